@@ -1,4 +1,12 @@
 //! Arguments of `submit`, `logs`, `why` and `job`.
+//!
+//! The options of a job spec are not here: [`SpecArgs`], [`ProcessArgs`] and [`DueArgs`] are shared with `job update`
+//! and `schedule create`, and are merge patches of a spec. [`ManyArgs`] are the options of `submit` that start several
+//! jobs. [`LogsArgs`] and [`WhyArgs`] serve two commands each: `belfry logs` and `belfry job logs`, `belfry why` and
+//! `belfry job why`. [`ListLimit`] is the length of every list of the command line.
+//!
+//! Jobs are named by their ids, because names of jobs are not unique. Workers have an id and a name, so options for
+//! workers are strings; the command resolves the name.
 
 use std::path::PathBuf;
 
@@ -21,16 +29,21 @@ use super::spec::{DueArgs, Pair, ProcessArgs, SpecArgs, past};
     "belfry submit --input data=in.csv --store out.csv=result -- ./convert in.csv out.csv"
 })]
 #[command(
+    after_help = "The command prints the ID of the job. With --wait or --follow, its exit code is that of the job: 128 plus \
+    the signal if a signal ended the job, 1 if the job was cancelled or expired. With --shards, --over or \
+    --on-all-workers, the jobs form one workflow run, and the command prints the ID of the run."
+)]
+#[command(
     override_usage = "belfry submit [OPTIONS] -- COMMAND [ARGS]...\n       belfry submit [OPTIONS] -f FILE\n       belfry submit [OPTIONS] --script FILE"
 )]
 pub(crate) struct SubmitArgs {
-    /// File with one or more job specs in YAML or JSON, `-` for stdin; options override the file
+    /// File with one or more job specs in YAML or JSON, `-` for standard input; options override the file
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// Idempotency key: a repeated submission with the same key returns the first job
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
-    /// Print the job spec with all defaults, without submitting it
+    /// Check the job spec and print it with all defaults, without submitting it
     #[arg(long, conflicts_with_all = ["wait", "follow"])]
     pub(crate) dry_run: bool,
     /// Wait until the job has ended, and exit with its exit code
@@ -39,7 +52,7 @@ pub(crate) struct SubmitArgs {
     /// Show the log while the job runs, and exit with its exit code
     #[arg(long)]
     pub(crate) follow: bool,
-    /// Maximum time to wait; then exit with code 124 while the job continues
+    /// Maximum time to wait, for example 10m; then exit with code 124 while the job continues [default: unlimited]
     #[arg(long, value_name = "DURATION")]
     pub(crate) wait_timeout: Option<Duration>,
     #[command(flatten)]
@@ -59,17 +72,21 @@ pub(crate) struct SubmitArgs {
     "belfry logs JOB -f             follow the log until the job has ended"
     "belfry logs JOB --execution 1 --stream stderr --tail 20"
 })]
+#[command(
+    after_help = "Both streams of the task go to standard output, in the order of the log. Notices of Belfry, for example \
+    about omitted output, go to standard error."
+)]
 pub(crate) struct LogsArgs {
-    /// Job or execution
+    /// ID of the job or execution
     #[arg(value_name = "JOB|EXECUTION")]
     pub(crate) target: String,
     /// Follow the log until the job or execution has ended
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Number of the execution [default: the newest]
+    /// Number of the execution of the job, from 1 [default: the newest]
     #[arg(long, value_name = "N", conflicts_with = "follow")]
     pub(crate) execution: Option<u32>,
-    /// Stream to show: stdout, stderr or all
+    /// Stream to show: stdout, stderr, all
     #[arg(long, value_name = "NAME", default_value = "all", value_parser = ["stdout", "stderr", "all"], hide_possible_values = true)]
     pub(crate) stream: String,
     /// Show only the last N lines
@@ -78,19 +95,23 @@ pub(crate) struct LogsArgs {
     /// Show the time of each line
     #[arg(short, long)]
     pub(crate) timestamps: bool,
-    /// Print the original bytes; without this option, bytes that are not UTF-8 are replaced on a terminal
+    /// Print the bytes of the log unchanged; otherwise, a terminal shows invalid UTF-8 as `�`
     #[arg(long, conflicts_with = "timestamps")]
     pub(crate) raw: bool,
 }
+
+/// Text below the help of `belfry why`.
+pub(crate) const WHY_HELP: &str = "The command lists the waiting reasons, for example a paused queue, a limit of concurrent jobs, \
+    or the filters that reject each worker. Run `belfry run why` for the reasons of a workflow run.";
 
 /// `belfry why`
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
     "belfry why JOB"
-    "belfry why JOB -o wide         details of every worker"
+    "belfry why JOB -o wide         list all workers that are not eligible"
 })]
 pub(crate) struct WhyArgs {
-    /// Job
+    /// ID of the job
     #[arg(value_name = "JOB")]
     pub(crate) id: JobId,
 }
@@ -102,25 +123,36 @@ pub(crate) enum JobCommand {
     #[command(visible_alias = "ls")]
     List(ListArgs),
     /// Show the details of jobs
+    #[command(before_help = examples! {
+        "belfry job get JOB"
+        "belfry job get JOB -o yaml"
+    })]
     Get(IdsArgs),
-    /// Show the log of a job
+    /// Show the log of a job or execution
     Logs(LogsArgs),
     /// Explain why a job is waiting, or why it ended as it did
+    #[command(after_help = WHY_HELP)]
     Why(WhyArgs),
-    /// Show a job after each change, until it has ended
+    /// Show a job after each change, until the job has ended
+    #[command(before_help = examples! { "belfry job watch JOB" })]
     Watch(WatchArgs),
     /// Wait until all jobs have ended, and exit with the exit code of the first job that failed
+    #[command(before_help = examples! {
+        "belfry job wait JOB --wait-timeout 10m"
+        "belfry job wait $(belfry job list --status running -o name)"
+    })]
     Wait(WaitArgs),
-    /// Show the history of a job
+    /// Show the history of a job: each change of its status, with the cause
     #[command(before_help = examples! { "belfry job events JOB" })]
     Events(WhyArgs),
     /// List the executions of a job or of a worker
     Executions(ExecutionsArgs),
-    /// Change a job that has not started; all other fields keep their values
+    /// Change the given fields of a job that has not started
     Update(Box<UpdateArgs>),
     /// Cancel jobs; running jobs are stopped
     Cancel(CancelArgs),
     /// Run ended jobs again, as new jobs
+    #[command(before_help = examples! { "belfry job retry JOB" })]
     Retry(IdsArgs),
 }
 
@@ -134,34 +166,34 @@ pub(crate) struct ListArgs {
     /// Filter by status: ready, waiting, running, retrying, succeeded, failed, cancelled, expired
     #[arg(short, long, value_name = "STATUS", value_delimiter = ',')]
     pub(crate) status: Vec<JobStatus>,
-    /// Filter by queue
+    /// Filter by queue name
     #[arg(long, value_name = "NAME")]
     pub(crate) queue: Option<String>,
-    /// Filter by name
+    /// Filter by job name
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Filter by owner
     #[arg(long, value_name = "NAME")]
     pub(crate) owner: Option<String>,
-    /// Filter by label; repeat to require all
+    /// Filter by label; repeat to require all labels
     #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = super::spec::parse_pair)]
     pub(crate) labels: Vec<Pair>,
-    /// Filter by the worker of the newest execution, by id or name
+    /// Filter by the worker of the newest execution (name or ID)
     #[arg(long, value_name = "WORKER")]
     pub(crate) worker: Option<String>,
-    /// Filter by schedule id
+    /// Filter by schedule ID
     #[arg(long, value_name = "SCHEDULE")]
     pub(crate) schedule: Option<ScheduleId>,
-    /// Filter by backfill id
+    /// Filter by backfill ID
     #[arg(long, value_name = "BACKFILL")]
     pub(crate) backfill: Option<BackfillId>,
-    /// Filter by workflow run id
+    /// Filter by workflow run ID
     #[arg(long, value_name = "RUN")]
     pub(crate) run: Option<RunId>,
-    /// Submitted at or after this time: `1h` (ago), 08:00 (most recent), yesterday, 2026-11-21T08:00
+    /// Start of the range of submission times: 1h (ago), 08:00 (most recent), yesterday, 2026-11-21T08:00 (local)
     #[arg(long, value_name = "TIME", value_parser = past)]
     pub(crate) after: Option<Timestamp>,
-    /// Submitted before this time, in the same formats
+    /// End of the range of submission times, exclusive, in the same formats
     #[arg(long, value_name = "TIME", value_parser = past)]
     pub(crate) before: Option<Timestamp>,
     #[command(flatten)]
@@ -171,10 +203,10 @@ pub(crate) struct ListArgs {
 /// The length of a list.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ListLimit {
-    /// Maximum number of items
+    /// Maximum number of items to list
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
-    /// List all items
+    /// List all items, without a limit
     #[arg(long, conflicts_with = "limit")]
     pub(crate) all: bool,
 }
@@ -182,7 +214,7 @@ pub(crate) struct ListLimit {
 /// Jobs by their ids.
 #[derive(Debug, Args)]
 pub(crate) struct IdsArgs {
-    /// Jobs
+    /// IDs of the jobs
     #[arg(value_name = "JOB", required = true)]
     pub(crate) ids: Vec<JobId>,
 }
@@ -190,7 +222,7 @@ pub(crate) struct IdsArgs {
 /// `belfry job watch`
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// Job
+    /// ID of the job
     #[arg(value_name = "JOB")]
     pub(crate) id: JobId,
 }
@@ -198,10 +230,10 @@ pub(crate) struct WatchArgs {
 /// `belfry job wait`
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
-    /// Jobs
+    /// IDs of the jobs
     #[arg(value_name = "JOB", required = true)]
     pub(crate) ids: Vec<JobId>,
-    /// Maximum time to wait; then exit with code 124
+    /// Maximum time to wait, for example 10m; then exit with code 124 [default: unlimited]
     #[arg(long, value_name = "DURATION")]
     pub(crate) wait_timeout: Option<Duration>,
 }
@@ -213,10 +245,10 @@ pub(crate) struct WaitArgs {
     "belfry job executions --worker WORKER --status running"
 })]
 pub(crate) struct ExecutionsArgs {
-    /// Job
+    /// ID of the job
     #[arg(value_name = "JOB")]
     pub(crate) id: Option<JobId>,
-    /// Filter by worker, by id or name
+    /// Filter by worker name or ID
     #[arg(long, value_name = "WORKER")]
     pub(crate) worker: Option<String>,
     /// Filter by status: assigned, running, succeeded, failed, cancelled, lost, refused
@@ -234,13 +266,13 @@ pub(crate) struct ExecutionsArgs {
     "belfry job update JOB --patch '{\"timeout\": null}'"
 })]
 pub(crate) struct UpdateArgs {
-    /// Job
+    /// ID of the job
     #[arg(value_name = "JOB")]
     pub(crate) id: JobId,
     /// JSON merge patch (RFC 7386) of the job spec; other options override it
     #[arg(long, value_name = "JSON")]
     pub(crate) patch: Option<String>,
-    /// Update only if the job still has this version
+    /// Update only if the job still has this version, which `belfry job get -o json` shows
     #[arg(long, value_name = "N")]
     pub(crate) if_version: Option<u64>,
     #[command(flatten)]
@@ -256,13 +288,13 @@ pub(crate) struct UpdateArgs {
     "belfry job list --all --status waiting -o name | xargs -r belfry job cancel"
 })]
 pub(crate) struct CancelArgs {
-    /// Jobs
+    /// IDs of the jobs
     #[arg(value_name = "JOB", required = true)]
     pub(crate) ids: Vec<JobId>,
-    /// Reason, recorded in the history
+    /// Reason for the cancellation, recorded in the history of the job
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// Wait until all have ended
+    /// Wait until all jobs have ended
     #[arg(long)]
     pub(crate) wait: bool,
 }

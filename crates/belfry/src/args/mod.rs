@@ -1,7 +1,21 @@
 //! The command line as types: commands, arguments and their help texts.
 //!
-//! A help text begins with examples. Options start with a noun or a verb, and name their default in one form,
-//! `[default: 10s]`. The help of every command is in one snapshot, `the_help_of_every_command`.
+//! `main` parses the arguments into [`Cli`], and [`crate::commands::run`] runs the parsed command. Nothing here reads
+//! the configuration or talks to a server. A parser may read a file, an environment variable or the clock.
+//!
+//! # Modules
+//! - [`job`]: `submit`, `logs`, `why`, `job`; [`spec`]: the options of a job spec, also for schedules;
+//!   [`multiple`]: the options of `submit` that start several jobs.
+//! - [`schedule`]: `schedule`, `backfill`, `calendar`, `apply`, `diff`; [`workflow`]: `workflow`, `run`;
+//!   [`forecast`]: `forecast`.
+//! - [`serve`]: `dev`, `server`, `worker`; [`store`]: `store`; [`task`]: `task`; [`more`]: `queue`, `artifact`,
+//!   `events`, `config`.
+//!
+//! # Help texts
+//! The doc comment of a field is its help text. A help text begins with examples. An option starts with a noun phrase
+//! or an imperative verb, gives the format of its value, and ends with its default as `[default: 10s]`. A positional
+//! argument names the expected text: "ID of the job", "Name or ID of the schedule". The help of every command is in
+//! one snapshot, `the_help_of_every_command`; a test parses all examples.
 
 pub(crate) mod forecast;
 pub(crate) mod job;
@@ -35,7 +49,7 @@ const EXAMPLES: &str = examples! {
     "belfry workflow start nightly --follow              start a workflow and show its steps"
     "belfry forecast                                     forecast the next 24 hours"
     "belfry job list --status failed                     list failed jobs"
-    "belfry why JOB                                      explain why a job does not start"
+    "belfry why JOB                                      explain why a job is waiting"
 };
 
 /// Belfry (钟楼), a distributed job scheduler.
@@ -53,13 +67,13 @@ pub(crate) struct Cli {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Server URL [env: BELFRY_URL] [default: your running `belfry dev`]
+    /// URL of the server [env: BELFRY_URL] [default: your running `belfry dev`]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// File with the API token, `-` for stdin [env: BELFRY_TOKEN, BELFRY_TOKEN_FILE]
+    /// File with the API token, `-` for standard input [env: BELFRY_TOKEN_FILE, or BELFRY_TOKEN with the token itself]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Namespace, `*` for all namespaces in lists [env: BELFRY_NAMESPACE] [default: default]
+    /// Namespace; `*` selects all namespaces in lists [env: BELFRY_NAMESPACE] [default: default]
     #[arg(short, long, global = true, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
     /// Output format
@@ -72,9 +86,9 @@ pub(crate) struct Global {
         value_name = "FORMAT",
         hide_possible_values = true
     )]
-    #[arg(help = "Output format: table, wide, json, yaml, name")]
+    #[arg(help = "Output format: table, wide (all columns), json, yaml, name (only IDs or names)")]
     pub(crate) output: Format,
-    /// Time to retry requests that fail temporarily [env: BELFRY_RETRY_FOR] [default: 10s]
+    /// Maximum time to retry a request that fails temporarily [env: BELFRY_RETRY_FOR] [default: 10s]
     #[arg(long, global = true, value_name = "DURATION")]
     pub(crate) retry_for: Option<String>,
     /// Configuration file [env: BELFRY_CONFIG] [default: ~/.config/belfry/config.toml]
@@ -83,7 +97,7 @@ pub(crate) struct Global {
     /// Disable colors [env: NO_COLOR]
     #[arg(long, global = true)]
     pub(crate) no_color: bool,
-    /// Print only data and errors
+    /// Print only data, warnings and errors
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
 }
@@ -95,56 +109,104 @@ pub(crate) enum Command {
     Dev(serve::DevArgs),
     /// Submit a job
     Submit(Box<job::SubmitArgs>),
-    /// Show the log of a job
+    /// Show the log of a job or execution
     Logs(job::LogsArgs),
     /// Explain why a job is waiting, or why it ended as it did
+    #[command(after_help = job::WHY_HELP)]
     Why(job::WhyArgs),
     /// Manage jobs
-    #[command(subcommand, visible_alias = "jobs")]
+    #[command(subcommand, visible_alias = "jobs", before_help = examples! {
+        "belfry job list --status failed"
+        "belfry job get JOB"
+        "belfry job cancel JOB --reason 'no longer needed'"
+    })]
     Job(job::JobCommand),
     /// Manage schedules
-    #[command(subcommand, visible_alias = "schedules")]
+    #[command(subcommand, visible_alias = "schedules", before_help = examples! {
+        "belfry schedule create sync --every 15m -- ./sync"
+        "belfry schedule apply -f nightly.yaml"
+        "belfry schedule next nightly"
+    })]
     Schedule(Box<schedule::ScheduleCommand>),
     /// Manage backfills of past schedule ranges
-    #[command(subcommand, visible_alias = "backfills")]
+    #[command(subcommand, visible_alias = "backfills", before_help = examples! {
+        "belfry schedule backfill backup --from 2026-11-01T00:00 --dry-run"
+        "belfry schedule backfill backup --from 2026-11-01T00:00"
+        "belfry backfill list --schedule backup"
+    })]
+    #[command(after_help = "Run `belfry schedule backfill` to start a backfill.")]
     Backfill(schedule::BackfillCommand),
-    /// Manage calendars: named sets of days for schedules
-    #[command(subcommand, visible_alias = "calendars")]
+    /// Manage calendars: named sets of days on which schedules fire, or do not fire
+    #[command(subcommand, visible_alias = "calendars", before_help = examples! {
+        "belfry calendar list"
+        "belfry calendar days belfry.cn-holidays"
+        "belfry calendar import holidays.ics --name public-holidays"
+    })]
     Calendar(schedule::CalendarCommand),
     /// Manage workflows and start runs
-    #[command(subcommand, visible_alias = "workflows")]
+    #[command(subcommand, visible_alias = "workflows", before_help = examples! {
+        "belfry workflow apply -f etl.yaml"
+        "belfry workflow plan etl"
+        "belfry workflow start etl --follow"
+    })]
     Workflow(workflow::WorkflowCommand),
     /// Manage workflow runs
-    #[command(subcommand, visible_alias = "runs")]
+    #[command(subcommand, visible_alias = "runs", before_help = examples! {
+        "belfry run list --status failed"
+        "belfry run why RUN"
+        "belfry run retry RUN --follow"
+    })]
     Run(Box<workflow::RunCommand>),
     /// Create or update calendars, queues, schedules and workflows from files
     Apply(schedule::ApplyArgs),
-    /// Show what `belfry apply` would change; exits with 1 if there are changes
+    /// Show the changes that `belfry apply` would make, and exit with code 1 if there are any
     Diff(schedule::DiffArgs),
-    /// Forecast runs, delays and overloads by simulating your schedules
+    /// Forecast runs, delays and overloads by a simulation of your schedules
     Forecast(Box<forecast::ForecastArgs>),
     /// Run a worker on this machine, or manage workers
     #[command(visible_alias = "workers")]
     Worker(Box<serve::WorkerArgs>),
     /// Manage queues
-    #[command(subcommand, visible_alias = "queues")]
+    #[command(subcommand, visible_alias = "queues", before_help = examples! {
+        "belfry queue list"
+        "belfry queue set mail --concurrency 4 --rate 10"
+        "belfry queue pause mail --note 'database upgrade'"
+    })]
     Queue(more::QueueCommand),
-    /// Store, list, fetch and delete artifacts (files of jobs)
-    #[command(subcommand, visible_alias = "artifacts")]
+    /// Manage artifacts: stored files that jobs read and write
+    #[command(subcommand, visible_alias = "artifacts", before_help = examples! {
+        "belfry artifact push tool ./tool"
+        "belfry artifact list"
+        "belfry artifact get result out.csv"
+    })]
     Artifact(more::ArtifactCommand),
-    /// Use checkpoints and add elements, from inside a task
-    #[command(subcommand)]
+    /// Save checkpoints and add elements, from inside a running task
+    #[command(subcommand, before_help = examples! {
+        "belfry task checkpoint get > progress || echo 0 > progress"
+        "belfry task checkpoint set progress"
+        "belfry task add --batch links https://a.example https://b.example"
+    })]
+    #[command(
+        after_help = "A task is the process of a job. These commands work only inside a task that a worker runs."
+    )]
     Task(task::TaskCommand),
-    /// Watch events
+    /// Watch the events of jobs, runs, schedules, workers and queues
     Events(more::EventsArgs),
     /// Run a server, or manage servers
     #[command(visible_alias = "servers")]
     Server(Box<serve::ServerArgs>),
-    /// Check, back up, copy or repair a server's store
-    #[command(subcommand)]
+    /// Check, back up, copy or repair the store of a server
+    #[command(subcommand, before_help = examples! {
+        "belfry store check /var/lib/belfry"
+        "belfry store backup /var/lib/belfry /backup/belfry-2026-11-23.db"
+        "belfry store copy --from /var/lib/belfry --to postgres://belfry@db.example/belfry"
+    })]
     Store(store::StoreCommand),
     /// Check or show the configuration
-    #[command(subcommand)]
+    #[command(subcommand, before_help = examples! {
+        "belfry config check /etc/belfry/config.toml"
+        "belfry config show -o wide"
+    })]
     Config(more::ConfigCommand),
     /// Print a shell completion script
     #[command(before_help = examples! {
@@ -153,12 +215,12 @@ pub(crate) enum Command {
         "belfry completion fish > ~/.config/fish/completions/belfry.fish"
     })]
     Completion {
-        /// Shell
+        /// Name of the shell
         shell: Shell,
     },
     /// Print the version
     Version {
-        /// Print the version of the server too
+        /// Also print the version of the server
         #[arg(long)]
         server: bool,
     },

@@ -1,4 +1,9 @@
 //! Arguments of `queue`, `artifact`, `events` and `config`.
+//!
+//! Queues and artifacts are named by their names; they have no ids. `queue set` changes only the given settings, so each
+//! of its options is an `Option`; [`OptionalLimit`] tells a limit that is removed (`none`) from a limit that is not
+//! given. An artifact argument may name one version: `NAME@sha256:HEX`. The commands are in the modules `queues`,
+//! `artifacts`, `events` and `config` of [`crate::commands`].
 
 use std::path::PathBuf;
 
@@ -15,17 +20,19 @@ pub(crate) enum QueueCommand {
     #[command(visible_alias = "ls")]
     List,
     /// Show the details of a queue
+    #[command(before_help = examples! { "belfry queue get mail" })]
     Get(QueueArgs),
-    /// Create a queue or change its settings; all other settings keep their values
+    /// Create a queue, or change the given settings of a queue
     Set(QueueSetArgs),
-    /// Pause a queue: its waiting jobs do not start
+    /// Pause a queue: no further job of the queue starts until you resume it
     Pause(QueuePauseArgs),
     /// Resume a paused queue
+    #[command(before_help = examples! { "belfry queue resume mail" })]
     Resume(QueueArgs),
-    /// Delete queues; refused while they have waiting or running jobs
-    #[command(visible_alias = "rm", before_help = examples! { "belfry queue delete mial" })]
+    /// Delete queues that have no waiting and no running jobs
+    #[command(visible_alias = "rm", before_help = examples! { "belfry queue delete mail" })]
     Delete {
-        /// Queues
+        /// Names of the queues
         #[arg(value_name = "QUEUE", required = true)]
         names: Vec<String>,
     },
@@ -34,7 +41,7 @@ pub(crate) enum QueueCommand {
 /// One queue.
 #[derive(Debug, Args)]
 pub(crate) struct QueueArgs {
-    /// Queue
+    /// Name of the queue
     #[arg(value_name = "QUEUE")]
     pub(crate) name: String,
 }
@@ -43,10 +50,10 @@ pub(crate) struct QueueArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! { "belfry queue pause mail --note 'database upgrade'" })]
 pub(crate) struct QueuePauseArgs {
-    /// Queue
+    /// Name of the queue
     #[arg(value_name = "QUEUE")]
     pub(crate) name: String,
-    /// Reason, shown to users
+    /// Reason for the pause, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
 }
@@ -59,25 +66,25 @@ pub(crate) struct QueuePauseArgs {
     "belfry queue set shared --share pay=4 --share web=1"
 })]
 pub(crate) struct QueueSetArgs {
-    /// Queue; created if it does not exist
+    /// Name of the queue; a queue that does not exist is created
     #[arg(value_name = "QUEUE")]
     pub(crate) name: String,
-    /// Maximum number of running jobs, or `none`
+    /// Maximum number of concurrent jobs; `none` removes the limit
     #[arg(long, value_name = "N", value_parser = or_none::<u32>)]
     pub(crate) concurrency: Option<OptionalLimit<u32>>,
-    /// Maximum number of job starts per second, or `none`
+    /// Maximum average number of job starts per second; `none` removes the limit
     #[arg(long, value_name = "N", value_parser = or_none::<f64>)]
     pub(crate) rate: Option<OptionalLimit<f64>>,
-    /// Burst: number of jobs that may start at once after a quiet period, or `none`
+    /// Maximum number of jobs that start at once after an idle period; `none` resets it to the value of --rate
     #[arg(long, value_name = "N", value_parser = or_none::<u32>)]
     pub(crate) burst: Option<OptionalLimit<u32>>,
-    /// Weight of the queue against other queues
+    /// Weight of the queue against other queues that compete for the same workers, from 1 to 1000
     #[arg(long, value_name = "N")]
     pub(crate) weight: Option<u32>,
-    /// Weight of a namespace within the queue; repeatable
+    /// Weight of a namespace within the queue, from 1 to 1000; other namespaces have weight 1; repeatable
     #[arg(long = "share", value_name = "NAMESPACE=N", value_parser = share)]
     pub(crate) shares: Vec<(String, u32)>,
-    /// Description
+    /// Note for users, for example the reason for a pause; `belfry queue resume` deletes the note
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
 }
@@ -107,44 +114,47 @@ pub(crate) enum ArtifactCommand {
         "tar c data | belfry artifact push data.tar -"
     })]
     Push {
-        /// Artifact
+        /// Name of the artifact
         #[arg(value_name = "NAME")]
         name: String,
-        /// File, `-` for stdin
+        /// File to store, `-` for standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// List the newest version of each artifact, or all versions of one
-    #[command(visible_alias = "ls")]
+    /// List the newest version of each artifact, or all versions of one artifact
+    #[command(visible_alias = "ls", before_help = examples! {
+        "belfry artifact list"
+        "belfry artifact list result          all versions of one artifact"
+    })]
     List {
-        /// List all versions of this artifact
+        /// Name of the artifact whose versions are listed [default: the newest version of each artifact]
         #[arg(value_name = "NAME")]
         name: Option<String>,
         #[command(flatten)]
         many: ListLimit,
     },
-    /// Fetch an artifact
+    /// Download an artifact
     #[command(before_help = examples! {
         "belfry artifact get result                   to ./result"
         "belfry artifact get result out.csv"
         "belfry artifact get data.tar - | tar t"
-        "belfry artifact get tool@sha256:HEX          one version of it"
+        "belfry artifact get tool@sha256:HEX          one version"
     })]
     Get {
-        /// Artifact: NAME (newest version) or NAME@sha256:HEX
+        /// Name of the artifact: NAME (newest version) or NAME@sha256:HEX (one version)
         #[arg(value_name = "NAME")]
         name: String,
-        /// Output file, `-` for stdout [default: a file with the artifact's name in this directory]
+        /// Output file, `-` for standard output [default: the name of the artifact, in the current directory]
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
-    /// Delete artifacts: all versions or one
+    /// Delete artifacts, or single versions of artifacts
     #[command(before_help = examples! {
-        "belfry artifact delete result"
-        "belfry artifact delete result@sha256:HEX     one version of it"
+        "belfry artifact delete result                all versions"
+        "belfry artifact delete result@sha256:HEX     one version"
     })]
     Delete {
-        /// Artifacts: NAME (all versions) or NAME@sha256:HEX
+        /// Names of the artifacts: NAME (all versions) or NAME@sha256:HEX (one version)
         #[arg(value_name = "NAME", required = true)]
         names: Vec<String>,
     },
@@ -153,18 +163,18 @@ pub(crate) enum ArtifactCommand {
 /// `belfry events`
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
-    "belfry events                          from now on, until Ctrl-C"
+    "belfry events                          new events, until Ctrl-C"
     "belfry events --type job.failed -o json"
-    "belfry events --since 0                from the oldest event"
+    "belfry events --since 0                all stored events first"
 })]
 pub(crate) struct EventsArgs {
-    /// Filter by event type, comma-separated: job.failed, worker
+    /// Filter by event type: job.failed, or job for all types that begin with `job.`; separate types with commas
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) kind: Option<String>,
-    /// Filter by job
+    /// Filter by job ID
     #[arg(long, value_name = "JOB")]
     pub(crate) job: Option<JobId>,
-    /// Start after this event id
+    /// Sequence number after which the events start; 0 selects all stored events [default: new events only]
     #[arg(long, value_name = "SEQ")]
     pub(crate) since: Option<u64>,
 }
@@ -173,11 +183,13 @@ pub(crate) struct EventsArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Check the configuration and list all errors
+    #[command(before_help = examples! { "belfry config check /etc/belfry/config.toml" })]
     Check {
-        /// File to check [default: the file in use]
+        /// Configuration file to check [default: the file in use]
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
     /// Show all settings with their values and sources
+    #[command(before_help = examples! { "belfry config show -o wide" })]
     Show,
 }
