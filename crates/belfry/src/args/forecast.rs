@@ -1,4 +1,4 @@
-//! Arguments of `forecast`.
+//! Arguments of `forecast`, and the parsers of workers (`cpu=8,memory=32GiB`), factors and time zones.
 
 use std::path::PathBuf;
 
@@ -22,57 +22,58 @@ use super::spec::instant;
     "belfry forecast --offline -f plan.yaml --add-worker cpu=8,memory=32GiB"
 })]
 pub(crate) struct ForecastArgs {
-    /// Start of the range [default: now]
+    /// Start of the range: 2026-11-21T08:00:00Z, 2026-11-21T08:00 (local), 08:00 (next) [default: now]
     #[arg(long, value_name = "TIME", value_parser = instant, help_heading = "Range")]
     pub(crate) from: Option<Timestamp>,
-    /// End of the range
+    /// End of the range, exclusive, in the same formats [default: 24h after the start]
     #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "length", help_heading = "Range")]
     pub(crate) to: Option<Timestamp>,
-    /// Length of the forecast [default: 24h]
+    /// Length of the range, instead of its end: 12h, 7d [default: 24h]
     #[arg(id = "length", long = "for", value_name = "DURATION", help_heading = "Range")]
     pub(crate) length: Option<Duration>,
-    /// Time zone of the output [default: the zone of this machine]
+    /// Time zone of the output, for example Asia/Shanghai [default: the zone of this machine]
     #[arg(long, value_name = "ZONE", value_parser = zone, help_heading = "Range")]
     pub(crate) time_zone: Option<TimeZone>,
 
-    /// Object files or folders to include as if they were applied, `-` for stdin
+    /// File or folder with definitions to include as if they were applied, `-` for standard input; repeatable
     #[arg(short, long = "file", value_name = "FILE", help_heading = "What if")]
     pub(crate) files: Vec<PathBuf>,
-    /// Forecast only the objects in the files, without a server
+    /// Use only the definitions in the files, without a server
     #[arg(long, requires = "files", help_heading = "What if")]
     pub(crate) offline: bool,
-    /// Number of workers: keeps the first N, or adds copies of them
+    /// Number of workers: the first N are kept, or copies of them are added
     #[arg(long, value_name = "N", help_heading = "What if")]
     pub(crate) workers: Option<usize>,
-    /// Additional worker with resources, name and labels, for example `cpu=8,memory=32GiB,slots=50,gpu=2,name=big,zone:eu`; repeatable
+    /// Additional worker: cpu and memory, and optionally slots, custom resources, a name and labels (`KEY:VALUE`), for
+    /// example cpu=8,memory=32GiB,slots=50,gpu=2,name=big,zone:eu; repeatable
     #[arg(long, value_name = "WORKER", value_parser = worker, help_heading = "What if")]
     pub(crate) add_worker: Vec<Worker>,
-    /// Resize a worker by a factor, for example `NAME=2x`; repeatable
+    /// Worker whose resources are multiplied by a factor, for example build-1=2x; repeatable
     #[arg(long, value_name = "NAME=FACTOR", value_parser = scale, help_heading = "What if")]
     pub(crate) scale_worker: Vec<Scale>,
-    /// Remove this worker; repeatable
+    /// Name of a worker to remove; repeatable
     #[arg(long, value_name = "NAME", help_heading = "What if")]
     pub(crate) without_worker: Vec<String>,
-    /// Multiply all run times by this factor
+    /// Factor by which all run times are multiplied, for example 1.5
     #[arg(long, value_name = "FACTOR", value_parser = factor, help_heading = "What if")]
     pub(crate) slower: Option<f64>,
 
-    /// Start delay after which a run counts as late [default: the schedule's expectation, else 1m]
+    /// Start delay after which a run counts as late [default: the expected start delay of its schedule, usually 1m]
     #[arg(long, value_name = "DURATION", help_heading = "Output")]
     pub(crate) late: Option<Duration>,
     /// Waiting time after which a queue counts as overloaded
     #[arg(long, value_name = "DURATION", default_value = "1m", help_heading = "Output")]
     pub(crate) patience: Duration,
-    /// Run time of jobs without a history
-    #[arg(long, value_name = "DURATION", default_value = "1m", help_heading = "Output")]
+    /// Assumed run time of jobs that have no history
+    #[arg(long, value_name = "DURATION", default_value = "1m", help_heading = "Simulation")]
     pub(crate) run_time: Duration,
     /// Seed of the random numbers; the same seed gives the same forecast
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Output")]
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Simulation")]
     pub(crate) seed: u64,
-    /// Maximum number of runs to simulate
-    #[arg(long, value_name = "N", default_value_t = 5_000_000, help_heading = "Output")]
+    /// Maximum number of simulated runs; the forecast ends early at this number
+    #[arg(long, value_name = "N", default_value_t = 5_000_000, help_heading = "Simulation")]
     pub(crate) max_runs: u64,
-    /// Write an SVG picture to this file, `-` for stdout instead of all other output
+    /// File for a chart in SVG format; `-` writes the chart to standard output, instead of the tables
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) svg: Option<PathBuf>,
 }
@@ -85,7 +86,7 @@ pub(crate) struct Scale {
 }
 
 fn zone(text: &str) -> Result<TimeZone, String> {
-    TimeZone::get(text).map_err(|_| "expected an IANA name such as Asia/Shanghai or UTC".to_owned())
+    TimeZone::get(text).map_err(|_| "expected an IANA time zone such as Asia/Shanghai or UTC".to_owned())
 }
 
 fn factor(text: &str) -> Result<f64, String> {
@@ -110,7 +111,9 @@ fn worker(text: &str) -> Result<Worker, String> {
             continue;
         }
         let (key, value) = part.split_once('=').ok_or_else(|| {
-            format!("`{part}`: expected KEY=VALUE (cpu, memory, slots, name, or a resource) or LABEL:VALUE")
+            format!(
+                "`{part}`: expected KEY=VALUE (cpu, memory, slots, name, or a custom resource) or LABEL:VALUE"
+            )
         })?;
         let wrong = |detail: String| format!("{key}: {detail}");
         let number = || value.parse::<u64>().map_err(|error| wrong(error.to_string()));
@@ -127,7 +130,7 @@ fn worker(text: &str) -> Result<Worker, String> {
         }
     }
     if worker.capacity.cpu == Millicores(0) || worker.capacity.memory == Bytes(0) {
-        return Err("`cpu` and `memory` are missing: expected both, such as cpu=8,memory=32GiB".to_owned());
+        return Err("expected both `cpu` and `memory`, such as cpu=8,memory=32GiB".to_owned());
     }
     Ok(worker)
 }

@@ -1,4 +1,9 @@
 //! Options of `submit` that start several jobs from one spec: shards, elements of a list, or all workers.
+//!
+//! [`ManyArgs::for_each`] turns the options into the `for_each` of a mapped step; `commands::multiple` starts a workflow
+//! run with this step only. At most one of `--shards` (with `--shard-items`), `--over` and `--on-all-workers` is given:
+//! clap rejects the other combinations. With `--on-all-workers`, the constraints of the job select the workers, and are
+//! removed from the job.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,9 +24,10 @@ fn shard_items(text: &str) -> Result<ShardItems, String> {
     let mut items = ShardItems::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (index, item) = part.split_once('=').ok_or("expected NUMBER=ITEM,NUMBER=ITEM,…")?;
-        let index = index.trim().parse().map_err(|_| format!("`{index}` is not the number of a shard"))?;
+        let index =
+            index.trim().parse().map_err(|_| format!("expected the number of a shard but got `{index}`"))?;
         if items.insert(index, item.trim().to_owned()).is_some() {
-            return Err(format!("shard {index} is given twice"));
+            return Err(format!("shard {index} appears twice"));
         }
     }
     if items.is_empty() { Err("expected NUMBER=ITEM,NUMBER=ITEM,…".into()) } else { Ok(items) }
@@ -31,22 +37,23 @@ fn shard_items(text: &str) -> Result<ShardItems, String> {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Several jobs")]
 pub(crate) struct ManyArgs {
-    /// Number of shards; each job gets BELFRY_INDEX (from 0) and BELFRY_TOTAL
+    /// Number of shards: one job per shard, with its number in BELFRY_INDEX (from 0) and the total in BELFRY_TOTAL
     #[arg(long, value_name = "N", conflicts_with_all = ["over", "on_all_workers"])]
     pub(crate) shards: Option<u32>,
-    /// Value of BELFRY_ITEM for each shard: 0=Beijing,1=Shanghai
+    /// Value of BELFRY_ITEM for each shard number: 0=Beijing,1=Shanghai
     #[arg(long, value_name = "ITEMS", value_parser = shard_items, conflicts_with_all = ["over", "on_all_workers"])]
     pub(crate) shard_items: Option<ShardItems>,
-    /// Run one job for each element of a file (a JSON list, or one element per line), `-` for stdin
+    /// File with a JSON list, or one element per line, `-` for standard input; one job runs per element, with the
+    /// element in BELFRY_ITEM
     #[arg(long, value_name = "FILE", conflicts_with = "on_all_workers")]
     pub(crate) over: Option<PathBuf>,
-    /// Run one job on every worker that satisfies all --constraint options
+    /// Run one job on each worker that satisfies all --constraint options
     #[arg(long)]
     pub(crate) on_all_workers: bool,
     /// Maximum number of concurrent jobs [default: unlimited]
     #[arg(long, value_name = "N")]
     pub(crate) max_parallel: Option<u32>,
-    /// Maximum number of failed jobs before the run fails [default: 0]
+    /// Maximum number of failed jobs; if more fail, the run fails and starts no further job [default: 0]
     #[arg(long, value_name = "N")]
     pub(crate) max_failed: Option<u32>,
 }
@@ -55,7 +62,7 @@ impl ManyArgs {
     /// Returns the elements to run jobs for, if any. With `--on-all-workers` the constraints select the workers.
     ///
     /// # Errors
-    /// Options that contradict each other, and a file that cannot be read.
+    /// Fails if options contradict each other, or if the file cannot be read or has no elements.
     pub(crate) fn for_each(&self, constraints: &mut Vec<Constraint>) -> Result<Option<ForEach>, Failure> {
         let over = match (&self.shard_items, self.shards, &self.over) {
             (Some(items), shards, _) => ElementSource::Items(in_order(items, shards)?),
@@ -64,7 +71,8 @@ impl ManyArgs {
             (None, None, None) if self.on_all_workers => ElementSource::Workers(std::mem::take(constraints)),
             (None, None, None) if self.max_parallel.is_some() || self.max_failed.is_some() => {
                 return Err(Failure::usage("`--max-parallel` and `--max-failed` require several jobs").help(
-                    "add `--shards N`, `--over FILE` or `--on-all-workers`; use a queue to limit single jobs",
+                    "add `--shards N`, `--over FILE` or `--on-all-workers`; for single jobs, limit the queue with \
+                     `belfry queue set QUEUE --concurrency N`",
                 ));
             }
             (None, None, None) => return Ok(None),
@@ -79,14 +87,14 @@ fn in_order(items: &ShardItems, shards: Option<u32>) -> Result<Vec<Value>, Failu
     let last = items.last_key_value().map_or(0, |(&index, _)| index);
     if let Some(shards) = shards.filter(|&shards| last >= shards) {
         return Err(Failure::usage(format!(
-            "`--shard-items` has shard {last}, but there are {shards} shards"
+            "`--shard-items` has shard {last}, but there are only {shards} shards"
         ))
-        .help("shards are numbered from 0"));
+        .help("the first shard has the number 0"));
     }
     if shards.is_none() && items.len() <= last as usize {
         let missing = (0..last).find(|index| !items.contains_key(index)).unwrap_or_default();
         return Err(Failure::usage(format!("`--shard-items` has no item for shard {missing}")).help(
-            format!("add it, or set `--shards {}`: missing items are then empty", u64::from(last) + 1),
+            format!("add the item, or set `--shards {}`: missing items are then empty", u64::from(last) + 1),
         ));
     }
     let total = shards.unwrap_or(last + 1);
