@@ -104,6 +104,7 @@ fn the_lines_of_the_examples_can_be_read() {
             let line = line.split(['>', '|']).next().unwrap_or_default();
             let line = line.replace("JOB", "job_01k9zq3m6c0000000000000000");
             let line = line.replace("WORKER", "wkr_01k9zq3m6c0000000000000000");
+            let line = line.replace("BACKFILL", "bkf_01k9zq3m6c0000000000000000");
             let line = line.replace("RUN", "run_01k9zq3m6c0000000000000000");
             if line.contains("$(") {
                 continue;

@@ -1,4 +1,12 @@
 //! Arguments of `schedule`, `backfill`, `calendar`, `apply` and `diff`.
+//!
+//! [`WhenArgs`] are the timing of a schedule. `create` builds a schedule from them, and `next` previews them without a
+//! server. The job of a created schedule has the same options as `submit`: [`SpecArgs`] and [`ProcessArgs`]. The
+//! `apply` commands of all kinds share [`ApplyArgs`].
+//!
+//! A schedule is named by its name or id, so these arguments are strings; the commands resolve them. A calendar has a name
+//! only. Policies and statuses have the names of the API; `-` may replace `_`. Their meanings are in tables below the
+//! options ([`POLICIES`], [`OVERLAP_POLICIES`], [`OUTCOMES`]): one line per value.
 
 use std::path::PathBuf;
 
@@ -20,35 +28,41 @@ pub(crate) enum ScheduleCommand {
     /// Create a schedule from options
     Create(Box<CreateArgs>),
     /// Create or update schedules from files
-    #[command(before_help = examples! { "belfry schedule apply -f nightly.yaml" })]
+    #[command(before_help = examples! {
+        "belfry schedule apply -f nightly.yaml"
+        "belfry schedule apply -f schedules/ --dry-run"
+    })]
     Apply(ApplyArgs),
     /// List schedules, newest first
     #[command(visible_alias = "ls")]
     List(ScheduleListArgs),
     /// Show the details of schedules
+    #[command(before_help = examples! { "belfry schedule get backup" })]
     Get(SchedulesArgs),
     /// Preview the next firings of a schedule, or of timing options without a server
     Next(NextArgs),
     /// List the upcoming firings of all schedules
     Upcoming(UpcomingArgs),
-    /// Pause schedules: firings are skipped until you resume them
+    /// Pause schedules: their firings are skipped until you resume the schedules
     Pause(SchedulePauseArgs),
-    /// Resume paused schedules; skipped firings stay skipped
+    /// Resume paused schedules; firings that were skipped during the pause stay skipped
+    #[command(before_help = examples! { "belfry schedule resume backup" })]
     Resume(SchedulesArgs),
     /// Trigger a schedule now
     Trigger(TriggerArgs),
-    /// Backfill a past range of a schedule
+    /// Backfill a schedule: run its firings in a past range
     Backfill(BackfillArgs),
     /// Show the fire ledger: the outcome of each scheduled time
     Ledger(LedgerArgs),
-    /// Delete schedules; their runs continue
+    /// Delete schedules; their running jobs and runs continue
+    #[command(before_help = examples! { "belfry schedule delete backup" })]
     Delete(SchedulesArgs),
 }
 
 /// Schedules by name or id.
 #[derive(Debug, Args)]
 pub(crate) struct SchedulesArgs {
-    /// Schedules, by name or id
+    /// Names or IDs of the schedules
     #[arg(value_name = "SCHEDULE", required = true)]
     pub(crate) schedules: Vec<String>,
 }
@@ -60,28 +74,28 @@ pub(crate) struct WhenArgs {
     /// Cron expression: `0 2 * * *`, `@daily`, `0 9 * * mon#1`; repeatable
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) cron: Vec<String>,
-    /// Cron dialect: vixie, quartz [default: vixie]
+    /// Dialect of the cron expressions: vixie (crontab), quartz (6 or 7 fields, seconds first) [default: vixie]
     #[arg(long, value_name = "NAME", value_parser = dialect)]
     pub(crate) dialect: Option<Dialect>,
-    /// Fixed rate: 15m, 1h, 1d
+    /// Fixed interval between scheduled times: 15m, 1h, 1d
     #[arg(long, value_name = "DURATION")]
     pub(crate) every: Option<Duration>,
-    /// Fixed delay after the end of the last run
+    /// Fixed delay between the end of a run and the next firing: 15m
     #[arg(long, value_name = "DURATION")]
     pub(crate) after: Option<Duration>,
-    /// Single time: 2026-12-01T09:00:00Z, or 2026-12-01T09:00 in the time zone; repeatable
+    /// Single scheduled time: 2026-12-01T09:00:00Z, or 2026-12-01T09:00 in the time zone of --zone; repeatable
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Vec<String>,
-    /// Time zone: Asia/Shanghai, Europe/Berlin [default: UTC]
+    /// Time zone of the schedule: Asia/Shanghai, Europe/Berlin [default: UTC]
     #[arg(long, value_name = "ZONE")]
     pub(crate) zone: Option<String>,
-    /// Fire only on days of this calendar; repeat to require all
+    /// Calendar on whose days the schedule fires; repeat to require all calendars
     #[arg(long, value_name = "CALENDAR")]
     pub(crate) only: Vec<String>,
-    /// Do not fire on days of this calendar; repeatable
+    /// Calendar on whose days the schedule does not fire; repeatable
     #[arg(long, value_name = "CALENDAR")]
     pub(crate) except: Vec<String>,
-    /// Start of the schedule: no firing before this time [default: unlimited]
+    /// Start of the schedule, for example 2026-12-01T00:00 (local): no firing before this time [default: unlimited]
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) start: Option<Timestamp>,
     /// End of the schedule: no firing after this time [default: unlimited]
@@ -147,6 +161,50 @@ fn day(text: &str) -> Result<Date, String> {
     text.parse().map_err(|_| "expected a day such as 2026-10-01".to_owned())
 }
 
+/// Table of the overlap policies, for a help text.
+macro_rules! overlap_policies {
+    () => {
+        "Overlap policies (--overlap), for a firing while an earlier run has not ended:
+  skip             skip the firing
+  buffer_one       start the firing after the run; merge later firings into this one
+  buffer_all       start each firing after the runs before it
+  cancel_other     cancel the oldest run, then start the firing
+  terminate_other  kill the oldest run without a grace period, then start the firing
+  allow_all        start the firing at once, in parallel"
+    };
+}
+
+/// Text below the help of `trigger`.
+const OVERLAP_POLICIES: &str = overlap_policies!();
+
+/// Text below the help of `create`.
+const POLICIES: &str = concat!(
+    overlap_policies!(),
+    "
+
+Missed policies (--missed), for the firings that an outage of all servers prevented:
+  skip             start no missed firing
+  fire_once        start one run in place of all missed firings
+  fire_last        start only the last missed firing
+  fire_all         start every missed firing, at most the latest 1000"
+);
+
+/// Text below the help of `ledger`.
+const OUTCOMES: &str = "Outcomes:
+  fired             started a job or a run within a second of the scheduled time
+  fired_late        started later: after an outage, or after earlier runs
+  buffered          waits for earlier runs to end
+  coalesced         merged into another firing
+  skipped_overlap   skipped: earlier runs had not ended
+  skipped_calendar  skipped by a calendar, or by a set of dates or weekdays
+  skipped_window    skipped by a time window of the day, or by a cron exclusion
+  skipped_pause     skipped: the schedule was paused
+  skipped_deadline  skipped: the start deadline had passed
+  skipped_policy    missed during an outage, and not caught up
+  skipped_replaced  skipped: the timing was replaced, or the schedule had completed or was deleted
+  shed              dropped: too many firings were waiting
+  not_started       not started: the workflow does not exist, or rejects the parameters";
+
 /// `belfry schedule create`
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
@@ -157,6 +215,7 @@ fn day(text: &str) -> Result<Date, String> {
     "belfry schedule create etl --cron '0 2 * * *' --workflow etl -p day='${{ firing.scheduled_for }}'"
     "belfry schedule create backup --every 1d --dry-run -- ./backup > backup.yaml"
 })]
+#[command(after_help = POLICIES)]
 #[command(override_usage = "belfry schedule create [OPTIONS] NAME -- COMMAND [ARGS]...\n       \
     belfry schedule create [OPTIONS] NAME --workflow NAME [-p NAME=VALUE]...")]
 pub(crate) struct CreateArgs {
@@ -165,13 +224,15 @@ pub(crate) struct CreateArgs {
     pub(crate) schedule: String,
     #[command(flatten)]
     pub(crate) when: WhenArgs,
-    /// Overlap policy while earlier runs have not ended: skip, buffer_one, buffer_all, cancel_other, terminate_other, allow_all [default: skip]
+    /// Overlap policy, for a firing while an earlier run has not ended: skip, buffer_one, buffer_all, cancel_other,
+    /// terminate_other, allow_all; see the table below [default: skip]
     #[arg(long, value_name = "POLICY", value_parser = overlap, help_heading = "Timing")]
     pub(crate) overlap: Option<OverlapPolicy>,
-    /// Policy for missed firings: skip, fire_once, fire_last, fire_all [default: fire_once]
+    /// Missed policy, for the firings that an outage prevented: skip, fire_once, fire_last, fire_all; see the table
+    /// below [default: fire_once]
     #[arg(long, value_name = "POLICY", value_parser = missed, help_heading = "Timing")]
     pub(crate) missed: Option<MissedPolicy>,
-    /// Maximum delay of each firing; the delay is fixed for each schedule [default: 0s]
+    /// Maximum start delay, to spread the load of schedules with equal times; constant for each schedule [default: 0s]
     #[arg(long, value_name = "DURATION", help_heading = "Timing")]
     pub(crate) jitter: Option<Duration>,
     /// Number of firings after which the schedule completes [default: unlimited]
@@ -180,16 +241,16 @@ pub(crate) struct CreateArgs {
     /// Number of consecutive failed runs after which the schedule pauses [default: never]
     #[arg(long, value_name = "N", help_heading = "Timing")]
     pub(crate) pause_after_failures: Option<u32>,
-    /// Description
+    /// Description of the schedule
     #[arg(long, value_name = "TEXT", help_heading = "Timing")]
     pub(crate) description: Option<String>,
-    /// Print the schedule with all defaults, without creating it
+    /// Check the schedule and print it with all defaults, without creating it
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Workflow to run at each firing, instead of a job
+    /// Name of the workflow that each firing starts, instead of a job
     #[arg(long, value_name = "NAME", conflicts_with_all = ["command", "script"], help_heading = "Action")]
     pub(crate) workflow: Option<String>,
-    /// Parameter of the workflow runs, may refer to the firing: day='${{ firing.scheduled_for }}'; repeatable
+    /// Parameter of the workflow; the value may refer to the firing: day='${{ firing.scheduled_for }}'; repeatable
     // Clap ignores `requires` if the required option conflicts with a given one, so the conflicts are repeated here.
     #[arg(short, long = "param", value_name = "NAME=VALUE", value_parser = parse_pair, requires = "workflow", conflicts_with_all = ["command", "script"], help_heading = "Action")]
     pub(crate) parameters: Vec<Pair>,
@@ -215,10 +276,10 @@ pub(crate) struct ScheduleListArgs {
     /// Filter by part of the name
     #[arg(long, value_name = "TEXT")]
     pub(crate) text: Option<String>,
-    /// Filter by label; repeat to require all
+    /// Filter by label; repeat to require all labels
     #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = parse_pair)]
     pub(crate) labels: Vec<Pair>,
-    /// Filter by next firing before this time
+    /// End of the range of next firings, exclusive: 2026-11-21T18:00 (local), 18:00 (next)
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) due_before: Option<Timestamp>,
     #[command(flatten)]
@@ -236,16 +297,16 @@ pub(crate) struct ScheduleListArgs {
     "belfry schedule next --cron '0 9 * * *' --only belfry.cn-workdays --zone Asia/Shanghai"
 })]
 pub(crate) struct NextArgs {
-    /// Schedule, by name or id; omit it to preview timing options
+    /// Name or ID of the schedule; omit it to preview timing options
     #[arg(value_name = "SCHEDULE", required_unless_present_any = ["cron", "every", "at", "after"])]
     #[arg(conflicts_with_all = ["cron", "every", "at", "after", "zone", "dialect", "only", "except", "start", "end"])]
     pub(crate) schedule: Option<String>,
     #[command(flatten)]
     pub(crate) when: WhenArgs,
-    /// Number of firings
+    /// Number of firings to show
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub(crate) count: usize,
-    /// Start of the range [default: now]
+    /// Start of the range, inclusive: 2026-11-21T18:00 (local), 18:00 (next) [default: now]
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) from: Option<Timestamp>,
     /// Language of the description: en, zh [env: LC_ALL, LC_MESSAGES, LANG] [default: en]
@@ -273,7 +334,7 @@ impl NextArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! { "belfry schedule upcoming --until 18:00" })]
 pub(crate) struct UpcomingArgs {
-    /// End of the range [default: a day from now]
+    /// End of the range, exclusive: 2026-11-21T18:00 (local), 18:00 (next) [default: 24h from now]
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) until: Option<Timestamp>,
     #[command(flatten)]
@@ -284,10 +345,10 @@ pub(crate) struct UpcomingArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! { "belfry schedule pause backup --note 'the disk is being replaced'" })]
 pub(crate) struct SchedulePauseArgs {
-    /// Schedules, by name or id
+    /// Names or IDs of the schedules
     #[arg(value_name = "SCHEDULE", required = true)]
     pub(crate) schedules: Vec<String>,
-    /// Reason, shown to users
+    /// Reason for the pause, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
 }
@@ -298,20 +359,22 @@ pub(crate) struct SchedulePauseArgs {
     "belfry schedule trigger backup --reason 'before the upgrade' --wait"
     "belfry schedule trigger sync --overlap allow_all"
 })]
+#[command(after_help = OVERLAP_POLICIES)]
 pub(crate) struct TriggerArgs {
-    /// Schedule, by name or id
+    /// Name or ID of the schedule
     #[arg(value_name = "SCHEDULE")]
     pub(crate) schedule: String,
-    /// Reason, recorded in the fire ledger
+    /// Reason for the trigger, recorded in the fire ledger
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// Overlap policy while earlier runs have not ended: skip, buffer_one, buffer_all, cancel_other, terminate_other, allow_all [default: the policy of the schedule]
+    /// Overlap policy, if an earlier run has not ended: skip, buffer_one, buffer_all, cancel_other, terminate_other,
+    /// allow_all; see the table below [default: the policy of the schedule]
     #[arg(long, value_name = "POLICY", value_parser = overlap)]
     pub(crate) overlap: Option<OverlapPolicy>,
-    /// Wait until the job has ended, and exit with its exit code
+    /// Wait until the job or run has ended; exit with the exit code of the job, or with 1 if the run did not succeed
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Maximum time to wait; then exit with code 124 while the job continues [default: unlimited]
+    /// Maximum time to wait, for example 10m; then exit with code 124 while the job continues [default: unlimited]
     #[arg(long, value_name = "DURATION", requires = "wait")]
     pub(crate) wait_timeout: Option<Duration>,
 }
@@ -324,34 +387,35 @@ pub(crate) struct TriggerArgs {
     "belfry schedule backfill backup --from 2026-11-01T00:00 --reprocess failed"
 })]
 pub(crate) struct BackfillArgs {
-    /// Schedule, by name or id
+    /// Name or ID of the schedule
     #[arg(value_name = "SCHEDULE")]
     pub(crate) schedule: String,
-    /// Start of the range
+    /// Start of the range, inclusive: 2026-11-01T00:00:00Z, or 2026-11-01T00:00 (local)
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) from: Timestamp,
-    /// End of the range [default: now]
+    /// End of the range, inclusive, in the same formats [default: now]
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) until: Option<Timestamp>,
-    /// Run the newest scheduled time first
+    /// Run the newest scheduled times first
     #[arg(long)]
     pub(crate) newest_first: bool,
-    /// Maximum number of parallel runs of the backfill; may exceed the schedule's overlap limit
+    /// Maximum number of concurrent runs of the backfill, even if the schedule has a lower limit
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) concurrency: u32,
-    /// Priority of the backfill's jobs; low by default, so that current work goes first
+    /// Priority of the jobs of the backfill, from 0 (last) to 100 (first); jobs usually have 50
     #[arg(long, value_name = "0-100", default_value_t = 10)]
     pub(crate) priority: u8,
-    /// Overlap policy while other runs of the schedule are running: buffer_all (wait), allow_all [default: buffer_all]
+    /// Overlap policy, while other runs of the schedule have not ended: buffer_all (wait for them), allow_all (start at
+    /// once) [default: buffer_all]
     #[arg(long, value_name = "POLICY", value_parser = overlap)]
     pub(crate) overlap: Option<OverlapPolicy>,
-    /// Scheduled times to run again that already have a run: none, failed, all
+    /// Scheduled times that run again although they have already run: none, failed, all
     #[arg(long, value_name = "WHICH", default_value = "none", value_parser = ["none", "failed", "all"], hide_possible_values = true)]
     pub(crate) reprocess: String,
-    /// Reason, shown to users
+    /// Reason for the backfill, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
-    /// List the runs that would start and those that would be skipped, without starting any
+    /// List the runs that would start, and the scheduled times that would be skipped, without starting a run
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -363,20 +427,21 @@ pub(crate) struct BackfillArgs {
     "belfry schedule ledger backup --outcome skipped_overlap,shed"
     "belfry schedule ledger backup --counts --from 2026-11-01T00:00:00Z"
 })]
+#[command(after_help = OUTCOMES)]
 pub(crate) struct LedgerArgs {
-    /// Schedule, by name or id
+    /// Name or ID of the schedule
     #[arg(value_name = "SCHEDULE")]
     pub(crate) schedule: String,
-    /// Filter by outcome: fired, fired_late, buffered, coalesced, skipped_overlap, … [default: all]
+    /// Filter by outcome; separate outcomes with commas, see the table below [default: all]
     #[arg(long, value_name = "OUTCOME", value_delimiter = ',')]
     pub(crate) outcome: Vec<FiringOutcome>,
-    /// Start of the range [default: the oldest record]
+    /// Start of the range, inclusive: 2026-11-01T00:00:00Z, or 2026-11-01T00:00 (local) [default: the oldest record]
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) from: Option<Timestamp>,
-    /// End of the range, exclusive [default: now]
+    /// End of the range, exclusive, in the same formats [default: now]
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) until: Option<Timestamp>,
-    /// Count the scheduled times per outcome, instead of listing them
+    /// Show the number of scheduled times of each outcome, instead of a list
     #[arg(long, conflicts_with_all = ["outcome", "until"])]
     pub(crate) counts: bool,
     #[command(flatten)]
@@ -387,26 +452,28 @@ pub(crate) struct LedgerArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum BackfillCommand {
     /// List backfills, newest first
-    #[command(visible_alias = "ls")]
+    #[command(visible_alias = "ls", before_help = examples! { "belfry backfill list --schedule backup" })]
     List {
-        /// Filter by schedule, by name or id
+        /// Filter by schedule name or ID
         #[arg(long, value_name = "SCHEDULE")]
         schedule: Option<String>,
         #[command(flatten)]
         many: ListLimit,
     },
     /// Show the details of a backfill
+    #[command(before_help = examples! { "belfry backfill get BACKFILL" })]
     Get {
-        /// Backfill
+        /// ID of the backfill
         #[arg(value_name = "BACKFILL")]
         id: BackfillId,
     },
-    /// Cancel a backfill: no further run starts
+    /// Cancel a backfill: no further run of the backfill starts
+    #[command(before_help = examples! { "belfry backfill cancel BACKFILL --cancel-runs" })]
     Cancel {
-        /// Backfill
+        /// ID of the backfill
         #[arg(value_name = "BACKFILL")]
         id: BackfillId,
-        /// Cancel the running jobs of the backfill too
+        /// Also cancel the jobs and runs that the backfill has started
         #[arg(long)]
         cancel_runs: bool,
     },
@@ -418,44 +485,46 @@ pub(crate) enum CalendarCommand {
     /// Create or update calendars from files
     #[command(before_help = examples! { "belfry calendar apply -f holidays.yaml" })]
     Apply(ApplyArgs),
-    /// List calendars, including the built-in ones
+    /// List calendars, including the built-in calendars
     #[command(visible_alias = "ls")]
     List,
     /// Show the details of a calendar
+    #[command(before_help = examples! { "belfry calendar get belfry.cn-holidays" })]
     Get {
-        /// Calendar
+        /// Name of the calendar
         #[arg(value_name = "CALENDAR")]
         name: String,
     },
     /// List the days of a calendar
     #[command(before_help = examples! { "belfry calendar days belfry.cn-holidays --from 2026-10-01 --until 2026-10-31" })]
     Days {
-        /// Calendar
+        /// Name of the calendar
         #[arg(value_name = "CALENDAR")]
         name: String,
-        /// First day [default: today]
+        /// First day of the range, for example 2026-10-01 [default: today]
         #[arg(long, value_name = "DAY", value_parser = day)]
         from: Option<Date>,
-        /// End of the range [default: a year later]
+        /// Last day of the range [default: a year after the first day]
         #[arg(long, value_name = "DAY", value_parser = day)]
         until: Option<Date>,
     },
-    /// Import an iCalendar file (.ics); without a name, print it as a calendar file
+    /// Import an iCalendar file (.ics); without `--name`, only print it as a calendar file
     #[command(before_help = examples! {
         "belfry calendar import holidays.ics > holidays.yaml"
         "belfry calendar import holidays.ics --name public-holidays"
     })]
     Import {
-        /// File, `-` for stdin
+        /// File in iCalendar format, `-` for standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Name of the calendar to create or update
+        /// Name of the calendar to create or update [default: none is saved]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
     /// Delete a calendar that is not in use
+    #[command(before_help = examples! { "belfry calendar delete public-holidays" })]
     Delete {
-        /// Calendar
+        /// Name of the calendar
         #[arg(value_name = "CALENDAR")]
         name: String,
     },
@@ -469,7 +538,7 @@ pub(crate) enum CalendarCommand {
     "cat all.yaml | belfry apply -f -"
 })]
 pub(crate) struct ApplyArgs {
-    /// File in YAML or JSON, folder of such files, `-` for stdin; repeatable
+    /// File in YAML or JSON, folder of these files, or `-` for standard input; repeatable
     #[arg(short, long = "file", value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// Check the files and show the changes, without applying them
@@ -481,7 +550,7 @@ pub(crate) struct ApplyArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! { "belfry diff -f schedules/" })]
 pub(crate) struct DiffArgs {
-    /// File in YAML or JSON, folder of such files, `-` for stdin; repeatable
+    /// File in YAML or JSON, folder of these files, or `-` for standard input; repeatable
     #[arg(short, long = "file", value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
 }
