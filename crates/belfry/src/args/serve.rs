@@ -1,4 +1,12 @@
 //! Arguments of `dev`, `server` and `worker`.
+//!
+//! `belfry server` without a subcommand runs a server ([`ServerRunArgs`]); with a subcommand, it manages running servers
+//! ([`ServerCommand`]). `belfry worker` is built in the same way. Both forms in one command line are an error, which
+//! `commands::run` reports: clap would also reject global options before a subcommand.
+//!
+//! An option of a server or worker overrides the setting of the same meaning, so all options are optional here; the
+//! settings have the defaults and parse the values. The options of the two processes are compared with their defaults
+//! to find out whether any is given, so they implement [`PartialEq`] and [`Default`].
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,7 +28,7 @@ pub(crate) struct DevArgs {
     /// Listening address; port 0 selects a free port [default: 127.0.0.1:7070]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Delete the data on exit
+    /// Use a temporary data directory, and delete it on exit
     #[arg(long, conflicts_with = "data")]
     pub(crate) ephemeral: bool,
     #[command(flatten)]
@@ -30,13 +38,18 @@ pub(crate) struct DevArgs {
 /// Options for the log of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Args)]
 pub(crate) struct LogArgs {
-    /// Log filter: info, debug, server=debug [env: BELFRY_LOG]
+    /// Log filter: info, debug, or by module, for example server=debug [env: BELFRY_LOG] [default: info, or warn in
+    /// `belfry dev`]
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
     /// Log format: text, json [env: BELFRY_LOG_FORMAT] [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<String>,
 }
+
+/// Text below the help of `server` and `worker`.
+const SETTINGS_HELP: &str = "Each option is also a setting, for the configuration file and for an environment variable. Run \
+    `belfry config show -o wide` to list all settings.";
 
 /// `belfry server`
 #[derive(Debug, Args)]
@@ -47,7 +60,7 @@ pub(crate) struct LogArgs {
     "belfry server list"
     "belfry server drain a"
 })]
-#[command(after_help = "Each option is a setting too; `belfry config show -o wide` lists all of them.")]
+#[command(after_help = SETTINGS_HELP)]
 pub(crate) struct ServerArgs {
     #[command(subcommand)]
     pub(crate) command: Option<ServerCommand>,
@@ -61,18 +74,20 @@ pub(crate) enum ServerCommand {
     /// List the servers that share the store
     List,
     /// Show the details of a server
+    #[command(before_help = examples! { "belfry server get a" })]
     Get(ServerNameArgs),
-    /// Drain a server: hand its work over to another server, and wait until that is done
+    /// Drain a server: hand over its work to another server, and wait until the handover is done
     #[command(before_help = examples! { "belfry server drain a        before maintenance of its machine" })]
     Drain(ServerNameArgs),
     /// Undo a drain: the server can become the leader again
+    #[command(before_help = examples! { "belfry server undrain a" })]
     Undrain(ServerNameArgs),
 }
 
 /// One server.
 #[derive(Debug, Args)]
 pub(crate) struct ServerNameArgs {
-    /// Server, by id or name
+    /// Name or ID of the server
     #[arg(value_name = "SERVER")]
     pub(crate) server: String,
 }
@@ -95,13 +110,13 @@ pub(crate) struct ServerRunArgs {
     /// URL under which other servers and workers reach this server [default: the listening address]
     #[arg(long, value_name = "URL")]
     pub(crate) advertise_url: Option<String>,
-    /// A proxy in front terminates TLS; allows any listening address
+    /// Allow any listening address, because a proxy in front of the server terminates TLS
     #[arg(long)]
     pub(crate) behind_proxy: bool,
     /// Allow any listening address without TLS; tokens can be read on the network
     #[arg(long, conflicts_with = "behind_proxy")]
     pub(crate) insecure: bool,
-    /// Additional host name that requests may use; repeatable
+    /// Additional host name that the server accepts in requests; repeatable
     #[arg(long = "host-name", value_name = "NAME")]
     pub(crate) host_names: Vec<String>,
     /// Storage for logs and artifacts: s3://BUCKET/PREFIX [default: a folder in the data directory]
@@ -118,7 +133,7 @@ pub(crate) struct ServerRunArgs {
     "belfry worker list"
     "belfry worker drain w1"
 })]
-#[command(after_help = "Each option is a setting too; `belfry config show -o wide` lists all of them.")]
+#[command(after_help = SETTINGS_HELP)]
 pub(crate) struct WorkerArgs {
     #[command(subcommand)]
     pub(crate) command: Option<WorkerCommand>,
@@ -130,37 +145,37 @@ pub(crate) struct WorkerArgs {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Args)]
 #[command(next_help_heading = "Options of the worker")]
 pub(crate) struct WorkerRunArgs {
-    /// Server URL; repeat for several servers, one is used at a time
+    /// URL of a server; repeat for several servers, of which the worker uses one at a time
     #[arg(long = "server", value_name = "URL")]
     pub(crate) servers: Vec<String>,
-    /// Worker directory; with an empty directory it is a new worker [default: /var/lib/belfry-worker]
+    /// Worker directory; with an empty directory, the worker registers as a new worker [default: /var/lib/belfry-worker]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Name of the worker, shown to users [default: the host name]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Label that constraints match; repeatable
+    /// Label of the worker, for the constraints of jobs; repeatable
     #[arg(long = "label", value_name = "KEY=VALUE")]
     pub(crate) labels: Vec<String>,
-    /// CPU for executions [default: all CPUs of the machine]
+    /// CPU for executions: 4, 1.5, 1500m [default: all CPUs of the machine]
     #[arg(long, value_name = "CORES")]
     pub(crate) cpu: Option<String>,
-    /// Memory for executions [default: all memory of the machine]
+    /// Memory for executions: 8GiB, 512MiB [default: all memory of the machine]
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory: Option<String>,
     /// Custom resource, for example gpu=2; repeatable
     #[arg(long = "resource", value_name = "NAME=N")]
     pub(crate) resources: Vec<String>,
-    /// Maximum number of parallel executions [default: 16 per core]
+    /// Maximum number of concurrent executions [default: 16 per core]
     #[arg(long, value_name = "N")]
     pub(crate) slots: Option<String>,
-    /// User that runs the tasks, if the worker runs as root [default: the user `nobody`]
+    /// Operating-system user that runs the tasks, if the worker runs as root [default: the user `nobody`]
     #[arg(long, value_name = "NAME")]
     pub(crate) task_user: Option<String>,
-    /// Run tasks as root, if the worker runs as root and has no task user
+    /// Run tasks as root, if the worker runs as root and there is no task user
     #[arg(long)]
     pub(crate) allow_root_tasks: bool,
-    /// Certificate authority (PEM) of the servers [default: the authorities of the system]
+    /// File with the certificate authority (PEM) of the servers [default: the authorities of the operating system]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
     #[command(flatten)]
@@ -174,21 +189,30 @@ pub(crate) enum WorkerCommand {
     #[command(visible_alias = "ls")]
     List,
     /// Show the details of a worker
+    #[command(before_help = examples! { "belfry worker get w1" })]
     Get(WorkerNameArgs),
-    /// Cordon workers: no new executions; running executions continue
+    /// Cordon workers: allow no new executions; running executions continue
+    #[command(before_help = examples! { "belfry worker cordon w1 w2" })]
     Cordon(WorkerNamesArgs),
-    /// Uncordon workers: allow new executions again
+    /// Uncordon workers: allow new executions again, also after a drain
+    #[command(before_help = examples! { "belfry worker uncordon w1" })]
     Uncordon(WorkerNamesArgs),
-    /// Drain workers: no new executions, and running executions are moved to other workers
+    /// Drain workers: allow no new executions, and move running jobs to other workers
+    #[command(before_help = examples! { "belfry worker drain w1" })]
+    #[command(
+        after_help = "Running executions are stopped, and their jobs start again on other workers. Such a start does not use \
+        up a retry. Executions of at_most_once jobs continue until they end."
+    )]
     Drain(WorkerNamesArgs),
-    /// Remove lost workers that will not come back
+    /// Remove lost workers that do not return
+    #[command(before_help = examples! { "belfry worker remove w1" })]
     Remove(WorkerRemoveArgs),
 }
 
 /// One worker.
 #[derive(Debug, Args)]
 pub(crate) struct WorkerNameArgs {
-    /// Worker, by id or name
+    /// Name or ID of the worker
     #[arg(value_name = "WORKER")]
     pub(crate) worker: String,
 }
@@ -196,7 +220,7 @@ pub(crate) struct WorkerNameArgs {
 /// Workers.
 #[derive(Debug, Args)]
 pub(crate) struct WorkerNamesArgs {
-    /// Workers, by id or name
+    /// Names or IDs of the workers
     #[arg(value_name = "WORKER", required = true)]
     pub(crate) workers: Vec<String>,
 }
@@ -204,10 +228,10 @@ pub(crate) struct WorkerNamesArgs {
 /// `belfry worker remove`
 #[derive(Debug, Args)]
 pub(crate) struct WorkerRemoveArgs {
-    /// Workers, by id or name
+    /// Names or IDs of the workers
     #[arg(value_name = "WORKER", required = true)]
     pub(crate) workers: Vec<String>,
-    /// Do not ask for confirmation
+    /// Remove the workers without a confirmation prompt
     #[arg(short, long)]
     pub(crate) yes: bool,
 }

@@ -1,4 +1,9 @@
 //! Arguments of `store`.
+//!
+//! A store is an argument `STORE` in one of four forms: the data directory of a server, its file `belfry.db`,
+//! `sqlite:///PATH`, or `postgres://USER@HOST:PORT/DATABASE`. `commands::store` resolves it. `check` and `backup` accept
+//! an embedded store only: PostgreSQL has its own tools. A password is never an argument, because every user of a machine
+//! can read the arguments of every process.
 
 use std::path::PathBuf;
 
@@ -11,13 +16,13 @@ use super::examples;
 pub(crate) enum StoreCommand {
     /// Copy the store of stopped servers into a PostgreSQL database, or back
     Copy(CopyArgs),
-    /// Check an embedded store for damage; the server may run
+    /// Check an embedded store for damage, also while its server runs
     Check(CheckArgs),
-    /// Back up an embedded store to a file; the server may run
+    /// Back up an embedded store to a file, also while its server runs
     Backup(BackupArgs),
-    /// Mark a store as restored from a backup: the next server waits for all workers
+    /// Mark a store as restored from a backup: its next server first waits for reports from all workers
     Restored(RestoredArgs),
-    /// Set the engine time of a stopped store back to the clock, after the clock was wrong
+    /// Reset the engine time of a stopped store to the clock, after the clock was wrong
     ResetClock(ResetClockArgs),
 }
 
@@ -29,21 +34,19 @@ pub(crate) enum StoreCommand {
     "belfry store copy --from postgres://belfry@db.example/belfry --to /var/lib/belfry"
 })]
 #[command(
-    after_help = "The command compares every row of the copy with its source. A copy into a database that was \
-    interrupted continues when the same command is run again; a copy out of a database starts again. Logs and artifacts \
-    are files and not part of the store."
+    after_help = "Stop all servers of both stores first. The command compares every row of the copy with its source. After \
+    an interruption, run the same command again: a copy into a database continues, and a copy out of a database starts \
+    from the beginning. Logs and artifacts are files outside the store; copy them separately."
 )]
 pub(crate) struct CopyArgs {
-    /// The source: a server's data directory, its `belfry.db`, sqlite:///PATH, or
-    /// postgres://USER@HOST:PORT/DATABASE
+    /// Source: data directory of a server, its `belfry.db`, sqlite:///PATH, or postgres://USER@HOST:PORT/DATABASE
     #[arg(long, value_name = "STORE")]
     pub(crate) from: String,
-    /// The target, without a store: an empty database (postgres://USER@HOST:PORT/DATABASE), a data directory, or
+    /// Target, without an existing store: an empty database (postgres://USER@HOST:PORT/DATABASE), a data directory, or
     /// sqlite:///PATH
     #[arg(long, value_name = "STORE")]
     pub(crate) to: String,
-    /// File with the database password; $PGPASSWORD is used too
-    /// [env: BELFRY_SERVER__STORE_PASSWORD_FILE]
+    /// File with the database password [env: BELFRY_SERVER__STORE_PASSWORD_FILE, or PGPASSWORD with the password itself]
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
 }
@@ -55,12 +58,12 @@ pub(crate) struct CopyArgs {
     "belfry store check /backup/belfry.db"
 })]
 #[command(
-    after_help = "Reads every page and every row, and compares the store with its last known position. Changes nothing. \
-    The exit code is 1 if a problem is found. While the server runs, its WAL grows until the check ends: for a large \
-    store, check a backup instead."
+    after_help = "The command reads every page and every row, and detects lost commits. It changes nothing. The exit code \
+    is 1 if it finds a problem. While a server uses the store, the write-ahead log of the store grows until the check \
+    ends. For a large store, check a backup instead."
 )]
 pub(crate) struct CheckArgs {
-    /// The store: a server's data directory, its `belfry.db`, or sqlite:///PATH
+    /// Data directory of a server, its `belfry.db`, or sqlite:///PATH
     #[arg(value_name = "STORE")]
     pub(crate) store: String,
 }
@@ -71,15 +74,15 @@ pub(crate) struct CheckArgs {
     "belfry store backup /var/lib/belfry /backup/belfry-2026-11-23.db"
 })]
 #[command(
-    after_help = "The backup is consistent, checked and synced. Logs and artifacts are files beside the store and are not \
-    part of it: copy the folder `objects` after the backup. To restore a backup, see `belfry store restored`. For \
-    PostgreSQL, use `pg_dump`."
+    after_help = "The backup is consistent, checked and synced to disk. Logs and artifacts are files outside the store: copy \
+    the folder `objects` of the data directory after the backup. After you restored a backup, run `belfry store restored` \
+    before you start a server. For PostgreSQL, use `pg_dump`."
 )]
 pub(crate) struct BackupArgs {
-    /// The store: a server's data directory, its `belfry.db`, or sqlite:///PATH
+    /// Data directory of a server, its `belfry.db`, or sqlite:///PATH
     #[arg(value_name = "STORE")]
     pub(crate) store: String,
-    /// New file for the backup
+    /// File to create for the backup; the file must not exist
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 }
@@ -91,18 +94,17 @@ pub(crate) struct BackupArgs {
     "belfry store restored postgres://belfry@db.example/belfry --password-file db-password"
 })]
 #[command(
-    after_help = "Run this after you restored a backup or a copy of the disk, or when a store lost commits, and before \
-    you start a server on it. Workers may run tasks that the store does not know. The first server waits until every \
-    worker has reported, and stops unknown tasks, before it starts a job that is not at_least_once. If the command \
-    was not necessary, it only causes a wait of a few seconds. A promoted PostgreSQL standby, the database of \
-    another server and an imported dump are detected without it."
+    after_help = "Run this command after you restored a backup or a copy of the disk, or after a store lost commits. Run it \
+    before you start a server. Workers may run tasks that the store does not know: the next server stops these tasks. It \
+    starts no at_most_once or exactly_once job until every worker has reported. An unnecessary run of this command only \
+    costs a few seconds. A server detects a promoted PostgreSQL standby, the database of another server and an imported \
+    dump without this command."
 )]
 pub(crate) struct RestoredArgs {
-    /// The store: a server's data directory, its `belfry.db`, sqlite:///PATH, or postgres://USER@HOST:PORT/DATABASE
+    /// Data directory of a server, its `belfry.db`, sqlite:///PATH, or postgres://USER@HOST:PORT/DATABASE
     #[arg(value_name = "STORE")]
     pub(crate) store: String,
-    /// File with the database password; $PGPASSWORD is used too
-    /// [env: BELFRY_SERVER__STORE_PASSWORD_FILE]
+    /// File with the database password [env: BELFRY_SERVER__STORE_PASSWORD_FILE, or PGPASSWORD with the password itself]
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
 }
@@ -114,17 +116,17 @@ pub(crate) struct RestoredArgs {
     "belfry store reset-clock postgres://belfry@db.example/belfry --password-file db-password"
 })]
 #[command(
-    after_help = "A server whose clock jumped ahead keeps that time after the clock is corrected: schedules and retries \
-    wait until the clock has caught up, and `/readyz?verbose` reports it. Correct the clock, stop all servers of the \
-    store, run this command, and start the servers. Schedules continue from the present; firings that ran early run \
-    again at their scheduled time. Retries keep their remaining delay. Nothing changes if engine time is not ahead."
+    after_help = "Engine time never goes back. So if the clock of a server jumped ahead, schedules and retries wait after the \
+    correction until the clock has caught up. `/readyz?verbose` reports this problem. To solve it, correct the clock, stop \
+    all servers of the store, run this command, and start the servers. Schedules then continue at the current time. \
+    Firings that ran early run again at their scheduled times. Retries keep their remaining delay. The command changes \
+    nothing if engine time is not ahead."
 )]
 pub(crate) struct ResetClockArgs {
-    /// The store: a server's data directory, its `belfry.db`, sqlite:///PATH, or postgres://USER@HOST:PORT/DATABASE
+    /// Data directory of a server, its `belfry.db`, sqlite:///PATH, or postgres://USER@HOST:PORT/DATABASE
     #[arg(value_name = "STORE")]
     pub(crate) store: String,
-    /// File with the database password; $PGPASSWORD is used too
-    /// [env: BELFRY_SERVER__STORE_PASSWORD_FILE]
+    /// File with the database password [env: BELFRY_SERVER__STORE_PASSWORD_FILE, or PGPASSWORD with the password itself]
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
 }
