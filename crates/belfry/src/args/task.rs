@@ -1,4 +1,7 @@
-//! Arguments of `task`.
+//! Arguments of `task`: checkpoints, and elements for a mapped step.
+//!
+//! A script calls these commands inside a task. They talk to the worker over the task socket, so they need no server
+//! URL and no token.
 
 use std::path::PathBuf;
 
@@ -12,29 +15,33 @@ pub(crate) enum TaskCommand {
     /// Read or save the checkpoint of the job
     #[command(subcommand)]
     Checkpoint(CheckpointCommand),
-    /// Add elements to a step that is mapped over the results of this task
+    /// Add elements to a step of the run that starts one job for each element
     #[command(before_help = examples! {
         "belfry task add --batch links https://a.example https://b.example"
         "belfry task add --to page --batch \"$BELFRY_ITEM\" '{\"path\": \"/news\", \"depth\": 2}'"
         "find /data -name '*.csv' | belfry task add --batch files --file -"
     })]
+    #[command(
+        after_help = "The other step names the step of this task in its definition: `for_each: {over: {added_by: [STEP]}}`. \
+        Name each batch after the source of its elements, for example a file or a page: then a retry adds nothing twice. \
+        More than 1000 elements are added as several batches: NAME, NAME/2, NAME/3."
+    )]
     Add(AddArgs),
 }
 
 /// `belfry task add`
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
-    /// Elements: valid JSON (7, true, {"a": 1}) is used as JSON, anything else as a string
+    /// Elements to add; valid JSON such as 7, true or {"a": 1} is added as JSON, any other text as a string
     #[arg(value_name = "ELEMENT", required_unless_present = "file", allow_negative_numbers = true)]
     pub(crate) elements: Vec<String>,
-    /// Name of the batch: a repeated name, also in the next attempt, adds nothing. More than 1,000 elements are
-    /// added as several batches: NAME, NAME/2, NAME/3
+    /// Name of this batch of elements; if a batch with this name exists, also from an earlier attempt, nothing is added
     #[arg(long, value_name = "NAME")]
     pub(crate) batch: String,
-    /// Step, if this task may add elements to several steps
+    /// Name of the step that gets the elements [default: the only step that accepts elements from this task]
     #[arg(long, value_name = "STEP")]
     pub(crate) to: Option<String>,
-    /// File with a JSON list, or with one element per line, `-` for stdin
+    /// File with a JSON list, or with one element per line, `-` for standard input
     #[arg(long, short, value_name = "FILE", conflicts_with = "elements")]
     pub(crate) file: Option<PathBuf>,
 }
@@ -42,29 +49,29 @@ pub(crate) struct AddArgs {
 /// `belfry task checkpoint …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum CheckpointCommand {
-    /// Print the last checkpoint of the job; exits with 3 if there is none
+    /// Print the last checkpoint of the job, or exit with code 3 if there is none
     #[command(before_help = examples! {
         "belfry task checkpoint get > progress || echo 0 > progress"
         "belfry task checkpoint get progress"
     })]
     Get {
-        /// Output file [default: stdout]
+        /// Output file [default: standard output]
         #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
         file: PathBuf,
     },
-    /// Save a checkpoint, and print its version
+    /// Save a checkpoint of the job, and print its version
     #[command(before_help = examples! {
         "belfry task checkpoint set progress"
         "echo 7 | belfry task checkpoint set - --type text/plain"
     })]
     Set {
-        /// File, `-` for stdin; at most 64 KiB
+        /// File with the checkpoint, at most 64 KiB, `-` for standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
         /// Content type of the checkpoint
         #[arg(long = "type", value_name = "TYPE", default_value = "application/octet-stream")]
         content_type: String,
-        /// Save only if the current version is this one; 0 if there must be no checkpoint yet
+        /// Save only if the last checkpoint has this version; 0 requires that the job has no checkpoint
         #[arg(long, value_name = "VERSION")]
         expect: Option<u64>,
     },

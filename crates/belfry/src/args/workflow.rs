@@ -1,4 +1,12 @@
 //! Arguments of `workflow` and `run`.
+//!
+//! A workflow is named by its name or id, a run by its id, a step by its name within the run. Groups of options that
+//! several commands share are structs of their own: [`ParameterArgs`] (`start`, `plan`) and [`WaitingArgs`] (`start`,
+//! `retry`, and `submit` with several jobs). Values of parameters stay text here: the command parses them with the types
+//! that the workflow declares.
+//!
+//! `run get --step` lists the running elements of a step, and `run items` the ended ones, because only ended elements
+//! are stored.
 
 use std::path::PathBuf;
 
@@ -14,7 +22,10 @@ use super::spec::{Pair, parse_pair};
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowCommand {
     /// Create or update workflows from files
-    #[command(before_help = examples! { "belfry workflow apply -f etl.yaml" })]
+    #[command(before_help = examples! {
+        "belfry workflow apply -f etl.yaml"
+        "belfry workflow apply -f workflows/ --dry-run"
+    })]
     Apply(ApplyArgs),
     /// List workflows, newest first
     #[command(visible_alias = "ls")]
@@ -23,16 +34,17 @@ pub(crate) enum WorkflowCommand {
     Get(WorkflowGetArgs),
     /// Start a run of a workflow
     Start(Box<StartArgs>),
-    /// Show the steps of a run in a possible order, without starting it
+    /// Show the steps of a run in a possible order, without starting the run
     Plan(PlanArgs),
     /// Delete workflows; their runs continue
+    #[command(before_help = examples! { "belfry workflow delete nightly" })]
     Delete(WorkflowsArgs),
 }
 
 /// Workflows by name or id.
 #[derive(Debug, Args)]
 pub(crate) struct WorkflowsArgs {
-    /// Workflows, by name or id
+    /// Names or IDs of the workflows
     #[arg(value_name = "WORKFLOW", required = true)]
     pub(crate) workflows: Vec<String>,
 }
@@ -50,7 +62,7 @@ pub(crate) struct WorkflowListArgs {
     /// Filter by part of the name
     #[arg(long, value_name = "TEXT")]
     pub(crate) text: Option<String>,
-    /// Filter by label; repeat to require all
+    /// Filter by label; repeat to require all labels
     #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = parse_pair)]
     pub(crate) labels: Vec<Pair>,
     #[command(flatten)]
@@ -64,7 +76,7 @@ pub(crate) struct WorkflowListArgs {
     "belfry workflow get nightly --generation 3 --definition > nightly.yaml"
 })]
 pub(crate) struct WorkflowGetArgs {
-    /// Workflows, by name or id
+    /// Names or IDs of the workflows
     #[arg(value_name = "WORKFLOW", required = true)]
     pub(crate) workflows: Vec<String>,
     /// Generation of the definition [default: the newest]
@@ -78,10 +90,10 @@ pub(crate) struct WorkflowGetArgs {
 /// Options for the parameters of a run.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ParameterArgs {
-    /// Parameter: strings as they are, other types as JSON; repeatable
+    /// Parameter of the run: the text itself for a string, JSON for any other type; repeatable
     #[arg(short, long = "param", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub(crate) parameters: Vec<Pair>,
-    /// File with parameters in YAML or JSON, `-` for stdin; `-p` overrides it
+    /// File with parameters in YAML or JSON, `-` for standard input; -p overrides single parameters
     #[arg(long = "parameters", id = "parameters-file", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
@@ -89,13 +101,13 @@ pub(crate) struct ParameterArgs {
 /// Options for waiting for a run.
 #[derive(Debug, Default, Args)]
 pub(crate) struct WaitingArgs {
-    /// Wait until the run has ended; exit with 0 if it succeeded, else with 1
+    /// Wait until the run has ended, and exit with code 1 if it did not succeed
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Show changes of steps until the run has ended; exit as with --wait
+    /// Show each change of a step until the run has ended, and exit with code 1 if it did not succeed
     #[arg(long)]
     pub(crate) follow: bool,
-    /// Maximum time to wait; then exit with code 124 while the run continues [default: unlimited]
+    /// Maximum time to wait, for example 1h; then exit with code 124 while the run continues [default: unlimited]
     #[arg(long, value_name = "DURATION")]
     pub(crate) wait_timeout: Option<Duration>,
 }
@@ -108,18 +120,18 @@ pub(crate) struct WaitingArgs {
     "belfry workflow start release --parameters release.yaml --note 'the fix of today' --wait"
 })]
 pub(crate) struct StartArgs {
-    /// Workflow, by name or id
+    /// Name or ID of the workflow
     #[arg(value_name = "WORKFLOW")]
     pub(crate) workflow: String,
     #[command(flatten)]
     pub(crate) parameters: ParameterArgs,
-    /// Reason, shown to users
+    /// Reason for the start, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
-    /// Priority of all jobs of the run, from 0 (last) to 100 (first) [default: that of each job spec]
+    /// Priority of all jobs of the run, from 0 (last) to 100 (first) [default: the priority of each job spec]
     #[arg(long, value_name = "0-100")]
     pub(crate) priority: Option<u8>,
-    /// Idempotency key: a repeated start with the same key returns the run of the first one
+    /// Idempotency key: a repeated start with the same key returns the first run
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
     #[command(flatten)]
@@ -133,7 +145,7 @@ pub(crate) struct StartArgs {
     "belfry workflow plan nightly -p day=2026-11-21 -o wide"
 })]
 pub(crate) struct PlanArgs {
-    /// Workflow, by name or id
+    /// Name or ID of the workflow
     #[arg(value_name = "WORKFLOW")]
     pub(crate) workflow: String,
     #[command(flatten)]
@@ -150,19 +162,22 @@ pub(crate) enum RunCommand {
     Get(RunGetArgs),
     /// List the steps of a run
     Steps(StepsArgs),
-    /// List the ended elements of a step
+    /// List the ended elements of a mapped step: a step that runs once for each element of a list
     Items(ItemsArgs),
     /// Explain why a run or a step is waiting, or why it ended as it did
     Why(StepArgs),
-    /// Show the steps of a run after each change, until it has ended
+    /// Show each change of a step of a run, until the run has ended
+    #[command(before_help = examples! { "belfry run watch RUN" })]
     Watch(RunWatchArgs),
-    /// Wait until all runs have ended; exits with 1 if a run did not succeed
+    /// Wait until all runs have ended, and exit with code 1 if a run did not succeed
+    #[command(before_help = examples! { "belfry run wait RUN --wait-timeout 1h" })]
     Wait(RunWaitArgs),
     /// Cancel runs; their `finally` steps still run
     Cancel(RunCancelArgs),
-    /// Pause runs: no further step starts until you resume them
+    /// Pause runs: no further step starts until you resume the runs
     Pause(RunPauseArgs),
     /// Resume paused runs
+    #[command(before_help = examples! { "belfry run resume RUN" })]
     Resume(RunsArgs),
     /// Retry an ended run, as a new run that keeps the results of succeeded and skipped steps
     Retry(RunRetryArgs),
@@ -179,7 +194,7 @@ pub(crate) enum RunCommand {
 /// Runs by their ids.
 #[derive(Debug, Args)]
 pub(crate) struct RunsArgs {
-    /// Runs
+    /// IDs of the runs
     #[arg(value_name = "RUN", required = true)]
     pub(crate) ids: Vec<RunId>,
 }
@@ -188,13 +203,13 @@ pub(crate) struct RunsArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
     "belfry run get RUN"
-    "belfry run get RUN --step load      the running elements of a step"
+    "belfry run get RUN --step load      running elements of a mapped step"
 })]
 pub(crate) struct RunGetArgs {
-    /// Runs
+    /// IDs of the runs
     #[arg(value_name = "RUN", required = true)]
     pub(crate) ids: Vec<RunId>,
-    /// List the running elements of this step; `run items` lists the ended ones
+    /// Name of a mapped step whose running elements are listed; `belfry run items` lists the ended elements
     #[arg(long, value_name = "STEP")]
     pub(crate) step: Option<String>,
 }
@@ -209,16 +224,16 @@ pub(crate) struct RunListArgs {
     /// Filter by status: waiting, running, retrying, paused, stopping, succeeded, failed, cancelled
     #[arg(short, long, value_name = "STATUS", value_delimiter = ',')]
     pub(crate) status: Vec<RunStatus>,
-    /// Filter by workflow, by name or id; a name also selects runs that other workflows called
+    /// Filter by workflow name or ID; a name also selects runs that other workflows called
     #[arg(long, value_name = "WORKFLOW")]
     pub(crate) workflow: Option<String>,
-    /// Filter by the calling run
+    /// Filter by the ID of the calling run: the run with a step that started these runs
     #[arg(long, value_name = "RUN")]
     pub(crate) caller: Option<RunId>,
-    /// Filter by schedule id
+    /// Filter by schedule ID
     #[arg(long, value_name = "SCHEDULE")]
     pub(crate) schedule: Option<ScheduleId>,
-    /// Filter by backfill id
+    /// Filter by backfill ID
     #[arg(long, value_name = "BACKFILL")]
     pub(crate) backfill: Option<BackfillId>,
     #[command(flatten)]
@@ -232,7 +247,7 @@ pub(crate) struct RunListArgs {
     "belfry run steps RUN --status failed,upstream_failed -o wide"
 })]
 pub(crate) struct StepsArgs {
-    /// Run
+    /// ID of the run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
     /// Filter by status: pending, running, waiting, succeeded, failed, upstream_failed, skipped, cancelled
@@ -247,10 +262,10 @@ pub(crate) struct StepsArgs {
     "belfry run items RUN load --all -o json"
 })]
 pub(crate) struct ItemsArgs {
-    /// Run
+    /// ID of the run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
-    /// Step
+    /// Name of the step
     #[arg(value_name = "STEP")]
     pub(crate) step: String,
     /// Filter by status: succeeded, failed, skipped, cancelled
@@ -263,14 +278,14 @@ pub(crate) struct ItemsArgs {
 /// `belfry run why`
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
-    "belfry run why RUN            the running and waiting steps"
-    "belfry run why RUN load"
+    "belfry run why RUN            all running and waiting steps"
+    "belfry run why RUN load       one step"
 })]
 pub(crate) struct StepArgs {
-    /// Run
+    /// ID of the run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
-    /// Step [default: the running steps, else the next ones]
+    /// Name of the step [default: all running steps, or the next steps if none is running]
     #[arg(value_name = "STEP")]
     pub(crate) step: Option<String>,
 }
@@ -278,7 +293,7 @@ pub(crate) struct StepArgs {
 /// `belfry run watch`
 #[derive(Debug, Args)]
 pub(crate) struct RunWatchArgs {
-    /// Run
+    /// ID of the run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
 }
@@ -286,10 +301,10 @@ pub(crate) struct RunWatchArgs {
 /// `belfry run wait`
 #[derive(Debug, Args)]
 pub(crate) struct RunWaitArgs {
-    /// Runs
+    /// IDs of the runs
     #[arg(value_name = "RUN", required = true)]
     pub(crate) ids: Vec<RunId>,
-    /// Maximum time to wait; then exit with code 124 [default: unlimited]
+    /// Maximum time to wait, for example 1h; then exit with code 124 [default: unlimited]
     #[arg(long, value_name = "DURATION")]
     pub(crate) wait_timeout: Option<Duration>,
 }
@@ -301,16 +316,16 @@ pub(crate) struct RunWaitArgs {
     "belfry run cancel $(belfry run list --status running -o name)"
 })]
 pub(crate) struct RunCancelArgs {
-    /// Runs
+    /// IDs of the runs
     #[arg(value_name = "RUN", required = true)]
     pub(crate) ids: Vec<RunId>,
-    /// Reason, shown to users
+    /// Reason for the cancellation, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// Skip the `finally` steps; running `on_failure` and `finally` steps are stopped
+    /// Start no `finally` steps, and stop `finally` and `on_failure` steps that are running
     #[arg(long)]
     pub(crate) skip_finally: bool,
-    /// Wait until all have ended
+    /// Wait until all runs have ended
     #[arg(long)]
     pub(crate) wait: bool,
 }
@@ -319,10 +334,10 @@ pub(crate) struct RunCancelArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! { "belfry run pause RUN --note 'the disk is being replaced'" })]
 pub(crate) struct RunPauseArgs {
-    /// Runs
+    /// IDs of the runs
     #[arg(value_name = "RUN", required = true)]
     pub(crate) ids: Vec<RunId>,
-    /// Reason, shown to users
+    /// Reason for the pause, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
 }
@@ -335,16 +350,17 @@ pub(crate) struct RunPauseArgs {
     "belfry run retry RUN --repeat charge --note 'the bank has no payment of it'"
 })]
 pub(crate) struct RunRetryArgs {
-    /// Run
+    /// ID of the run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
-    /// First step to run again, however it ended [default: unsuccessful steps, except skipped]
+    /// Name of a step that runs again whatever its result, with all steps downstream [default: only steps that neither
+    /// succeeded nor were skipped]
     #[arg(long, value_name = "STEP")]
     pub(crate) from: Option<String>,
-    /// Reason, shown to users
+    /// Reason for the retry, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
-    /// Run this step again although its `at_most_once` job has started; repeatable
+    /// Name of a step that may run again although its `at_most_once` job has already started; repeatable
     #[arg(long, value_name = "STEP")]
     pub(crate) repeat: Vec<String>,
     #[command(flatten)]
@@ -363,16 +379,16 @@ fn mark(text: &str) -> Result<StepStatus, String> {
 #[derive(Debug, Args)]
 #[command(before_help = examples! { "belfry run mark RUN load succeeded --note 'loaded by hand'" })]
 pub(crate) struct MarkArgs {
-    /// Run
+    /// ID of the run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
-    /// Step
+    /// Name of the step
     #[arg(value_name = "STEP")]
     pub(crate) step: String,
-    /// New status: succeeded, failed, skipped; a running step is stopped first
+    /// Final status of the step: succeeded, failed, skipped; a running step is stopped first
     #[arg(value_name = "STATUS", value_parser = mark)]
     pub(crate) status: StepStatus,
-    /// Reason, shown to users
+    /// Reason for the status, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
 }
@@ -384,10 +400,10 @@ pub(crate) struct MarkArgs {
     "belfry run reject RUN gate --note 'not before Monday'"
 })]
 pub(crate) struct DecideArgs {
-    /// Run
+    /// ID of the run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
-    /// Step [default: the step that waits for approval]
+    /// Name of the step [default: the only step that waits for approval]
     #[arg(value_name = "STEP")]
     pub(crate) step: Option<String>,
     /// Comment, stored in the output of the step
@@ -403,16 +419,16 @@ pub(crate) struct DecideArgs {
     "belfry run event RUN paid --file payment.json"
 })]
 pub(crate) struct RunEventArgs {
-    /// Run
+    /// ID of the run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
     /// Name of the event
     #[arg(value_name = "EVENT")]
     pub(crate) event: String,
-    /// Payload of the event, a JSON object; becomes the output of the step [default: none]
+    /// Payload of the event: a JSON object, which becomes the output of the step [default: none]
     #[arg(value_name = "JSON", conflicts_with = "file")]
     pub(crate) payload: Option<String>,
-    /// File with the payload, `-` for stdin
+    /// File with the payload, `-` for standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
