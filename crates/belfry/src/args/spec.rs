@@ -1,7 +1,20 @@
-//! Options for the spec of a job, as a JSON merge patch.
+//! Options for the spec of a job, as a JSON merge patch, and parsers of values that several commands share.
 //!
-//! A submission applies the patch to the spec in a file, or to a spec of defaults; an update sends the patch to the
-//! server. So each option means the same in both, and only given options change a field.
+//! - [`SpecArgs`], [`DueArgs`] and [`ProcessArgs`]: the options. `submit` has all of them, `schedule create` has no
+//!   scheduled time, and `job update` has no process.
+//! - [`Patch`]: the merge patch that the options become.
+//! - [`instant`] and [`past`]: times. A time of day is the next one for a scheduled time, and the last one for a filter.
+//! - [`word`]: a name of the API, such as `at_least_once`. [`parse_pair`]: `NAME=VALUE`. [`read_text`]: a file, or
+//!   standard input for `-`.
+//!
+//! `submit` applies the patch to the spec in a file, or to a spec of defaults; `job update` sends the patch to the
+//! server. So an option means the same in both.
+//!
+//! # Invariants
+//! - Only given options are in the patch, so an option that is not given changes no field.
+//! - A command replaces a script, and a script replaces a command: [`ProcessArgs::patch`] sets the replaced field to
+//!   null.
+//! - The defaults in the help texts are those of [`model::JobSpec`]; a test compares them.
 
 use std::fs;
 use std::io::Read;
@@ -32,13 +45,18 @@ fn variable(text: &str) -> Result<Pair, String> {
         return parse_pair(text);
     }
     std::env::var(text).map(|value| Pair(text.to_owned(), value)).map_err(|_| {
-        format!("`{text}` is not set here: expected NAME=VALUE, or the name of a variable that is set")
+        format!(
+            "environment variable `{text}` is not set: expected NAME=VALUE, or the name of a variable that is set"
+        )
     })
 }
 
 fn count_pair(text: &str) -> Result<(String, u64), String> {
     let Pair(name, count) = parse_pair(text)?;
-    count.parse().map(|n| (name, n)).map_err(|_| format!("`{count}` is not a whole number"))
+    count
+        .parse()
+        .map(|n| (name, n))
+        .map_err(|_| format!("expected NAME=N with a whole number but got `{count}`"))
 }
 
 /// Parses a constraint: `zone=a,b`, `zone!=a`, `gpu` or `!gpu`.
@@ -91,10 +109,10 @@ fn past_at(text: &str, now: &jiff::Zoned) -> Result<Timestamp, String> {
         let local = |date: jiff::civil::Date| date.to_datetime(time).to_zoned(now.time_zone().clone()).ok();
         let today = local(now.date()).filter(|at| at <= now);
         let last = today.or_else(|| local(now.date().yesterday().ok()?));
-        return last.map(|at| at.timestamp().into()).ok_or_else(|| "is out of range".into());
+        return last.map(|at| at.timestamp().into()).ok_or_else(|| "the time is out of range".into());
     }
     instant_at(text, now).map_err(|_| {
-        "expected a time such as `1h` (ago), 08:00 (the last), yesterday, 2026-11-21T08:00 (here) or \
+        "expected a time such as 1h (ago), 08:00 (most recent), yesterday, 2026-11-21T08:00 (local) or \
          2026-11-21T08:00:00Z"
             .into()
     })
@@ -117,11 +135,11 @@ fn instant_at(text: &str, now: &jiff::Zoned) -> Result<Timestamp, String> {
     if let Some(time) = time_of_day(text) {
         let today = local(now.date().to_datetime(time)).filter(|at| at > now);
         let next = today.or_else(|| local(now.date().tomorrow().ok()?.to_datetime(time)));
-        return next.map(|at| at.timestamp().into()).ok_or_else(|| "is out of range".into());
+        return next.map(|at| at.timestamp().into()).ok_or_else(|| "the time is out of range".into());
     }
     let civil = text.parse::<jiff::civil::DateTime>().ok().and_then(local);
     civil.map(|at| at.timestamp().into()).ok_or_else(|| {
-        "expected a time such as 2026-11-21T08:00:00Z, 2026-11-21T08:00 (here), or 08:00 (next)".into()
+        "expected a time such as 2026-11-21T08:00:00Z, 2026-11-21T08:00 (local) or 08:00 (next)".into()
     })
 }
 
@@ -146,10 +164,10 @@ pub(crate) fn word<T: serde::de::DeserializeOwned>(text: &str, known: &[&str]) -
 /// Options for the scheduled time of a job.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct DueArgs {
-    /// Scheduled time: 2026-11-21T08:00:00Z, 2026-11-21T08:00 (local), 08:00 (next)
+    /// Scheduled time: 2026-11-21T08:00:00Z, 2026-11-21T08:00 (local), 08:00 (next) [default: now]
     #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "delay", help_heading = "Scheduling")]
     pub(crate) at: Option<Timestamp>,
-    /// Delay until the scheduled time: 90s, 1h30m, 2d
+    /// Delay until the scheduled time, instead of a time: 90s, 1h30m, 2d
     #[arg(long = "in", id = "delay", value_name = "DURATION", help_heading = "Scheduling")]
     pub(crate) delay: Option<Duration>,
 }
@@ -173,7 +191,7 @@ pub(crate) struct SpecArgs {
     /// Label of the job; repeatable
     #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = parse_pair, help_heading = "Job")]
     pub(crate) labels: Vec<Pair>,
-    /// Retention after the job has ended [default: the server's setting]
+    /// Retention of the job after it has ended, for example 7d [default: the retention of the server, usually 30d]
     #[arg(long, value_name = "DURATION", help_heading = "Job")]
     pub(crate) retention: Option<Duration>,
 
@@ -183,32 +201,33 @@ pub(crate) struct SpecArgs {
     /// Priority within the queue, from 0 (last) to 100 (first) [default: 50]
     #[arg(long, value_name = "0-100", help_heading = "Scheduling")]
     pub(crate) priority: Option<u8>,
-    /// Start deadline: maximum delay after the scheduled time; a job that has not started by then expires [default: unlimited]
+    /// Start deadline: maximum delay of the first start after the scheduled time, for example 1h; a job that has not
+    /// started by then expires [default: unlimited]
     #[arg(long, value_name = "DURATION", help_heading = "Scheduling")]
     pub(crate) deadline: Option<Duration>,
     /// Worker constraint, for example `zone=a,b`, `zone!=a`, `gpu`, `!gpu`; repeat to require all
     #[arg(long = "constraint", value_name = "RULE", value_parser = constraint, help_heading = "Scheduling")]
     pub(crate) constraints: Vec<Value>,
-    /// Placement among eligible workers: `spread` (least loaded first) or `pack` (most loaded first) [default: spread]
+    /// Placement among the eligible workers: spread (least loaded first), pack (most loaded first) [default: spread]
     #[arg(long, value_name = "STRATEGY", value_parser = placement, help_heading = "Scheduling")]
     pub(crate) placement: Option<Placement>,
-    /// Concurrency key: jobs of a namespace with the same key share a limit
+    /// Concurrency key: jobs of a namespace with the same key share one limit, across all queues
     #[arg(long, value_name = "KEY", help_heading = "Scheduling")]
     pub(crate) concurrency_key: Option<String>,
-    /// Maximum number of running jobs with the concurrency key [default: 1]
+    /// Maximum number of concurrent jobs with the concurrency key [default: 1]
     #[arg(long, value_name = "N", requires = "concurrency_key", help_heading = "Scheduling")]
     pub(crate) concurrency_limit: Option<u32>,
 
-    /// Timeout of each execution [default: unlimited]
+    /// Timeout of each execution, for example 30m [default: unlimited]
     #[arg(long, value_name = "DURATION", help_heading = "Failure")]
     pub(crate) timeout: Option<Duration>,
-    /// Grace period between SIGTERM and SIGKILL [default: 10s]
+    /// Grace period between SIGTERM and SIGKILL when an execution is stopped [default: 10s]
     #[arg(long, value_name = "DURATION", help_heading = "Failure")]
     pub(crate) grace: Option<Duration>,
-    /// Maximum number of retries after a failed execution [default: 0]
+    /// Maximum number of retries after executions that failed [default: 0]
     #[arg(long, value_name = "N", help_heading = "Failure")]
     pub(crate) retries: Option<u32>,
-    /// Maximum number of retries if the process cannot be started [default: 3]
+    /// Maximum number of retries after executions that could not start [default: 3]
     #[arg(long, value_name = "N", help_heading = "Failure")]
     pub(crate) start_retries: Option<u32>,
     /// Delay before the first retry [default: 1s]
@@ -223,48 +242,50 @@ pub(crate) struct SpecArgs {
     /// Random variation of each delay, as a fraction from 0 to 1 [default: 0.2]
     #[arg(long, value_name = "FRACTION", help_heading = "Failure")]
     pub(crate) backoff_jitter: Option<f64>,
-    /// Exit codes to retry [default: all except 0]
+    /// Exit codes to retry, for example 1,75; all other failures are then final [default: every failure is retried]
     #[arg(long, value_name = "CODES", value_delimiter = ',', help_heading = "Failure")]
     pub(crate) retry_on: Vec<i32>,
-    /// Exit codes not to retry [default: none]
+    /// Exit codes not to retry, for example 2,64 [default: none]
     #[arg(long, value_name = "CODES", value_delimiter = ',', help_heading = "Failure")]
     pub(crate) no_retry_on: Vec<i32>,
-    /// Delivery level if a worker is lost: at_least_once, at_most_once, exactly_once [default: at_least_once]
+    /// Delivery level if a worker is lost: at_least_once (start again), at_most_once (never start again), exactly_once
+    /// (start again after the lost execution has certainly ended) [default: at_least_once]
     #[arg(long, value_name = "LEVEL", value_parser = delivery, help_heading = "Failure")]
     pub(crate) delivery: Option<Delivery>,
 
-    /// CPU request: 2, 0.5, 500m
+    /// CPU request: 2, 0.5, 500m [default: 100m]
     #[arg(long, value_name = "CORES", help_heading = "Resources")]
     pub(crate) cpu: Option<Millicores>,
-    /// Memory request: 256MiB, 2GB
+    /// Memory request: 256MiB, 2GB [default: 64MiB]
     #[arg(long, value_name = "BYTES", help_heading = "Resources")]
     pub(crate) memory: Option<Bytes>,
     /// Custom resource request: gpu=1; repeatable
     #[arg(long = "resource", value_name = "NAME=N", value_parser = count_pair, help_heading = "Resources")]
     pub(crate) resources: Vec<(String, u64)>,
-    /// CPU limit; the job is throttled when it exceeds the limit
+    /// CPU limit; the job is throttled when it reaches the limit [default: unlimited]
     #[arg(long, value_name = "CORES", help_heading = "Resources")]
     pub(crate) cpu_limit: Option<Millicores>,
-    /// Memory limit; the job is killed when it exceeds the limit
+    /// Memory limit; the job is killed when it exceeds the limit [default: unlimited]
     #[arg(long, value_name = "BYTES", help_heading = "Resources")]
     pub(crate) memory_limit: Option<Bytes>,
-    /// Maximum number of processes and threads
+    /// Maximum number of processes and threads [default: unlimited]
     #[arg(long, value_name = "N", help_heading = "Resources")]
     pub(crate) pids_limit: Option<u32>,
-    /// Enforcement of limits: `required` (only on workers that can enforce them) or `best_effort` [default: required]
+    /// Enforcement of the limits: required (only on workers that can enforce them), best_effort (on any worker)
+    /// [default: required]
     #[arg(long, value_name = "MODE", value_parser = enforcement, help_heading = "Resources")]
     pub(crate) limits: Option<Enforcement>,
 
-    /// Artifact to fetch into a file before the start; repeatable
+    /// Artifact to download to a path before each execution; repeatable
     #[arg(long = "input", value_name = "ARTIFACT=PATH", value_parser = parse_pair, help_heading = "Files")]
     pub(crate) inputs: Vec<Pair>,
-    /// Artifact to fetch into an executable file before the start; repeatable
+    /// Artifact to download to a path as an executable file before each execution; repeatable
     #[arg(long = "program", value_name = "ARTIFACT=PATH", value_parser = parse_pair, help_heading = "Files")]
     pub(crate) programs: Vec<Pair>,
-    /// File to store as an artifact after success; repeatable
+    /// File to store as an artifact after the job succeeds; repeatable
     #[arg(long = "store", value_name = "PATH=ARTIFACT", value_parser = parse_pair, help_heading = "Files")]
     pub(crate) stores: Vec<Pair>,
-    /// File to store as an artifact after success, if it exists; repeatable
+    /// File to store as an artifact after the job succeeds, if the file exists; repeatable
     #[arg(long = "store-optional", value_name = "PATH=ARTIFACT", value_parser = parse_pair, help_heading = "Files")]
     pub(crate) optional_stores: Vec<Pair>,
 }
@@ -273,19 +294,19 @@ pub(crate) struct SpecArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Process")]
 pub(crate) struct ProcessArgs {
-    /// Environment variable; NAME alone copies your value; repeatable
+    /// Environment variable of the process; NAME alone copies the value from your environment; repeatable
     #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     pub(crate) env: Vec<Pair>,
-    /// Script to run instead of a command, `-` for stdin
+    /// File with a script to run instead of a command, `-` for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     pub(crate) script: Option<PathBuf>,
-    /// Interpreter of the script; repeat the option for arguments [default: /bin/sh]
+    /// Interpreter of the script; repeat the option for its arguments [default: /bin/sh]
     #[arg(long, value_name = "PROGRAM", allow_hyphen_values = true, conflicts_with = "command")]
     pub(crate) interpreter: Vec<String>,
-    /// File for the standard input of the job, `-` for your own standard input
+    /// File with the standard input of the process, `-` for your own standard input [default: empty]
     #[arg(long, value_name = "FILE")]
     pub(crate) stdin: Option<PathBuf>,
-    /// Working directory [default: a temporary directory of the execution]
+    /// Working directory on the worker [default: a temporary directory of the execution]
     #[arg(long, value_name = "DIR")]
     pub(crate) workdir: Option<String>,
     /// Command and arguments, after `--`
