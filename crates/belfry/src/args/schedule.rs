@@ -508,7 +508,7 @@ pub(crate) enum CalendarCommand {
         #[arg(long, value_name = "DAY", value_parser = day)]
         until: Option<Date>,
     },
-    /// Import an iCalendar file (.ics); without `--name`, only print it as a calendar file
+    /// Import an iCalendar file (.ics); without --name, only print it as a calendar file
     #[command(before_help = examples! {
         "belfry calendar import holidays.ics > holidays.yaml"
         "belfry calendar import holidays.ics --name public-holidays"

@@ -219,6 +219,7 @@ pub(crate) struct RunGetArgs {
 #[command(before_help = examples! {
     "belfry run list --status failed"
     "belfry run list --workflow nightly --limit 5"
+    "belfry run list --caller RUN             runs that the steps of a run started"
 })]
 pub(crate) struct RunListArgs {
     /// Filter by status: waiting, running, retrying, paused, stopping, succeeded, failed, cancelled
