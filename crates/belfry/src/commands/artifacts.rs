@@ -55,7 +55,8 @@ fn check_file(file: &Path) -> Result<(), Failure> {
         |what: String| Failure::message(Exit::Failed, format!("cannot store `{}`: {what}", file.display()));
     let found = std::fs::metadata(file).map_err(|error| failed(error.to_string()))?;
     if found.is_dir() {
-        let help = format!("pack it with `tar c {} | belfry artifact push NAME -`", file.display());
+        let help =
+            format!("store it as an archive: `tar c {} | belfry artifact push NAME -`", file.display());
         return Err(failed("it is a directory".into()).help(help));
     }
     Ok(())
@@ -97,8 +98,8 @@ async fn get(
     let body = client.artifact(name, Some(namespace), version).await?;
     if file == Path::new("-") {
         if std::io::stdout().is_terminal() {
-            return Err(Failure::usage("refusing to write an artifact, which may be binary, to a terminal")
-                .help("specify an output file"));
+            return Err(Failure::usage("cannot write an artifact to a terminal: its data may be binary")
+                .help("name an output file instead of `-`, or redirect standard output"));
         }
         return fetch(body, |chunk| context.out.data(chunk)).await.map(drop);
     }
@@ -137,7 +138,7 @@ async fn fetch(
     match &body.sha256 {
         Some(expected) if *expected != found => Err(Failure::message(
             Exit::Failed,
-            format!("the download is corrupt: expected sha256:{expected}, found sha256:{found}"),
+            format!("the downloaded artifact is corrupt: expected sha256:{expected} but got sha256:{found}"),
         )),
         _ => Ok(size),
     }
@@ -155,7 +156,7 @@ mod tests {
         let shown = refused.render(false).replace(&folder.path().display().to_string(), "DIR");
         insta::assert_snapshot!(shown, @r"
         error: cannot store `DIR`: it is a directory
-        help: pack it with `tar c DIR | belfry artifact push NAME -`
+        help: store it as an archive: `tar c DIR | belfry artifact push NAME -`
         ");
         assert!(check_file(&folder.path().join("none")).unwrap_err().render(false).contains("No such file"));
         assert!(check_file(Path::new("-")).is_ok());

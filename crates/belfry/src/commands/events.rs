@@ -21,7 +21,9 @@ pub(super) async fn run(context: &Context, args: EventsArgs) -> Result<(), Failu
     while let Some(item) = feed.try_next().await? {
         match item {
             FeedItem::Event(event) => context.out.item(&*event, std::mem::take(&mut first))?,
-            FeedItem::Reset => context.out.warn("some events were missed: their retention has ended"),
+            FeedItem::Reset => {
+                context.out.warn("some events are missing: their retention ended before they were read")
+            }
         }
     }
     Ok(())

@@ -64,7 +64,7 @@ fn target(args: &LogsArgs) -> Result<LogSource, Failure> {
     if args.target.starts_with(ExecutionId::PREFIX) {
         let id = args.target.parse().map_err(|e: model::id::ParseIdError| Failure::usage(e.to_string()))?;
         if args.execution.is_some() {
-            return Err(Failure::usage("`--execution` cannot be combined with an execution id"));
+            return Err(Failure::usage("`--execution` cannot be combined with an execution ID"));
         }
         return Ok(LogSource::Execution(id));
     }

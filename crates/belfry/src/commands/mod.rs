@@ -2,8 +2,14 @@
 //!
 //! [`run`] dispatches a parsed command line. A module connects through [`Context::connect`], calls the client, and
 //! writes through [`Output`]. Commands that talk to a server run on a single-threaded runtime and end at Ctrl-C with exit
-//! code 130; `serve` has its own runtime and signal handling. Shared helpers for lists ([`read_items`], [`note_truncated`]) and
-//! for several objects ([`for_each_item`]) are here.
+//! code 130; `serve` has its own runtime and signal handling. Helpers that several modules share are here: for lists
+//! ([`read_items`], [`note_truncated`]) and for several objects ([`for_each_item`]).
+//!
+//! # Invariants
+//! - Data goes to standard output; notes, warnings, progress and errors go to standard error.
+//! - A failure is returned, not printed: `main` renders it once, with its help, and exits with its code. The exception is
+//!   [`for_each_item`], which prints the failure of each object and continues.
+//! - With several objects, the exit code is that of the first failure.
 
 mod apply;
 mod artifacts;
@@ -99,7 +105,7 @@ impl Namespace {
     /// Returns the namespace of a single object. Fails for `*`.
     pub(crate) fn one(&self) -> Result<&str, Failure> {
         match self.name.as_str() {
-            "*" => Err(Failure::usage("`*` is not allowed here: expected the name of one namespace")),
+            "*" => Err(Failure::usage("namespace `*` is for lists only: expected the name of one namespace")),
             name => Ok(name),
         }
     }
@@ -119,7 +125,8 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Dev(args) => serve::dev(&context, args),
         Command::Server(args) => match args.command {
             Some(_) if args.run != ServerRunArgs::default() => {
-                Err(Failure::usage("options to run a server cannot be combined with this subcommand"))
+                Err(Failure::usage("options that run a server cannot be combined with a subcommand")
+                    .help("use `--url` to select the server that the subcommand talks to"))
             }
             Some(command) => block_on(servers::run(&context, command)),
             None => serve::server(&context, &args.run),
@@ -128,7 +135,8 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Worker(args) => match args.command {
             // Not `args_conflicts_with_subcommands` of clap: it would also reject global options before a subcommand.
             Some(_) if args.run != WorkerRunArgs::default() => {
-                Err(Failure::usage("options to run a worker cannot be combined with this subcommand"))
+                Err(Failure::usage("options that run a worker cannot be combined with a subcommand")
+                    .help("use `--url` to select the server that the subcommand talks to"))
             }
             Some(command) => block_on(workers::run(&context, command)),
             None => serve::worker(&context, &args.run),
@@ -213,7 +221,10 @@ async fn read_items<T>(items: client::Items<T>, many: &ListLimit) -> Result<(Vec
 /// Writes a note if the list was cut at its limit.
 fn note_truncated(out: Output, more: bool, many: &ListLimit) {
     if more {
-        out.note(format!("more than {} found: use `--limit N` or `--all` to show more", many.limit));
+        out.note(format!(
+            "the list ends after {} items: use `--limit N` or `--all` to show more",
+            many.limit
+        ));
     }
 }
 

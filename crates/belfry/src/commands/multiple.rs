@@ -38,13 +38,15 @@ pub(super) async fn submit(
 fn definition(specs: Vec<JobSpec>, each: ForEach) -> Result<(Option<String>, StartDefinition), Failure> {
     let [mut job] = <[JobSpec; 1]>::try_from(specs).map_err(|specs| {
         Failure::usage(format!(
-            "options for several jobs need a file with one job, and the file has {}",
+            "`--shards`, `--over` and `--on-all-workers` require a file with one job, but the file has {}",
             specs.len()
         ))
     })?;
     if job.run_at.is_some() {
-        return Err(Failure::usage("several jobs cannot be delayed together")
-            .help("omit `--at` and `--in`, or let a schedule start a workflow"));
+        return Err(Failure::usage(
+            "a scheduled time cannot be combined with `--shards`, `--over` or `--on-all-workers`",
+        )
+        .help("omit `--at`, `--in` and the field `run_at`, or let a schedule start a workflow"));
     }
     let key = job.idempotency_key.take();
     let mut definition = WorkflowSpec::new(&job.name, Vec::new());

@@ -112,7 +112,9 @@ pub(super) fn dev(context: &Context, args: DevArgs) -> Result<(), Failure> {
         sources.flag("dev.data_dir", "--ephemeral", Some(scratch.path().display()));
     }
     let by_default = Settings::load(&sources)?;
-    let data = by_default.path("dev.data_dir").context("cannot find your home directory; set `--data`")?;
+    let data = by_default
+        .path("dev.data_dir")
+        .context("cannot find your home directory: set the data directory with `--data DIR`")?;
     sources.flag("server.data_dir", "--data", Some(data.display()));
     let settings = Settings::load(&sources)?;
     logging::install(&settings, "warn")?;
@@ -193,7 +195,7 @@ fn welcome(url: &str, admin: &str, token: &Path, data: &Path, custom: bool) -> S
          Run in another terminal:{find}\n\
          \x20 belfry submit --follow -- echo 'hello from Belfry'\n\
          \x20 belfry job list\n\n\
-         Press Ctrl-C to stop both.",
+         Press Ctrl-C to stop the server and the worker.",
         data.display(),
         token.display(),
     )

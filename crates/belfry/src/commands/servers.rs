@@ -47,7 +47,7 @@ async fn drain(client: &Client, id: ServerId) -> Result<Server, Failure> {
             let detail =
                 format!("server `{name}` has not handed over its shards within {}s", DRAIN_TIMEOUT.as_secs());
             return Err(Failure::message(Exit::Failed, detail)
-                .help("the drain continues; check the log of the server, and `belfry server list`"));
+                .help("the drain continues: check the log of the server, and run `belfry server list`"));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
         server = client.server(id).await?;
@@ -68,7 +68,7 @@ async fn find(client: &Client, text: &str) -> Result<ServerId, Failure> {
         several => {
             let ids: Vec<_> = several.iter().map(|server| server.id.to_string()).collect();
             Err(Failure::usage(format!("{} servers have the name `{text}`", several.len()))
-                .help(format!("use an id: {}", ids.join(", "))))
+                .help(format!("use one of the IDs: {}", ids.join(", "))))
         }
     }
 }

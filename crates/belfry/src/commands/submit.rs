@@ -2,7 +2,7 @@
 //!
 //! A file contains one spec, a list of specs, an object with the key `jobs`, or several YAML documents. Flags are a
 //! merge patch on top of each spec ([`patched`]). The namespace comes from `--namespace`, else from the file, else from
-//! the settings. Options for several jobs (`--shards`, `--over`, `--on-all-workers`) are handled by `many`.
+//! the settings. Options for several jobs (`--shards`, `--over`, `--on-all-workers`) are handled by `multiple`.
 
 use std::path::Path;
 
@@ -35,8 +35,8 @@ pub(super) async fn run(context: &Context, args: SubmitArgs) -> Result<(), Failu
         return dry_run(context, &client, &specs).await;
     }
     if args.follow && specs.len() > 1 {
-        let message = format!("`--follow` needs a file with one job, and the file has {}", specs.len());
-        return Err(Failure::usage(message).help("use `--wait` to wait for all of them"));
+        let message = format!("`--follow` requires a file with one job, but the file has {}", specs.len());
+        return Err(Failure::usage(message).help("use `--wait` to wait for all jobs"));
     }
     let submitted = match specs.as_slice() {
         [one] => vec![client.submit(one).await?],
@@ -108,7 +108,7 @@ fn specs(args: &SubmitArgs, namespace: &Namespace, now: Timestamp) -> Result<Vec
     };
     if args.idempotency_key.is_some() && read.len() > 1 {
         let message =
-            format!("`--idempotency-key` needs a file with one job, and the file has {}", read.len());
+            format!("`--idempotency-key` requires a file with one job, but the file has {}", read.len());
         return Err(Failure::usage(message).help("set `idempotency_key` in each job"));
     }
     read.into_iter()
@@ -159,7 +159,7 @@ fn read_file(path: &Path) -> Result<Vec<FileSpec>, Failure> {
     let text = read_text(path)?;
     read_specs(&text).map_err(|detail| {
         let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
-        Failure::usage(format!("`{name}` is not a job spec")).fields(vec![model::api::FieldError {
+        Failure::usage(format!("`{name}` contains no valid job spec")).fields(vec![model::api::FieldError {
             pointer: String::new(),
             path: name,
             detail,
@@ -423,7 +423,7 @@ run:
         assert!(
             build(&["-f", &path, "--idempotency-key", "x"])
                 .unwrap_err()
-                .contains("needs a file with one job")
+                .contains("requires a file with one job")
         );
     }
 

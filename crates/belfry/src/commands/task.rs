@@ -81,7 +81,7 @@ fn check(elements: &[Value]) -> Result<(), Failure> {
     if wrong.is_empty() {
         return Ok(());
     }
-    Err(Failure::usage("elements are too large")
+    Err(Failure::usage("some elements are too large")
         .fields(wrong)
         .help("store large data as an artifact, and add the name of the artifact"))
 }
@@ -109,8 +109,10 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
         std::fs::File::open(file).and_then(|open| open.take(most).read_to_end(&mut bytes)).map_err(failed)?;
     }
     if bytes.len() > CHECKPOINT_BYTES_MAX {
-        return Err(Failure::usage(format!("a checkpoint has at most {CHECKPOINT_BYTES_MAX} bytes"))
-            .help("store large data as an artifact, and save the name of the artifact"));
+        return Err(Failure::usage(format!(
+            "the checkpoint is too large: expected at most {CHECKPOINT_BYTES_MAX} bytes"
+        ))
+        .help("store large data as an artifact, and save the name of the artifact"));
     }
     Ok(bytes)
 }

@@ -56,7 +56,7 @@ async fn admit<F: Future<Output = Result<Worker, Failure>>>(
 async fn remove(context: &Context, client: &Client, args: WorkerRemoveArgs) -> Result<(), Failure> {
     if !args.yes {
         confirm(&format!(
-            "remove {}",
+            "remove worker {}",
             args.workers.iter().map(|w| escape(w)).collect::<Vec<_>>().join(", ")
         ))?;
     }
@@ -89,18 +89,18 @@ pub(super) async fn find(client: &Client, text: &str) -> Result<WorkerId, Failur
         several => {
             let ids: Vec<_> = several.iter().map(ToString::to_string).collect();
             Err(Failure::usage(format!("{} workers have the name `{text}`", several.len()))
-                .help(format!("use an id: {}", ids.join(", "))))
+                .help(format!("use one of the IDs: {}", ids.join(", "))))
         }
     }
 }
 
-/// Asks the user to confirm an action that cannot be undone.
+/// Asks the user to confirm an action that cannot be undone, such as "remove worker w1".
 fn confirm(what: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::usage(format!(
-            "cannot ask for confirmation to {what}: standard input is not a terminal"
+            "cannot {what} without a confirmation: standard input is not a terminal"
         ))
-        .help("pass `--yes`"));
+        .help("use `--yes` to skip the confirmation"));
     }
     let mut stderr = std::io::stderr().lock();
     write!(stderr, "{what}? [y/N] ")?;
@@ -109,6 +109,6 @@ fn confirm(what: &str) -> Result<(), Failure> {
     std::io::stdin().read_line(&mut answer)?;
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Failure::message(Exit::Failed, "not confirmed: nothing was changed")),
+        _ => Err(Failure::message(Exit::Failed, "not confirmed: no worker was removed")),
     }
 }

@@ -527,7 +527,7 @@ fn one(namespace: &Namespace) -> Result<&str, Vec<SpecError>> {
     namespace.one().map_err(|_| {
         vec![SpecError {
             path: "namespace".to_owned(),
-            detail: "`*` is not allowed here: expected the name of one namespace".to_owned(),
+            detail: "`*` is for lists only: expected the name of one namespace".to_owned(),
         }]
     })
 }
