@@ -27,6 +27,7 @@ use crate::args::serve::LogArgs;
 use crate::args::store::{BackupArgs, CheckArgs, CopyArgs, ResetClockArgs, RestoredArgs, StoreCommand};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Cell, Column, Row, Tone, column, wide};
+use crate::output::text::count;
 use crate::output::{Output, OutputOptions, progress};
 use crate::settings::Settings;
 
@@ -60,12 +61,12 @@ async fn run_reset_clock(context: &Context, args: &ResetClockArgs) -> Result<(),
     })?;
     context.out.note(match reset.from > now {
         true => format!(
-            "engine time was {} ahead of the clock; it is now {}. Changed {} live rows. Next: start the servers.",
+            "engine time was {} ahead of the clock, and is now {}; {} rows were changed\n\nNext: start the servers",
             reset.from.since(now),
             reset.to,
             reset.rows
         ),
-        false => format!("engine time is not ahead of the clock: it is {}. Nothing was changed.", reset.from),
+        false => format!("nothing was changed: engine time ({}) is not ahead of the clock", reset.from),
     });
     Ok(())
 }
@@ -105,7 +106,10 @@ fn is_database(store: &str) -> bool {
 /// Returns the file of an embedded store. Rejects a database with the hint `instead`.
 fn existing(store: &str, instead: &str) -> Result<PathBuf, Failure> {
     if is_database(store) {
-        return Err(Failure::usage("`STORE` is a PostgreSQL database").help(instead));
+        return Err(Failure::usage(
+            "the command supports embedded stores only, but `STORE` is a PostgreSQL database",
+        )
+        .help(instead));
     }
     let path = source("STORE", store)?;
     if path.exists() { Ok(path) } else { Err(failure(CopyError::NoSource { path })) }
@@ -121,8 +125,8 @@ async fn run_check(context: &Context, args: &CheckArgs) -> Result<(), Failure> {
     })?;
     if checked.quarantined_rows > 0 {
         context.out.warn(format!(
-            "{} rows were quarantined earlier because they could not be read",
-            checked.quarantined_rows
+            "the server has quarantined {} that it could not read",
+            count(checked.quarantined_rows, "row")
         ));
     }
     let problems: Vec<_> = checked.problems.into_iter().map(|problem| Problem { problem }).collect();
@@ -133,10 +137,13 @@ async fn run_check(context: &Context, args: &CheckArgs) -> Result<(), Failure> {
             context.out.note(format!("checked every page and {} rows{served}", checked.rows));
             Ok(())
         }
-        count => Err(Failure::message(Exit::Failed, format!("the store is damaged: {count} problems")).help(
-            "restore a backup, or keep this store; in both cases run `belfry store restored` before you start the \
-             server. The server quarantines rows that it cannot read",
-        )),
+        found => {
+            let found = count(found as u64, "problem");
+            Err(Failure::message(Exit::Failed, format!("the store is damaged: {found} found")).help(
+                "restore a backup, or keep this store: the server quarantines rows that it cannot read; in both cases \
+                 run `belfry store restored` before you start the server",
+            ))
+        }
     }
 }
 
@@ -169,7 +176,7 @@ async fn run_backup(context: &Context, args: &BackupArgs) -> Result<(), Failure>
     })?;
     context.out.note(format!(
         "backed up and checked {} rows, {} bytes: {}\n\n\
-         Next: copy the folder `objects` of the data directory too; it contains logs and artifacts",
+         Next: also copy the folder `objects` of the data directory, which contains logs and artifacts",
         made.rows,
         made.bytes,
         args.file.display(),
@@ -183,8 +190,9 @@ async fn run_restored(context: &Context, args: &RestoredArgs) -> Result<(), Fail
     let store = open(context, &args.store, args.password_file.as_ref(), accepting).await?;
     store.mark_restored().await.map_err(refused)?;
     context.out.note(format!(
-        "marked as restored: {} is an earlier state. Next: start the servers. The first leader waits for reports from \
-         all workers before it starts a job that is not at_least_once",
+        "marked as restored: the store {} is an earlier state\n\n\
+         Next: start the servers. The first leader waits for reports from all workers before it starts an at_most_once \
+         or exactly_once job",
         args.store
     ));
     Ok(())
@@ -218,7 +226,8 @@ async fn run_copy(context: &Context, args: &CopyArgs) -> Result<(), Failure> {
         }
         (false, false) => {
             return Err(Failure::usage("neither `--from` nor `--to` is a database").help(
-                "one of them is `postgres://USER@HOST:PORT/DATABASE`; `belfry store backup` copies an embedded store",
+                "set one of them to `postgres://USER@HOST:PORT/DATABASE`; to copy an embedded store, use `belfry store \
+                 backup`",
             ));
         }
     };
