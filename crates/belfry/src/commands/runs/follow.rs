@@ -1,8 +1,17 @@
 //! Following a run, and waiting for runs.
 //!
-//! Each change of a step status is one row on standard output. On a terminal, a progress line shows how many steps have
-//! ended. The progress of the elements of a mapped step is not part of the stored run, so the leader is polled for it
-//! every second, but only while the progress line is shown.
+//! - [`show`]: writes a row to standard output for each change of a step status, until the run has ended (`run watch`).
+//! - [`follow_until_ended`]: the same, with a timeout and a failure if the run did not succeed (`workflow start --follow`,
+//!   `run retry --follow`, `submit --follow` with several jobs).
+//! - [`for_runs`]: waits for several runs without rows (`run wait`, `--wait`, `schedule trigger --wait`). At most
+//!   [`WATCHED_MAX`] runs are watched concurrently.
+//!
+//! On a terminal, a progress line shows how many steps have ended. The progress of the elements of a mapped step is not
+//! part of the stored run, so the leader is polled for it every second, but only while the progress line is shown.
+//!
+//! # Invariants
+//! - The exit code is 0 only if all runs succeeded, otherwise 1; 124 after a timeout.
+//! - A row is written once per change: the follower remembers the last status of each step.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -161,7 +170,7 @@ fn hint(run: RunId, step: &RunStep) -> Option<String> {
     let name = escape(&step.name);
     waits.then(|| {
         format!(
-            "step {name} waits for approval: run `belfry run approve {run} {name}` or `belfry run reject …`"
+            "step {name} waits for approval: run `belfry run approve {run} {name}` or `belfry run reject {run} {name}`"
         )
     })
 }
@@ -236,7 +245,7 @@ fn ended(run: &WorkflowRun, steps: &[RunStep]) -> String {
     }
     if failed.len() > STEPS_MAX {
         text.push_str(&format!(
-            "\n  … and {} more: `belfry run steps {} --status failed`",
+            "\n  … and {} more: run `belfry run steps {} --status failed` to list all failed steps",
             failed.len() - STEPS_MAX,
             run.id
         ));

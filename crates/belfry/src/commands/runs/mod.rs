@@ -3,8 +3,16 @@
 //! - `follow`: follows a run, and waits for runs.
 //! - `actions`: cancel, pause, resume, retry, mark, approve, reject, send an event.
 //!
-//! The progress of the elements of a running step is known to the leader only. `get` and `steps` request it with one
-//! additional request (`run why`) if such a step exists.
+//! `workflow start` and `submit` with several jobs call [`after_start`] for the run that they have started.
+//!
+//! The stored run does not contain the progress of the elements of a running step; only the leader knows it. `get` and
+//! `steps` request it with one additional request (`run why`), if such a step exists. `get --step` builds the list of
+//! running elements from the jobs and called runs of the run.
+//!
+//! # Invariants
+//! - Without `--follow` and another output format, a start writes only the run id to standard output, so that scripts
+//!   can capture it.
+//! - `why` without a step explains at most [`EXPLAINED_MAX`] steps, and reports the number of the other steps.
 
 mod actions;
 mod follow;

@@ -38,9 +38,10 @@ pub(super) async fn run(context: &Context, args: CreateArgs) -> Result<(), Failu
     }
     let created = client.create_schedule(&spec).await.map_err(pointing)?;
     if spec.timing.rules.is_empty() {
-        context
-            .out
-            .note(format!("the schedule fires only when triggered: `belfry schedule trigger {}`", spec.name));
+        context.out.note(format!(
+            "the schedule has no timing: it fires only when you run `belfry schedule trigger {}`",
+            spec.name
+        ));
     }
     context.out.row(&created)?;
     warn(context.out, [(&created.name, &created.warnings)]);

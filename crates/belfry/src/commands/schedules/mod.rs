@@ -3,8 +3,16 @@
 //! - `create`: builds a schedule from options.
 //! - `carets`: points at the invalid column of a cron expression.
 //!
+//! [`run`] dispatches the subcommands of `schedule`, and [`run_backfills`] those of `backfill`. `commands::apply` applies
+//! schedules from files, and uses [`warn`], [`expression`] and [`with_carets`] from here.
+//!
 //! `schedule next` without a schedule name computes the preview locally ([`next_of_draft`]) and needs no server.
-//! `trigger` prints the id of the new job or run; if the overlap policy buffers or drops the firing, it says so.
+//! `trigger` prints only the id of the new job or run, so that scripts can capture it. If the overlap policy buffers the
+//! firing, a note says so; if no run starts, the command fails.
+//!
+//! # Invariants
+//! - A schedule is named by its id, or by its name in the selected namespace. `*` is accepted for lists only.
+//! - A preview of a draft equals that of the server, except for `H` and `~`, which depend on the name of the schedule.
 
 mod carets;
 mod create;
@@ -184,7 +192,7 @@ async fn upcoming(context: &Context, args: &UpcomingArgs) -> Result<(), Failure>
     context.out.list(&answer.items[..shown], "firings")?;
     note_truncated(context.out, shown < answer.items.len(), &args.many);
     if shown == answer.items.len() && answer.until < until {
-        context.out.note(format!("the result ends at {}: narrow the range to see the rest", answer.until));
+        context.out.note(format!("the list ends at {}: the range has too many firings", answer.until));
     }
     Ok(())
 }
@@ -213,15 +221,17 @@ async fn trigger(context: &Context, args: TriggerArgs) -> Result<(), Failure> {
         (Some(_), ..) | (_, Some(_), _) => Ok(()),
         (None, None, Some(waiting)) if args.wait => {
             let told = format!("cannot wait: {waiting}");
-            Err(Failure::message(Exit::Failed, told).help("use `--overlap allow_all` to start it now"))
+            Err(Failure::message(Exit::Failed, told).help("use `--overlap allow_all` to start a run now"))
         }
         (None, None, Some(waiting)) => {
             context.out.note(waiting);
             Ok(())
         }
         (None, None, None) if triggered.outcome == FiringOutcome::NotStarted => {
-            let told = "no run was started: the workflow is missing, or rejects the schedule's parameters";
-            Err(Failure::message(Exit::Failed, told).help("run `belfry schedule ledger` for the reason"))
+            let told =
+                "no run was started: the workflow does not exist, or rejects the parameters of the schedule";
+            Err(Failure::message(Exit::Failed, told)
+                .help(format!("run `belfry schedule ledger {}` for the reason", schedule.name)))
         }
         (None, None, None) => Err(Failure::message(
             Exit::Failed,
