@@ -5,6 +5,11 @@
 //! go to standard error with the prefix `belfry:`. With `-o json` each entry is one line on standard output.
 //!
 //! If standard output is not a terminal and no timestamps are requested, the bytes of the task are written unchanged.
+//! Otherwise, invalid UTF-8 is replaced, unless `--raw` is set.
+//!
+//! - [`run`]: `belfry logs` and `belfry job logs`: a stored log, or one that is followed.
+//! - [`follow_until_ended`]: `submit --follow`: the log of all executions; fails with the exit code of the job.
+//! - [`Writer`]: selects the stream of each entry, adds timestamps at the start of lines, and buffers.
 
 use std::io::IsTerminal as _;
 

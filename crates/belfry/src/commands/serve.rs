@@ -1,5 +1,9 @@
 //! Long-running commands: `belfry server`, `belfry worker`, `belfry dev`, and the internal processes of a worker.
 //!
+//! - [`server()`], [`worker()`], [`dev`]: the commands. They turn options into settings with the highest precedence, so
+//!   that options, environment variables and files are checked in one place.
+//! - [`supervisor`], [`fuse`]: internal processes of a worker; `main` starts them without parsing a command line.
+//!
 //! SIGTERM and Ctrl-C start a graceful shutdown. In `dev`, a second signal exits immediately.
 //!
 //! `dev` runs a server and an agent in one process, and the supervisor as a child process. When `dev` ends, it stops

@@ -1,5 +1,10 @@
 //! `belfry submit`: builds jobs from options and files, and submits them.
 //!
+//! - [`run`]: submits the jobs, then waits for them or follows the log if requested.
+//! - [`specs`]: builds the specs; [`patched`] is also used by `schedule create`.
+//! - [`show`]: writes the ids of submitted jobs; also used by `job retry`.
+//! - [`read_specs`]: parses a file.
+//!
 //! A file contains one spec, a list of specs, an object with the key `jobs`, or several YAML documents. Flags are a
 //! merge patch on top of each spec ([`patched`]). The namespace comes from `--namespace`, else from the file, else from
 //! the settings. Options for several jobs (`--shards`, `--over`, `--on-all-workers`) are handled by `multiple`.

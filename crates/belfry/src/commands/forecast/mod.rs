@@ -3,7 +3,8 @@
 //! - `load`: builds a plan from the server.
 //! - `overlay`: adds the definitions of files to the plan.
 //!
-//! With what-if changes the range is simulated twice: without and with the changes.
+//! The simulation is in the `forecast` crate, and the tables are in `output::forecast`. The server is only read. With
+//! what-if changes, the range is simulated twice: without and with the changes.
 
 mod load;
 mod overlay;
