@@ -152,7 +152,7 @@ spec:
     let wrote = site.belfry(&["logs", &job]).await;
     let told = wrote.stdout + &wrote.stderr;
     for line in [
-        "added 0 elements to number (3 already existed), 6 in total\n",
+        "added 0 elements to step number (3 already existed); the step has 6 elements\n",
         "no elements to add\n",
         "refused with 3\n",
         "step `nobody` accepts no elements from this task: expected number",

@@ -46,8 +46,8 @@ fn sentence(added: &Added) -> String {
         1 => " (1 already existed)".to_owned(),
         there => format!(" ({there} already existed)"),
     };
-    let what = count(added.added, "element");
-    format!("added {what} to {}{there}, {} in total\n", escape(&added.step), added.total)
+    let (what, total) = (count(added.added, "element"), count(added.total.into(), "element"));
+    format!("added {what} to step {}{there}; the step has {total}\n", escape(&added.step))
 }
 
 #[cfg(test)]
@@ -71,11 +71,14 @@ mod tests {
     fn added_and_existing_elements_are_counted_separately() {
         let both = [batch(1_000, 1_000, false), batch(500, 1_507, true)];
         let table = |batches| told(Format::Table, batches);
-        assert_eq!(table(&both[1..]), "added 500 elements to page, 1507 in total\n");
-        assert_eq!(table(&both), "added 500 elements to page (1000 already existed), 1507 in total\n");
+        assert_eq!(table(&both[1..]), "added 500 elements to step page; the step has 1507 elements\n");
+        assert_eq!(
+            table(&both),
+            "added 500 elements to step page (1000 already existed); the step has 1507 elements\n"
+        );
         assert_eq!(
             table(&[batch(1, 1, false)]),
-            "added 0 elements to page (1 already existed), 1 in total\n"
+            "added 0 elements to step page (1 already existed); the step has 1 element\n"
         );
         assert_eq!(told(Format::Name, &both), "page\n");
         insta::assert_snapshot!(told(Format::Json, &both), @r#"

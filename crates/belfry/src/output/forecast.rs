@@ -4,7 +4,8 @@
 //! have at most [`ROWS_MAX`] rows, and of the schedules only those with problems; `-o wide` shows all. Times are in the
 //! requested time zone, with the day only if the range is longer than a day.
 //!
-//! JSON and YAML contain the whole answer of the forecast crate.
+//! JSON and YAML contain the whole answer of the forecast crate. `-o name` lists the schedules with problems. The chart
+//! (`--svg`) is drawn by the forecast crate.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Tables and detailed views of servers and workers.
+//! Tables and detailed views of servers and workers, for `belfry server` and `belfry worker`.
 //!
 //! The status of a server combines its role and its drain: `leader`, `standby`, `draining`, `drained`. The status of a
 //! worker combines its connection, its admission and its health: `ready`, `unhealthy`, `cordoned`, `draining`,

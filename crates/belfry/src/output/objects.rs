@@ -1,7 +1,12 @@
 //! Tables and detailed views of jobs, executions, events, queues and artifacts.
 //!
-//! Helpers for cells that several objects share (statuses, labels, times) are here too: [`job_status`], [`labels`],
-//! [`run_time`], [`at`], [`exact_or_none`]. A missing value is shown as `-`.
+//! - [`Job`], [`SubmittedJob`], [`CancelledJob`]: `job list`, `job get`, `job watch`, `submit`, `job cancel`.
+//! - [`Execution`]: `job executions`; [`JobEvent`]: `job events`; [`FeedEvent`]: `events`.
+//! - [`Queue`] and [`Artifact`]: the lists and details of `queue` and `artifact`.
+//! - [`job_status`], [`labels`], [`run_time`], [`at`], [`exact_or_none`], [`describe_command`]: cells that the other
+//!   modules share.
+//!
+//! A missing value is shown as `-`. The duration of a running job counts from its current attempt.
 //!
 //! # Invariants
 //! - Every cell passes through [`Cell::new`], which escapes control characters.

@@ -1,9 +1,16 @@
 //! Tables and detailed views of workflow runs, their steps and the elements of steps.
 //!
-//! [`RunPage`] is the detailed view of a run: its fields, at most [`STEPS_MAX`] steps (failed and running steps
-//! first), and with `-o wide` its history. As JSON and YAML it is the run alone.
+//! - [`WorkflowRun`]: `run list`. [`RunPage`]: `run get`: the fields of the run, at most [`STEPS_MAX`] steps (failed and
+//!   running steps first), and with `-o wide` its history.
+//! - [`RunStep`]: `run steps`, and the rows of `run watch`. [`RunItem`]: `run items`.
+//! - [`EventDelivery`]: `run event`.
+//! - [`title`], [`elements_progress`] and [`message`] are also used by `commands::runs::follow`; [`format_end`] and
+//!   [`started_runs`] by the views of workflows and jobs.
 //!
-//! [`title`], [`elements_progress`] and [`message`] are also used by `belfry run watch` and the progress line.
+//! # Invariants
+//! - JSON and YAML of a [`RunPage`] are the run alone, as in the API.
+//! - A run without a stored workflow has neither a number nor a generation; their cells are `-`.
+//! - A message adds to the status, and does not repeat it.
 
 use std::fmt::Write as _;
 

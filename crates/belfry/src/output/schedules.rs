@@ -1,7 +1,18 @@
 //! Tables and detailed views of schedules, ledgers, backfills, calendars and previews, and the table of `belfry apply`.
 //!
-//! Times of a schedule are shown in UTC; the detailed view adds the local time in the time zone of the schedule. A
-//! preview describes its timing in English or Chinese (`--lang`); all other output is English.
+//! - [`Schedule`]: table and detailed view; [`UpcomingFiring`]: `schedule upcoming`; [`TriggeredSchedule`]: `schedule
+//!   trigger`.
+//! - [`LedgerEntry`] and [`OutcomeCount`]: `schedule ledger`, without and with `--counts`. A row may stand for a range of
+//!   scheduled times with the same outcome.
+//! - [`Backfill`] and [`plan`]: `backfill list`, `backfill get`, and `schedule backfill --dry-run`.
+//! - [`Calendar`]: `calendar list` and `calendar get`.
+//! - [`preview`]: `schedule next`, in English or Chinese (`--lang`). All other output is English.
+//! - [`AppliedObject`]: `apply`, for objects of every kind.
+//!
+//! # Invariants
+//! - Times are shown in UTC. A detailed view adds the local time in the time zone of the schedule, and a preview shows
+//!   both.
+//! - Outcomes and statuses have the names of the API, so that a name in a table can be used as a filter.
 
 use std::fmt::Write as _;
 
@@ -126,7 +137,7 @@ impl Detail for Schedule {
         lines.push(("Firings", instants.into()));
         if !self.buffered.is_empty() {
             let waiting = count(self.buffered.len() as u64, "firing");
-            lines.push(("Buffered", format!("{waiting} waiting for other runs to end").into()));
+            lines.push(("Buffered", format!("{waiting}, waiting for other runs to end").into()));
         }
         lines.push(("Runs", format!("{} succeeded, {} failed", track.succeeded, track.failed).into()));
         let streak = track.streak.unsigned_abs();
@@ -148,9 +159,9 @@ impl Detail for Schedule {
         {
             lines.extend(runs.iter().map(|run| {
                 let id = run.job_id.map(|id| id.to_string()).or(run.run_id.map(|id| id.to_string()));
-                let text =
-                    format!("{}: expected by {}", id.unwrap_or_default(), exact(look, run.expected_by));
-                (what, Cell::new(text, Tone::Bad))
+                let (id, by) = (id.unwrap_or_default(), exact(look, run.expected_by));
+                let event = if what == "Late run" { "start" } else { "end" };
+                (what, Cell::new(format!("{id}: expected to {event} by {by}"), Tone::Bad))
             }));
         }
         lines.extend(self.spec.as_ref().map(|spec| match &spec.action {

@@ -1,8 +1,13 @@
 //! Waiting reasons of the steps of a run as text (`belfry run why`).
 //!
-//! The engine determines the reasons; this module only formats them. A reason that a user can resolve names the
-//! command, such as `belfry run approve`. Lists of steps and workers are cut to [`NEEDS_SHOWN`] entries. A reason of a
-//! newer server is shown as JSON.
+//! The engine determines the reasons; this module only formats them. The reasons of a job are in `why`: the reason
+//! "the job of the step" names the command that explains the job. [`next_try`] is also used by `commands::runs` for a
+//! run that waits for its next attempt.
+//!
+//! # Invariants
+//! - A reason that a user can resolve names the command, such as `belfry run approve`.
+//! - Lists of steps and workers are cut to [`NEEDS_SHOWN`] entries.
+//! - A reason of a newer server is shown as JSON, not omitted.
 
 use std::fmt::Write as _;
 
@@ -83,7 +88,7 @@ fn sentence(look: &OutputOptions, why: &StepWhy, reason: &StepReason) -> String 
         StepReason::ParallelSteps { running, limit } => {
             format!("The run has reached its limit of parallel steps ({running} of {limit} running).")
         }
-        StepReason::NextBatch => "The step can start: the next batch starts it.".into(),
+        StepReason::NextBatch => "The step is about to start.".into(),
         StepReason::Job { job } => {
             format!("The job of the step is {job}. Run `belfry why {job}` for details.")
         }
@@ -145,7 +150,7 @@ pub(crate) fn next_try(look: &OutputOptions, next: &NextAttempt) -> String {
     let NextAttempt { number, most, at } = next;
     match at {
         Some(at) => format!("attempt {number} of {most}, which starts at {}", exact(look, *at)),
-        None => format!("attempt {number} of {most}, once the run is resumed"),
+        None => format!("attempt {number} of {most}, which starts once the run is resumed"),
     }
 }
 

@@ -1,8 +1,13 @@
 //! Tables, detailed views and lines of streams.
 //!
-//! An object implements [`Row`] (columns and cells) and possibly [`Detail`] (labels and values). [`rows`] sizes each
-//! column to its widest cell. [`line`] formats one row of a stream, whose later rows are unknown, so its columns have
-//! the fixed widths of [`Column`]. Columns are separated by two spaces.
+//! An object implements [`Row`] (columns and cells) and possibly [`Detail`] (labels and values), in the module of its
+//! kind. [`rows`] sizes each column to its widest cell. [`line`] formats one row of a stream, whose later rows are
+//! unknown, so its columns have the fixed widths of [`Column`]. [`detail`] formats one object. Columns are separated by
+//! two spaces, and no text is cut to the width of the terminal.
+//!
+//! # Invariants
+//! - Each text passes [`Cell::new`], which escapes control characters.
+//! - A row has one cell for each column, in the order of the columns.
 
 use comfy_table::{Cell as TableCell, Color, ContentArrangement, Table, presets};
 use serde::Serialize;

@@ -1,8 +1,13 @@
 //! Waiting reasons of a job as text (`belfry why`).
 //!
-//! The engine determines the reasons; this module only formats them, in the order in which they must be resolved. If no
-//! worker is eligible, each worker is listed with the filters that reject it, at most [`WORKERS_SHOWN`] without
-//! `-o wide`. A reason of a newer server is shown as JSON.
+//! The engine determines the reasons; this module only formats them, in the order of the engine. If no worker is
+//! eligible, each worker is listed with the filters that reject it, at most [`WORKERS_SHOWN`] without `-o wide`. The
+//! reasons of steps are in `step_why`; the dashboard has its own texts for the same reasons.
+//!
+//! # Invariants
+//! - A reason names the object that blocks the job, and the command that resolves it, if there is one.
+//! - A reason of a newer server is shown as JSON, not omitted.
+//! - Names and notes are escaped: they come from users.
 
 use std::fmt::Write as _;
 
@@ -82,8 +87,9 @@ fn sentence(look: &OutputOptions, reason: &Reason) -> String {
             )
         }
         Reason::ClockBehind { by } => format!(
-            "The server's clock was wrong: engine time is {by} ahead of the clock. Scheduled times, retries and timeouts \
-             wait until the clock has caught up. To repair it, stop the servers and run `belfry store reset-clock`."
+            "The clock of the server was wrong: engine time is {by} ahead of the clock. Scheduled times, retries and \
+             timeouts wait until the clock has caught up. To solve this, correct the clock, stop the servers, and run \
+             `belfry store reset-clock`."
         ),
         Reason::Reconciling { until } => format!(
             "The store lost its last commits, and this job must not run twice. The server waits for reports from all \
@@ -100,12 +106,12 @@ fn sentence(look: &OutputOptions, reason: &Reason) -> String {
             let all = workers.len() as u64 + more;
             format!("0/{all} workers are eligible:")
         }
-        Reason::Placeable { worker } => format!("The job can start: the next batch places it on {worker}."),
+        Reason::Placeable { worker } => format!("The job is about to start on worker {worker}."),
         Reason::Runs { worker, since: Some(since) } => {
-            format!("The job has been running on {worker} since {}.", exact(look, *since))
+            format!("The job has been running on worker {worker} since {}.", exact(look, *since))
         }
         Reason::Runs { worker, since: None } => {
-            format!("The job is assigned to {worker}, which has not reported its start yet.")
+            format!("The job is assigned to worker {worker}, which has not reported its start yet.")
         }
         Reason::WorkerSilent { worker, until } => {
             format!(
@@ -121,7 +127,9 @@ fn sentence(look: &OutputOptions, reason: &Reason) -> String {
             )
         }
         Reason::Reserved { worker } => {
-            format!("Capacity is reserved for the job on {worker}, because its schedule reserves in advance.")
+            format!(
+                "Capacity is reserved for the job on worker {worker}, because its schedule reserves in advance."
+            )
         }
         Reason::Stopping { since } => {
             format!("The job was cancelled at {} and is being stopped.", exact(look, *since))

@@ -1,7 +1,11 @@
-//! Tables and detailed views of workflows, and the plan of a run (`belfry workflow plan`).
+//! Tables and detailed views of workflows, and the plan of a run.
 //!
-//! The detailed view of a workflow has its fields, its triggers, and at most [`STEPS_MAX`] steps. Values and lists of
-//! names are cut to [`VALUE_CHARS_MAX`] characters; JSON and YAML contain them in full.
+//! - [`Workflow`]: `workflow list`, and `workflow get`: its fields, its triggers, and at most [`STEPS_MAX`] steps.
+//! - [`plan`] and [`PlannedStep`]: `workflow plan`: the parameters, then the steps by level. Steps of a level may run
+//!   concurrently.
+//! - [`step_title`], [`joined`], [`kind`], [`variant_name`], [`left_out`]: helpers that `runs` shares.
+//!
+//! Values and lists of names are cut to [`VALUE_CHARS_MAX`] characters; JSON and YAML contain them in full.
 
 use std::fmt::Write as _;
 
