@@ -161,7 +161,7 @@ pub(crate) enum Command {
     Apply(schedule::ApplyArgs),
     /// Show the changes that `belfry apply` would make, and exit with code 1 if there are any
     Diff(schedule::DiffArgs),
-    /// Forecast runs, delays and overloads by a simulation of your schedules
+    /// Forecast runs, delays and overloads by simulating your schedules
     Forecast(Box<forecast::ForecastArgs>),
     /// Run a worker on this machine, or manage workers
     #[command(visible_alias = "workers")]

@@ -517,7 +517,7 @@ pub(crate) enum CalendarCommand {
         /// File in iCalendar format, `-` for standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Name of the calendar to create or update [default: none is saved]
+        /// Name of the calendar to create or update; without a name, nothing is saved
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
