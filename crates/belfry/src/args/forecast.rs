@@ -44,8 +44,8 @@ pub(crate) struct ForecastArgs {
     /// Number of workers: the first N are kept, or copies of them are added
     #[arg(long, value_name = "N", help_heading = "What if")]
     pub(crate) workers: Option<usize>,
-    /// Additional worker: cpu and memory, and optionally slots, custom resources, a name and labels (`KEY:VALUE`), for
-    /// example cpu=8,memory=32GiB,slots=50,gpu=2,name=big,zone:eu; repeatable
+    /// Additional worker: cpu and memory, and optionally slots, custom resources, a name and labels
+    /// (`KEY:VALUE`), for example cpu=8,memory=32GiB,slots=50,gpu=2,name=big,zone:eu; repeatable
     #[arg(long, value_name = "WORKER", value_parser = worker, help_heading = "What if")]
     pub(crate) add_worker: Vec<Worker>,
     /// Worker whose resources are multiplied by a factor, for example build-1=2x; repeatable

@@ -1,9 +1,9 @@
 //! Arguments of `submit`, `logs`, `why` and `job`.
 //!
-//! The options of a job spec are not here: [`SpecArgs`], [`ProcessArgs`] and [`DueArgs`] are shared with `job update`
-//! and `schedule create`, and are merge patches of a spec. [`ManyArgs`] are the options of `submit` that start several
-//! jobs. [`LogsArgs`] and [`WhyArgs`] serve two commands each: `belfry logs` and `belfry job logs`, `belfry why` and
-//! `belfry job why`. [`ListLimit`] is the length of every list of the command line.
+//! The options of a job spec are not here: [`SpecArgs`], [`ProcessArgs`] and [`DueArgs`] are merge patches of
+//! a spec, which `job update` and `schedule create` share. [`ManyArgs`] are the options of `submit` that start
+//! several jobs. [`LogsArgs`] serves `belfry logs` and `belfry job logs`; [`WhyArgs`] serves `belfry why`,
+//! `belfry job why` and `belfry job events`. [`ListLimit`] is the length of every list of the command line.
 //!
 //! Jobs are named by their ids, because names of jobs are not unique. Workers have an id and a name, so options for
 //! workers are strings; the command resolves the name.
@@ -29,9 +29,10 @@ use super::spec::{DueArgs, Pair, ProcessArgs, SpecArgs, past};
     "belfry submit --input data=in.csv --store out.csv=result -- ./convert in.csv out.csv"
 })]
 #[command(
-    after_help = "The command prints the ID of the job. With --wait or --follow, its exit code is that of the job: 128 plus \
-    the signal if a signal ended the job, 1 if the job was cancelled or expired. With --shards, --over or \
-    --on-all-workers, the jobs form one workflow run, and the command prints the ID of the run."
+    after_help = "The command prints the ID of the job. With --wait or --follow, its exit code is that of \
+    the job: 128 plus the signal if a signal ended the job, 1 if the job was cancelled or expired. With \
+    --shards, --over or --on-all-workers, the jobs form one workflow run, and the command prints the ID of \
+    the run."
 )]
 #[command(
     override_usage = "belfry submit [OPTIONS] -- COMMAND [ARGS]...\n       belfry submit [OPTIONS] -f FILE\n       belfry submit [OPTIONS] --script FILE"
@@ -73,8 +74,8 @@ pub(crate) struct SubmitArgs {
     "belfry logs JOB --execution 1 --stream stderr --tail 20"
 })]
 #[command(
-    after_help = "Both streams of the task go to standard output, in the order of the log. Notices of Belfry, for example \
-    about omitted output, go to standard error."
+    after_help = "Both streams of the task go to standard output, in the order of the log. Notices of \
+    Belfry, for example about omitted output, go to standard error."
 )]
 pub(crate) struct LogsArgs {
     /// ID of the job or execution
@@ -101,8 +102,9 @@ pub(crate) struct LogsArgs {
 }
 
 /// Text below the help of `belfry why`.
-pub(crate) const WHY_HELP: &str = "The command lists the waiting reasons, for example a paused queue, a limit of concurrent jobs, \
-    or the filters that reject each worker. Run `belfry run why` for the reasons of a workflow run.";
+pub(crate) const WHY_HELP: &str = "The command lists the waiting reasons, for example a paused queue, a \
+    limit of concurrent jobs, or the filters that reject each worker. Run `belfry run why` for the reasons \
+    of a workflow run.";
 
 /// `belfry why`
 #[derive(Debug, Args)]

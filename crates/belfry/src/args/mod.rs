@@ -70,7 +70,8 @@ pub(crate) struct Global {
     /// URL of the server [env: BELFRY_URL] [default: your running `belfry dev`]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// File with the API token, `-` for standard input [env: BELFRY_TOKEN_FILE, or BELFRY_TOKEN with the token itself]
+    /// File with the API token, `-` for standard input [env: BELFRY_TOKEN_FILE, or BELFRY_TOKEN with the
+    /// token itself]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     /// Namespace; `*` selects all namespaces in lists [env: BELFRY_NAMESPACE] [default: default]

@@ -1,9 +1,9 @@
 //! Arguments of `queue`, `artifact`, `events` and `config`.
 //!
-//! Queues and artifacts are named by their names; they have no ids. `queue set` changes only the given settings, so each
-//! of its options is an `Option`; [`OptionalLimit`] tells a limit that is removed (`none`) from a limit that is not
-//! given. An artifact argument may name one version: `NAME@sha256:HEX`. The commands are in the modules `queues`,
-//! `artifacts`, `events` and `config` of [`crate::commands`].
+//! Queues and artifacts are named by their names; they have no ids. `queue set` changes only the given
+//! settings, so each of its options is an `Option`; [`OptionalLimit`] tells a limit that is removed (`none`)
+//! from a limit that is not given. An artifact argument may name one version: `NAME@sha256:HEX`. The commands
+//! are in the modules `queues`, `artifacts`, `events` and `config` of [`crate::commands`].
 
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
 //! Options of `submit` that start several jobs from one spec: shards, elements of a list, or all workers.
 //!
-//! [`ManyArgs::for_each`] turns the options into the `for_each` of a mapped step; `commands::multiple` starts a workflow
-//! run with this step only. At most one of `--shards` (with `--shard-items`), `--over` and `--on-all-workers` is given:
-//! clap rejects the other combinations. With `--on-all-workers`, the constraints of the job select the workers, and are
-//! removed from the job.
+//! [`ManyArgs::for_each`] turns the options into the `for_each` of a mapped step; `commands::multiple` starts
+//! a workflow run with this step only. At most one of `--shards` (with `--shard-items`), `--over` and
+//! `--on-all-workers` is given: clap rejects the other combinations. With `--on-all-workers`, the constraints
+//! of the job select the workers, and are removed from the job.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

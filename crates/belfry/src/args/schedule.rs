@@ -1,12 +1,13 @@
 //! Arguments of `schedule`, `backfill`, `calendar`, `apply` and `diff`.
 //!
-//! [`WhenArgs`] are the timing of a schedule. `create` builds a schedule from them, and `next` previews them without a
-//! server. The job of a created schedule has the same options as `submit`: [`SpecArgs`] and [`ProcessArgs`]. The
-//! `apply` commands of all kinds share [`ApplyArgs`].
+//! [`WhenArgs`] are the timing of a schedule. `create` builds a schedule from them, and `next` previews them
+//! without a server. The job of a created schedule has the same options as `submit`: [`SpecArgs`] and
+//! [`ProcessArgs`]. The `apply` commands of all kinds share [`ApplyArgs`].
 //!
-//! A schedule is named by its name or id, so these arguments are strings; the commands resolve them. A calendar has a name
-//! only. Policies and statuses have the names of the API; `-` may replace `_`. Their meanings are in tables below the
-//! options ([`POLICIES`], [`OVERLAP_POLICIES`], [`OUTCOMES`]): one line per value.
+//! A schedule is named by its name or id, so these arguments are strings; the commands resolve them. A
+//! calendar has a name only. Policies and statuses have the names of the API; `-` may replace `_`. Their
+//! meanings are in tables below the options ([`POLICIES`], [`OVERLAP_POLICIES`], [`OUTCOMES`]): one line per
+//! value.
 
 use std::path::PathBuf;
 
@@ -232,7 +233,8 @@ pub(crate) struct CreateArgs {
     /// below [default: fire_once]
     #[arg(long, value_name = "POLICY", value_parser = missed, help_heading = "Timing")]
     pub(crate) missed: Option<MissedPolicy>,
-    /// Maximum start delay, to spread the load of schedules with equal times; constant for each schedule [default: 0s]
+    /// Maximum start delay, to spread the load of schedules with equal times; constant for each schedule
+    /// [default: 0s]
     #[arg(long, value_name = "DURATION", help_heading = "Timing")]
     pub(crate) jitter: Option<Duration>,
     /// Number of firings after which the schedule completes [default: unlimited]
@@ -405,8 +407,8 @@ pub(crate) struct BackfillArgs {
     /// Priority of the jobs of the backfill, from 0 (last) to 100 (first); jobs usually have 50
     #[arg(long, value_name = "0-100", default_value_t = 10)]
     pub(crate) priority: u8,
-    /// Overlap policy, while other runs of the schedule have not ended: buffer_all (wait for them), allow_all (start at
-    /// once) [default: buffer_all]
+    /// Overlap policy, while other runs of the schedule have not ended: buffer_all (wait for them), allow_all
+    /// (start at once) [default: buffer_all]
     #[arg(long, value_name = "POLICY", value_parser = overlap)]
     pub(crate) overlap: Option<OverlapPolicy>,
     /// Scheduled times that run again although they have already run: none, failed, all

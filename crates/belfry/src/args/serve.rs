@@ -1,8 +1,9 @@
 //! Arguments of `dev`, `server` and `worker`.
 //!
-//! `belfry server` without a subcommand runs a server ([`ServerRunArgs`]); with a subcommand, it manages running servers
-//! ([`ServerCommand`]). `belfry worker` is built in the same way. Both forms in one command line are an error, which
-//! `commands::run` reports: clap would also reject global options before a subcommand.
+//! `belfry server` without a subcommand runs a server ([`ServerRunArgs`]); with a subcommand, it manages
+//! running servers ([`ServerCommand`]). `belfry worker` is built in the same way. Both forms in one command
+//! line are an error, which `commands::run` reports: clap would also reject global options before a
+//! subcommand.
 //!
 //! An option of a server or worker overrides the setting of the same meaning, so all options are optional here; the
 //! settings have the defaults and parse the values. The options of the two processes are compared with their defaults
@@ -48,8 +49,8 @@ pub(crate) struct LogArgs {
 }
 
 /// Text below the help of `server` and `worker`.
-const SETTINGS_HELP: &str = "Each option is also a setting, for the configuration file and for an environment variable. Run \
-    `belfry config show -o wide` to list all settings.";
+const SETTINGS_HELP: &str = "Each option is also a setting, for the configuration file and for an \
+    environment variable. Run `belfry config show -o wide` to list all settings.";
 
 /// `belfry server`
 #[derive(Debug, Args)]
@@ -148,7 +149,8 @@ pub(crate) struct WorkerRunArgs {
     /// URL of a server; repeat for several servers, of which the worker uses one at a time
     #[arg(long = "server", value_name = "URL")]
     pub(crate) servers: Vec<String>,
-    /// Worker directory; with an empty directory, the worker registers as a new worker [default: /var/lib/belfry-worker]
+    /// Worker directory; with an empty directory, the worker registers as a new worker [default:
+    /// /var/lib/belfry-worker]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Name of the worker, shown to users [default: the host name]
@@ -200,8 +202,8 @@ pub(crate) enum WorkerCommand {
     /// Drain workers: allow no new executions, and move running jobs to other workers
     #[command(before_help = examples! { "belfry worker drain w1" })]
     #[command(
-        after_help = "Running executions are stopped, and their jobs start again on other workers. Such a start does not use \
-        up a retry. Executions of at_most_once jobs continue until they end."
+        after_help = "Running executions are stopped, and their jobs start again on other workers. Such a \
+        start does not use up a retry. Executions of at_most_once jobs continue until they end."
     )]
     Drain(WorkerNamesArgs),
     /// Remove lost workers that do not return

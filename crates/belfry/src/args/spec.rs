@@ -3,7 +3,8 @@
 //! - [`SpecArgs`], [`DueArgs`] and [`ProcessArgs`]: the options. `submit` has all of them, `schedule create` has no
 //!   scheduled time, and `job update` has no process.
 //! - [`Patch`]: the merge patch that the options become.
-//! - [`instant`] and [`past`]: times. A time of day is the next one for a scheduled time, and the last one for a filter.
+//! - [`instant`] and [`past`]: times. A time of day is the next one for a scheduled time, and the last one
+//!   for a filter.
 //! - [`word`]: a name of the API, such as `at_least_once`. [`parse_pair`]: `NAME=VALUE`. [`read_text`]: a file, or
 //!   standard input for `-`.
 //!
@@ -248,8 +249,8 @@ pub(crate) struct SpecArgs {
     /// Exit codes not to retry, for example 2,64 [default: none]
     #[arg(long, value_name = "CODES", value_delimiter = ',', help_heading = "Failure")]
     pub(crate) no_retry_on: Vec<i32>,
-    /// Delivery level if a worker is lost: at_least_once (start again), at_most_once (never start again), exactly_once
-    /// (start again after the lost execution has certainly ended) [default: at_least_once]
+    /// Delivery level if a worker is lost: at_least_once (start again), at_most_once (never start again),
+    /// exactly_once (start again after the lost execution has certainly ended) [default: at_least_once]
     #[arg(long, value_name = "LEVEL", value_parser = delivery, help_heading = "Failure")]
     pub(crate) delivery: Option<Delivery>,
 

@@ -22,9 +22,10 @@ pub(crate) enum TaskCommand {
         "find /data -name '*.csv' | belfry task add --batch files --file -"
     })]
     #[command(
-        after_help = "The other step names the step of this task in its definition: `for_each: {over: {added_by: [STEP]}}`. \
-        Name each batch after the source of its elements, for example a file or a page: then a retry adds nothing twice. \
-        More than 1000 elements are added as several batches: NAME, NAME/2, NAME/3."
+        after_help = "The other step names the step of this task in its definition: `for_each: {over: \
+        {added_by: [STEP]}}`. Name each batch after the source of its elements, for example a file or a \
+        page: then a retry adds nothing twice. More than 1000 elements are added as several batches: NAME, \
+        NAME/2, NAME/3."
     )]
     Add(AddArgs),
 }
@@ -35,7 +36,8 @@ pub(crate) struct AddArgs {
     /// Elements to add; valid JSON such as 7, true or {"a": 1} is added as JSON, any other text as a string
     #[arg(value_name = "ELEMENT", required_unless_present = "file", allow_negative_numbers = true)]
     pub(crate) elements: Vec<String>,
-    /// Name of this batch of elements; if a batch with this name exists, also from an earlier attempt, nothing is added
+    /// Name of this batch of elements; if a batch with this name exists, also from an earlier attempt,
+    /// nothing is added
     #[arg(long, value_name = "NAME")]
     pub(crate) batch: String,
     /// Name of the step that gets the elements [default: the only step that accepts elements from this task]

@@ -1,9 +1,9 @@
 //! Arguments of `workflow` and `run`.
 //!
-//! A workflow is named by its name or id, a run by its id, a step by its name within the run. Groups of options that
-//! several commands share are structs of their own: [`ParameterArgs`] (`start`, `plan`) and [`WaitingArgs`] (`start`,
-//! `retry`, and `submit` with several jobs). Values of parameters stay text here: the command parses them with the types
-//! that the workflow declares.
+//! A workflow is named by its name or id, a run by its id, a step by its name within the run. Groups of
+//! options that several commands share are structs of their own: [`ParameterArgs`] (`start`, `plan`) and
+//! [`WaitingArgs`] (`start`, `retry`, and `submit` with several jobs). Values of parameters stay text here:
+//! the command parses them with the types that the workflow declares.
 //!
 //! `run get --step` lists the running elements of a step, and `run items` the ended ones, because only ended elements
 //! are stored.
@@ -354,8 +354,8 @@ pub(crate) struct RunRetryArgs {
     /// ID of the run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
-    /// Name of a step that runs again whatever its result, with all steps downstream [default: only steps that neither
-    /// succeeded nor were skipped]
+    /// Name of a step that runs again whatever its result, with all steps downstream [default: only steps
+    /// that neither succeeded nor were skipped]
     #[arg(long, value_name = "STEP")]
     pub(crate) from: Option<String>,
     /// Reason for the retry, shown to users

@@ -3,9 +3,9 @@
 //! `job logs` and `job wait` are in `logs` and `wait`, which also serve other commands. Subcommands with several jobs
 //! process all of them, also after a failure ([`for_each_item`]).
 //!
-//! An update is a JSON merge patch: `--patch`, overridden by the options of the job spec ([`update_patch`]). A null in
-//! `--patch` reaches the server, which then resets the field. With `--if-version`, the server rejects the update if the
-//! job has changed.
+//! An update is a JSON merge patch: `--patch`, overridden by the options of the job spec ([`update_patch`]).
+//! A null in `--patch` reaches the server, which then resets the field. With `--if-version`, the server
+//! rejects the update if the job has changed.
 
 use client::{Client, ExecutionFilter, JobFilter};
 use futures::TryStreamExt as _;

@@ -1,14 +1,15 @@
 //! Implementation of the commands, one module per command or group of commands.
 //!
-//! [`run`] dispatches a parsed command line. A module connects through [`Context::connect`], calls the client, and
-//! writes through [`Output`]. Commands that talk to a server run on a single-threaded runtime and end at Ctrl-C with exit
-//! code 130; `serve` has its own runtime and signal handling. Helpers that several modules share are here: for lists
-//! ([`read_items`], [`note_truncated`]) and for several objects ([`for_each_item`]).
+//! [`run`] dispatches a parsed command line. A module connects through [`Context::connect`], calls the
+//! client, and writes through [`Output`]. Commands that talk to a server run on a single-threaded runtime and
+//! end at Ctrl-C with exit code 130; `serve` has its own runtime and signal handling. Helpers that several
+//! modules share are here: for lists ([`read_items`], [`note_truncated`]) and for several objects
+//! ([`for_each_item`]).
 //!
 //! # Invariants
 //! - Data goes to standard output; notes, warnings, progress and errors go to standard error.
-//! - A failure is returned, not printed: `main` renders it once, with its help, and exits with its code. The exception is
-//!   [`for_each_item`], which prints the failure of each object and continues.
+//! - A failure is returned, not printed: `main` renders it once, with its help, and exits with its code. The
+//!   exception is [`for_each_item`], which prints the failure of each object and continues.
 //! - With several objects, the exit code is that of the first failure.
 
 mod apply;
@@ -228,8 +229,9 @@ fn note_truncated(out: Output, more: bool, many: &ListLimit) {
     }
 }
 
-/// Calls `action` for each item and returns the results. With several items, each failure is written to standard error
-/// and the other items are still processed; the returned failure then only carries the first exit code.
+/// Calls `action` for each item and returns the results. With several items, each failure is written to
+/// standard error and the other items are still processed; the returned failure then only carries the first
+/// exit code.
 async fn for_each_item<I, T, F>(
     out: Output,
     items: Vec<I>,

@@ -1,5 +1,5 @@
-//! `belfry submit` with `--shards`, `--over` or `--on-all-workers`: starts one run of a workflow with one mapped step.
-//! The workflow is stored with the run only.
+//! `belfry submit` with `--shards`, `--over` or `--on-all-workers`: starts one run of a workflow with one
+//! mapped step. The workflow is stored with the run only.
 
 use client::Client;
 use model::api::StartDefinition;

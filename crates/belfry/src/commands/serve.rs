@@ -1,7 +1,7 @@
 //! Long-running commands: `belfry server`, `belfry worker`, `belfry dev`, and the internal processes of a worker.
 //!
-//! - [`server()`], [`worker()`], [`dev`]: the commands. They turn options into settings with the highest precedence, so
-//!   that options, environment variables and files are checked in one place.
+//! - [`server()`], [`worker()`], [`dev`]: the commands. They turn options into settings with the highest
+//!   precedence, so that options, environment variables and files are checked in one place.
 //! - [`supervisor`], [`fuse`]: internal processes of a worker; `main` starts them without parsing a command line.
 //!
 //! SIGTERM and Ctrl-C start a graceful shutdown. In `dev`, a second signal exits immediately.
@@ -185,8 +185,8 @@ async fn end_dev(
     agent.and(server)
 }
 
-/// Formats the text that `dev` prints at its start. The admin token is in the fragment of the dashboard's URL: browsers
-/// do not send fragments, so the token appears in no request and no server log.
+/// Formats the text that `dev` prints at its start. The admin token is in the fragment of the dashboard's
+/// URL: browsers do not send fragments, so the token appears in no request and no server log.
 fn welcome(url: &str, admin: &str, token: &Path, data: &Path, custom: bool) -> String {
     let find =
         if custom { format!("\n  export BELFRY_DEV_DATA='{}'", data.display()) } else { String::new() };

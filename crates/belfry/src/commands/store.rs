@@ -140,8 +140,8 @@ async fn run_check(context: &Context, args: &CheckArgs) -> Result<(), Failure> {
         found => {
             let found = count(found as u64, "problem");
             Err(Failure::message(Exit::Failed, format!("the store is damaged: {found} found")).help(
-                "restore a backup, or keep this store: the server quarantines rows that it cannot read; in both cases \
-                 run `belfry store restored` before you start the server",
+                "restore a backup, or keep this store: the server quarantines rows that it cannot read; in \
+                 both cases run `belfry store restored` before you start the server",
             ))
         }
     }
@@ -226,8 +226,8 @@ async fn run_copy(context: &Context, args: &CopyArgs) -> Result<(), Failure> {
         }
         (false, false) => {
             return Err(Failure::usage("neither `--from` nor `--to` is a database").help(
-                "set one of them to `postgres://USER@HOST:PORT/DATABASE`; to copy an embedded store, use `belfry store \
-                 backup`",
+                "set one of them to `postgres://USER@HOST:PORT/DATABASE`; to copy an embedded store, use \
+                 `belfry store backup`",
             ));
         }
     };
@@ -341,8 +341,8 @@ impl NextSteps {
                 let data = data.display();
                 [
                     format!(
-                        "copy to {data}: the directory server.objects_dir of the servers (logs, artifacts) as `objects`, \
-                         and the files `admin-token` and `worker-token`"
+                        "copy to {data}: the directory server.objects_dir of the servers (logs, artifacts) \
+                         as `objects`, and the files `admin-token` and `worker-token`"
                     ),
                     format!(
                         "start one server with `--data {data}` and without `--store`, and set its URL on all workers"

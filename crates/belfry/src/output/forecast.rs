@@ -1,11 +1,11 @@
 //! Output of `belfry forecast`: totals, overloads, workers and schedules.
 //!
-//! The page has one column of totals, or two with what-if changes (current, what if), then three tables. Narrow tables
-//! have at most [`ROWS_MAX`] rows, and of the schedules only those with problems; `-o wide` shows all. Times are in the
-//! requested time zone, with the day only if the range is longer than a day.
+//! The page has one column of totals, or two with what-if changes (current, what if), then three tables.
+//! Narrow tables have at most [`ROWS_MAX`] rows, and of the schedules only those with problems; `-o wide`
+//! shows all. Times are in the requested time zone, with the day only if the range is longer than a day.
 //!
-//! JSON and YAML contain the whole answer of the forecast crate. `-o name` lists the schedules with problems. The chart
-//! (`--svg`) is drawn by the forecast crate.
+//! JSON and YAML contain the whole answer of the forecast crate. `-o name` lists the schedules with problems.
+//! The chart (`--svg`) is drawn by the forecast crate.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

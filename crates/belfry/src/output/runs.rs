@@ -1,7 +1,7 @@
 //! Tables and detailed views of workflow runs, their steps and the elements of steps.
 //!
-//! - [`WorkflowRun`]: `run list`. [`RunPage`]: `run get`: the fields of the run, at most [`STEPS_MAX`] steps (failed and
-//!   running steps first), and with `-o wide` its history.
+//! - [`WorkflowRun`]: `run list`. [`RunPage`]: `run get`: the fields of the run, at most [`STEPS_MAX`] steps
+//!   (failed and running steps first), and with `-o wide` its history.
 //! - [`RunStep`]: `run steps`, and the rows of `run watch`. [`RunItem`]: `run items`.
 //! - [`EventDelivery`]: `run event`.
 //! - [`title`], [`elements_progress`] and [`message`] are also used by `commands::runs::follow`; [`format_end`] and

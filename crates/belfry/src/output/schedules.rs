@@ -1,17 +1,18 @@
-//! Tables and detailed views of schedules, ledgers, backfills, calendars and previews, and the table of `belfry apply`.
+//! Tables and detailed views of schedules, ledgers, backfills, calendars and previews, and the table of
+//! `belfry apply`.
 //!
 //! - [`Schedule`]: table and detailed view; [`UpcomingFiring`]: `schedule upcoming`; [`TriggeredSchedule`]: `schedule
 //!   trigger`.
-//! - [`LedgerEntry`] and [`OutcomeCount`]: `schedule ledger`, without and with `--counts`. A row may stand for a range of
-//!   scheduled times with the same outcome.
+//! - [`LedgerEntry`] and [`OutcomeCount`]: `schedule ledger`, without and with `--counts`. A row may stand
+//!   for a range of scheduled times with the same outcome.
 //! - [`Backfill`] and [`plan`]: `backfill list`, `backfill get`, and `schedule backfill --dry-run`.
 //! - [`Calendar`]: `calendar list` and `calendar get`.
 //! - [`preview`]: `schedule next`, in English or Chinese (`--lang`). All other output is English.
 //! - [`AppliedObject`]: `apply`, for objects of every kind.
 //!
 //! # Invariants
-//! - Times are shown in UTC. A detailed view adds the local time in the time zone of the schedule, and a preview shows
-//!   both.
+//! - Times are shown in UTC. A detailed view adds the local time in the time zone of the schedule, and a
+//!   preview shows both.
 //! - Outcomes and statuses have the names of the API, so that a name in a table can be used as a filter.
 
 use std::fmt::Write as _;

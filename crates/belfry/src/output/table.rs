@@ -1,9 +1,9 @@
 //! Tables, detailed views and lines of streams.
 //!
-//! An object implements [`Row`] (columns and cells) and possibly [`Detail`] (labels and values), in the module of its
-//! kind. [`rows`] sizes each column to its widest cell. [`line`] formats one row of a stream, whose later rows are
-//! unknown, so its columns have the fixed widths of [`Column`]. [`detail`] formats one object. Columns are separated by
-//! two spaces, and no text is cut to the width of the terminal.
+//! An object implements [`Row`] (columns and cells) and possibly [`Detail`] (labels and values), in the
+//! module of its kind. [`rows`] sizes each column to its widest cell. [`line`] formats one row of a stream,
+//! whose later rows are unknown, so its columns have the fixed widths of [`Column`]. [`detail`] formats one
+//! object. Columns are separated by two spaces, and no text is cut to the width of the terminal.
 //!
 //! # Invariants
 //! - Each text passes [`Cell::new`], which escapes control characters.

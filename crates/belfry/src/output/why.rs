@@ -87,9 +87,9 @@ fn sentence(look: &OutputOptions, reason: &Reason) -> String {
             )
         }
         Reason::ClockBehind { by } => format!(
-            "The clock of the server was wrong: engine time is {by} ahead of the clock. Scheduled times, retries and \
-             timeouts wait until the clock has caught up. To solve this, correct the clock, stop the servers, and run \
-             `belfry store reset-clock`."
+            "The clock of the server was wrong: engine time is {by} ahead of the clock. Scheduled times, \
+             retries and timeouts wait until the clock has caught up. To solve this, correct the clock, stop \
+             the servers, and run `belfry store reset-clock`."
         ),
         Reason::Reconciling { until } => format!(
             "The store lost its last commits, and this job must not run twice. The server waits for reports from all \
@@ -121,8 +121,8 @@ fn sentence(look: &OutputOptions, reason: &Reason) -> String {
         }
         Reason::OutcomeUnknown { worker, until } => {
             format!(
-                "Worker {worker} is lost, and the job must not be started twice. The job fails at {} unless the worker \
-                 reconnects and reports the result.",
+                "Worker {worker} is lost, and the job must not be started twice. The job fails at {} unless \
+                 the worker reconnects and reports the result.",
                 exact(look, *until)
             )
         }

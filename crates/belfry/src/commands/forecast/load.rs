@@ -1,8 +1,9 @@
 //! Builds a plan from a server, with read requests and the permissions of the caller.
 //!
-//! [`Source::fill`] reads schedules, calendars, queues and workers. [`Source::complete`] then adds the workflows that the
-//! schedules start, and the run history of their jobs; it runs again after files have added schedules. The run history
-//! of a schedule comes from its track record, that of a job in a workflow from its latest jobs.
+//! [`Source::fill`] reads schedules, calendars, queues and workers. [`Source::complete`] then adds the
+//! workflows that the schedules start, and the run history of their jobs; it runs again after files have
+//! added schedules. The run history of a schedule comes from its track record, that of a job in a workflow
+//! from its latest jobs.
 //!
 //! Costs one request per page of schedules, per calendar, per workflow and per job of a workflow; at most
 //! [`REQUESTS_MAX`] requests run at once. Offline, nothing is read.

@@ -1,13 +1,15 @@
 //! Following a run, and waiting for runs.
 //!
-//! - [`show`]: writes a row to standard output for each change of a step status, until the run has ended (`run watch`).
-//! - [`follow_until_ended`]: the same, with a timeout and a failure if the run did not succeed (`workflow start --follow`,
-//!   `run retry --follow`, `submit --follow` with several jobs).
+//! - [`show`]: writes a row to standard output for each change of a step status, until the run has ended
+//!   (`run watch`).
+//! - [`follow_until_ended`]: the same, with a timeout and a failure if the run did not succeed, for the option
+//!   `--follow` of `workflow start`, `run retry`, and `submit` with several jobs.
 //! - [`for_runs`]: waits for several runs without rows (`run wait`, `--wait`, `schedule trigger --wait`). At most
 //!   [`WATCHED_MAX`] runs are watched concurrently.
 //!
-//! On a terminal, a progress line shows how many steps have ended. The progress of the elements of a mapped step is not
-//! part of the stored run, so the leader is polled for it every second, but only while the progress line is shown.
+//! On a terminal, a progress line shows how many steps have ended. The progress of the elements of a mapped
+//! step is not part of the stored run, so the leader is polled for it every second, but only while the
+//! progress line is shown.
 //!
 //! # Invariants
 //! - The exit code is 0 only if all runs succeeded, otherwise 1; 124 after a timeout.

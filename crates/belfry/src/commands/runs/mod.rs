@@ -5,9 +5,9 @@
 //!
 //! `workflow start` and `submit` with several jobs call [`after_start`] for the run that they have started.
 //!
-//! The stored run does not contain the progress of the elements of a running step; only the leader knows it. `get` and
-//! `steps` request it with one additional request (`run why`), if such a step exists. `get --step` builds the list of
-//! running elements from the jobs and called runs of the run.
+//! The stored run does not contain the progress of the elements of a running step; only the leader knows it.
+//! `get` and `steps` request it with one additional request (`run why`), if such a step exists. `get --step`
+//! builds the list of running elements from the jobs and called runs of the run.
 //!
 //! # Invariants
 //! - Without `--follow` and another output format, a start writes only the run id to standard output, so that scripts
@@ -128,8 +128,8 @@ async fn get(context: &Context, args: RunGetArgs) -> Result<(), Failure> {
     context.out.list(&runs, "runs").and(result)
 }
 
-/// Returns the running elements of a step, by index. Costs a scan of all jobs and called runs of the run that have not
-/// ended, and of all workers.
+/// Returns the running elements of a step, by index. Costs a scan of all jobs and called runs of the run that
+/// have not ended, and of all workers.
 async fn live_items(client: &Client, id: RunId, step: &str) -> Result<Vec<RunningElement>, Failure> {
     let steps = client.run_steps(id).await?.steps;
     let number =
@@ -153,8 +153,8 @@ async fn live_items(client: &Client, id: RunId, step: &str) -> Result<Vec<Runnin
     Ok(live)
 }
 
-/// Returns the steps of a run, with the progress of the elements of running steps. That costs one more request if such
-/// a step exists.
+/// Returns the steps of a run, with the progress of the elements of running steps. That costs one more
+/// request if such a step exists.
 async fn steps_of(client: &Client, id: RunId) -> Result<Vec<RunStep>, Failure> {
     let mut steps = client.run_steps(id).await?.steps;
     let goes_on = |step: &RunStep| {

@@ -3,16 +3,18 @@
 //! - `create`: builds a schedule from options.
 //! - `carets`: points at the invalid column of a cron expression.
 //!
-//! [`run`] dispatches the subcommands of `schedule`, and [`run_backfills`] those of `backfill`. `commands::apply` applies
-//! schedules from files, and uses [`warn`], [`expression`] and [`with_carets`] from here.
+//! [`run`] dispatches the subcommands of `schedule`, and [`run_backfills`] those of `backfill`.
+//! `commands::apply` applies schedules from files, and uses [`warn`], [`expression`] and [`with_carets`] from
+//! here.
 //!
-//! `schedule next` without a schedule name computes the preview locally ([`next_of_draft`]) and needs no server.
-//! `trigger` prints only the id of the new job or run, so that scripts can capture it. If the overlap policy buffers the
-//! firing, a note says so; if no run starts, the command fails.
+//! `schedule next` without a schedule name computes the preview locally ([`next_of_draft`]) and needs no
+//! server. `trigger` prints only the id of the new job or run, so that scripts can capture it. If the overlap
+//! policy buffers the firing, a note says so; if no run starts, the command fails.
 //!
 //! # Invariants
 //! - A schedule is named by its id, or by its name in the selected namespace. `*` is accepted for lists only.
-//! - A preview of a draft equals that of the server, except for `H` and `~`, which depend on the name of the schedule.
+//! - A preview of a draft equals that of the server, except for `H` and `~`, which depend on the name of the
+//!   schedule.
 
 mod carets;
 mod create;
@@ -172,8 +174,8 @@ pub(super) fn next_of_draft(context: &Context, args: &NextArgs) -> Result<(), Fa
     show_preview(context, &answer, args)
 }
 
-/// Returns the seed of `H` and `~`. It depends on the name of a schedule; a draft has no name, so the preview of these
-/// fields may differ.
+/// Returns the seed of `H` and `~`. It depends on the name of a schedule; a draft has no name, so the preview
+/// of these fields may differ.
 fn seed() -> u64 {
     server::preview::seed(model::spec::DEFAULT, "")
 }
