@@ -202,8 +202,8 @@ pub(crate) enum WorkerCommand {
     /// Drain workers: allow no new executions, and move running jobs to other workers
     #[command(before_help = examples! { "belfry worker drain w1" })]
     #[command(
-        after_help = "Running executions are stopped, and their jobs start again on other workers. Such a \
-        start does not use up a retry. Executions of at_most_once jobs continue until they end."
+        after_help = "Running executions are stopped, and their jobs start again on other workers; this uses up \
+        no retry. Executions of at_most_once jobs continue until they end."
     )]
     Drain(WorkerNamesArgs),
     /// Remove lost workers that do not return
