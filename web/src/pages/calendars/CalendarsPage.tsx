@@ -62,7 +62,7 @@ export function CalendarsPage() {
                   <span className="quiet">{calendar.namespace}</span>
                 )}
               </span>
-              <span className={`${style.about} quiet`}>{calendarDescription(calendar, t)}</span>
+              <span className="quiet">{calendarDescription(calendar, t)}</span>
               <span className={`${style.until} quiet`}>
                 {calendar.known_until ? (
                   t("calendar.knownUntil", { day: calendar.known_until })
