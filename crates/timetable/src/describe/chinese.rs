@@ -21,7 +21,7 @@ use crate::cron::{Field, FieldText, Hashed, Item, Text, parse_for_description};
 
 /// From Monday, which is 1.
 const WEEKDAYS: [&str; 7] = ["周一", "周二", "周三", "周四", "周五", "周六", "周日"];
-const FIXED: &str = "由调度名称决定";
+const FIXED: &str = "由定时任务的名称决定";
 
 pub(super) fn describe(timing: &Timing) -> String {
     let rules: Vec<String> = timing.rules.iter().map(rule).collect();
