@@ -26,7 +26,7 @@ const FIXED: &str = "由定时任务的名称决定";
 pub(super) fn describe(timing: &Timing) -> String {
     let rules: Vec<String> = timing.rules.iter().map(rule).collect();
     let mut text = if rules.is_empty() {
-        "仅按需触发".to_owned()
+        "仅手动触发".to_owned()
     } else {
         let rules: Vec<String> = rules.iter().map(|rule| after_chinese(rule)).collect();
         rules.join("；以及").trim_start().to_owned()
