@@ -77,22 +77,77 @@ test("every text is used, and every used text exists", () => {
   expect(unused).toEqual([]);
 });
 
+/** A schema of the API: an enumeration, or the variants of an object with a code each. */
+interface Schema {
+  enum?: string[];
+  const?: string;
+  oneOf?: Schema[];
+  properties?: Record<string, Schema>;
+}
+
+const { components } = JSON.parse(
+  readFileSync(join(import.meta.dirname, "../../../docs/openapi.json"), "utf8"),
+) as { components: { schemas: Record<string, Schema> } };
+
+/** Returns the codes of an enumeration; for variants of an object, the value of the field that tells them apart. */
+function codes(name: string): string[] {
+  const schema = components.schemas[name];
+  const own = ({ enum: values, const: value }: Schema) => values ?? (value === undefined ? [] : [value]);
+  const ofVariant = (variant: Schema) => {
+    const fields = Object.values(variant.properties ?? {}).map(own);
+    return [...own(variant), ...fields.filter((values) => values.length === 1).flat()];
+  };
+  const found = schema ? [...own(schema), ...(schema.oneOf ?? []).flatMap(ofVariant)] : [];
+  expect(found.length, name).toBeGreaterThan(0);
+  return found;
+}
+
 test("every warning and reason code of the server has a text", () => {
-  const path = join(import.meta.dirname, "../../../docs/openapi.json");
-  const { components } = JSON.parse(readFileSync(path, "utf8")) as {
-    components: {
-      schemas: Record<string, { enum?: string[]; oneOf?: Array<{ enum?: string[]; const?: string }> }>;
-    };
-  };
-  const codes = (name: string) => {
-    const schema = components.schemas[name];
-    const found = schema?.enum ?? schema?.oneOf?.flatMap((one) => one.enum ?? one.const ?? []);
-    expect(found, name).toBeDefined();
-    return found ?? [];
-  };
   const missing = [
     ...codes("WarningCode").map((code) => `warning.${code}`),
     ...codes("DetailCode").map((code) => `reason.${code}`),
   ].filter((key) => !EN.has(key));
   expect(missing).toEqual([]);
+});
+
+/** Schemas with the sections of their texts. */
+const SECTIONS: ReadonlyArray<[schema: string, ...sections: string[]]> = [
+  ["JobStatus", "status"],
+  ["Cause", "cause"],
+  ["ExecutionStatus", "execution"],
+  ["Delivery", "delivery", "deliveryHint"],
+  ["Reason", "why"],
+  ["FailedFilter", "unschedulable"],
+  ["WorkerStatus", "workerStatus"],
+  ["Admission", "admission"],
+  ["ScheduleStatus", "scheduleStatus"],
+  ["OverlapPolicy", "overlap", "overlapHint"],
+  ["MissedPolicy", "missed", "missedHint"],
+  ["FiringCause", "firingCause"],
+  ["FiringOutcome", "outcome"],
+  ["BackfillStatus", "backfillStatus"],
+  ["BackfillOverlap", "backfillOverlap"],
+  ["Reprocess", "reprocess"],
+  ["LeftOutReason", "leftOut"],
+  ["RunStatus", "runStatus"],
+  ["RunCause", "runCause"],
+  ["Section", "section"],
+  ["StepKind", "stepKind"],
+  ["StepStatus", "stepStatus"],
+  ["StepCause", "stepCause"],
+  ["StepReason", "stepWhy"],
+  ["JoinRule", "join"],
+];
+
+/** Codes without a text of their own: the page shows the running job, or the cause of the step, instead. */
+const WITHOUT_TEXT = new Set(["why.runs", "stepWhy.over"]);
+
+test("every status, cause and waiting reason of the API has a text", () => {
+  // Some codes end as plural forms do: `buffer_one`.
+  const known = new Set([...EN.keys()].flatMap((key) => [key, base(key)]));
+  const needed = SECTIONS.flatMap(([schema, ...sections]) =>
+    sections.flatMap((section) => codes(schema).map((code) => `${section}.${code}`)),
+  );
+  expect(needed.filter((key) => !known.has(key) && !WITHOUT_TEXT.has(key))).toEqual([]);
+  expect([...WITHOUT_TEXT].filter((key) => known.has(key) || !needed.includes(key))).toEqual([]);
 });
