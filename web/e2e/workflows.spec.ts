@@ -582,7 +582,7 @@ test("server messages about runs are translated into Chinese", async ({ page, se
   await page.getByRole("button", { name: "取消" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "取消" }).last().click();
   await waitForRun(server, id, "cancelled");
-  await expect(page.getByTestId("steps")).toContainText("运行被取消");
+  await expect(page.getByTestId("steps")).toContainText("运行实例被取消");
 });
 
 test("the list of runs shows the failed step and pending approvals", async ({ page, server }) => {

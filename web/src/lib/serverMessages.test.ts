@@ -72,6 +72,8 @@ test("the message of a result is translated", () => {
 test("the reason of a refused execution is translated by its code", () => {
   const stopped = "stopped: the worker's supervisor was stopped before it started";
   expect(translateMessage(stopped, zh)).toBe("执行器的监管进程在执行开始之前被停止");
+  const shutDown = "stopped: the worker's supervisor was stopped before the execution started";
+  expect(translateMessage(shutDown, zh)).toBe("执行器的监管进程在执行开始之前被停止");
   expect(translateMessage("stopped: it was stopped before it started", zh)).toBe("执行在开始之前被停止");
   expect(translateMessage("no_room: all 4 slots of this worker are taken", zh)).toBe("执行器没有空闲槽位");
   expect(translateMessage("disk_full: the disk of this worker's folder is full", en)).toBe(
@@ -97,7 +99,7 @@ test("the reason of a step starts with its cause", () => {
   expect(stepReasonText({ cause: "condition_failed", message: "there is no field `x`" }, zh)).toBe(
     "条件无法求值：there is no field `x`",
   );
-  expect(stepReasonText({ cause: "not_failed" }, zh)).toBe("运行没有失败");
+  expect(stepReasonText({ cause: "not_failed" }, zh)).toBe("运行实例没有失败");
   expect(translateMessage("there was no element", zh)).toBe("列表为空");
   expect(translateMessage("exited with code 3", zh)).toBe("退出码 3");
   expect(translateMessage("killed by signal 9 (SIGKILL)", zh)).toBe("被信号 9 (SIGKILL) 终止");
