@@ -69,8 +69,6 @@ pub const HISTORY_MAX: usize = 400;
 pub const EXIT_CODES_MAX: usize = 256;
 /// Maximum size of the stored log of one execution: half from its start, half from its end.
 pub const LOG_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Maximum length of a log line; longer lines are cut.
-pub const LOG_LINE_BYTES_MAX: usize = 1024 * 1024;
 /// Maximum number of items of one page.
 pub const PAGE_MAX: usize = 1_000;
 /// Default number of items of one page.
