@@ -94,13 +94,13 @@ struct Progress {
     held_at: i32,
 }
 
-/// Thread that runs the next checkpoint.
+/// Whether the next checkpoint runs now, and on which thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CheckpointBy {
-    Helper,
-    Writer,
-    /// A reader blocked a checkpoint recently.
-    Nobody,
+enum NextCheckpoint {
+    OnHelper,
+    OnWriter,
+    /// A reader blocked the last checkpoint; the next one waits for more pages of the WAL.
+    Deferred,
 }
 
 impl Progress {
@@ -113,14 +113,14 @@ impl Progress {
         self.moved = moved;
     }
 
-    fn next(self, pages: i32) -> CheckpointBy {
+    fn next(self, pages: i32) -> NextCheckpoint {
         let since_held = pages - self.held_at;
         if pages - self.moved <= REST_PAGES || since_held >= HELPER_LIMIT_PAGES {
-            CheckpointBy::Writer
+            NextCheckpoint::OnWriter
         } else if since_held <= REST_PAGES {
-            CheckpointBy::Nobody
+            NextCheckpoint::Deferred
         } else {
-            CheckpointBy::Helper
+            NextCheckpoint::OnHelper
         }
     }
 }
@@ -134,7 +134,7 @@ struct CheckpointThread {
 }
 
 impl WalCheckpointer {
-    /// Creates the mover for the changes of `connection`.
+    /// Creates the checkpointer of the WAL that `connection` writes, and starts its helper thread.
     pub(super) fn new(connection: &mut Connection, trust: FatalState) -> Result<Self, Failure> {
         let pages = Arc::new(AtomicI32::new(0));
         let counted = Arc::clone(&pages);
@@ -182,15 +182,15 @@ impl WalCheckpointer {
         }
         self.stage = Stage::Rest;
         match self.progress.next(pages) {
-            CheckpointBy::Nobody => {}
-            CheckpointBy::Helper if self.helper.as_ref().is_some_and(CheckpointThread::begin) => {
+            NextCheckpoint::Deferred => {}
+            NextCheckpoint::OnHelper if self.helper.as_ref().is_some_and(CheckpointThread::begin) => {
                 self.stage = Stage::WithHelper
             }
-            CheckpointBy::Writer if pages >= self.wait_at => {
+            NextCheckpoint::OnWriter if pages >= self.wait_at => {
                 self.wait_at = pages + CHECKPOINT_PAGES;
                 self.restart(connection);
             }
-            CheckpointBy::Helper | CheckpointBy::Writer => self.checkpoint_here(connection),
+            NextCheckpoint::OnHelper | NextCheckpoint::OnWriter => self.checkpoint_here(connection),
         }
     }
 
