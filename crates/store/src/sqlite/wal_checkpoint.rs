@@ -238,7 +238,7 @@ impl CheckpointThread {
         let (orders, ordered) = sync_channel(1);
         let (finished, done) = sync_channel(1);
         let thread = std::thread::Builder::new()
-            .name("store-mover".into())
+            .name("store-wal".into())
             .spawn(move || {
                 while ordered.recv().is_ok() {
                     let moved = checkpoint_wal(&connection, &trust, CheckpointMode::PASSIVE);

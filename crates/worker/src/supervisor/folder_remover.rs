@@ -14,7 +14,7 @@ impl FolderRemover {
     pub(super) fn start() -> io::Result<Self> {
         let (work, inbox) = mpsc::channel::<PathBuf>();
         thread::Builder::new()
-            .name("janitor".into())
+            .name("folder-remover".into())
             .spawn(move || inbox.into_iter().for_each(|dir| remove(&dir)))?;
         Ok(Self { work })
     }

@@ -53,8 +53,8 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    pub(super) fn new(layout: Layout, owner: Option<(u32, u32)>, janitor: FolderRemover) -> Self {
-        Self { layout, owner, spare: Vec::new(), next: 1, folder_remover: janitor }
+    pub(super) fn new(layout: Layout, owner: Option<(u32, u32)>, folder_remover: FolderRemover) -> Self {
+        Self { layout, owner, spare: Vec::new(), next: 1, folder_remover }
     }
 
     /// Removes the short link to the worker folder; called at the end.

@@ -97,7 +97,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     ];
     watched.into_iter().collect::<io::Result<()>>().map_err(failed("watch its files"))?;
 
-    let janitor = FolderRemover::start().map_err(failed("start its cleanup thread"))?;
+    let folder_remover = FolderRemover::start().map_err(failed("start its cleanup thread"))?;
     let calls = Calls::new(&layout).map_err(failed("prepare the sockets of its tasks"))?;
     let owner = user.as_ref().map(|user| (user.uid, user.gid));
     let worker = state.worker;
@@ -108,7 +108,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
         start_location: StartLocation { boot_id, folder_id },
         user,
         cgroups,
-        folders: Folders::new(layout.clone(), owner, janitor),
+        folders: Folders::new(layout.clone(), owner, folder_remover),
         launcher,
         poller,
         core_alarm: None,
