@@ -1,4 +1,11 @@
 //! Missed firings: catch-up, backfills and pauses. The past never delays the present.
+//!
+//! The first half covers catch-up together with jitter, pauses and restarts; the second half covers triggers
+//! by hand, buffered firings, backfills and fixed delays. `owed_firings` tests the order in which owed
+//! firings run beside current ones, and `schedules` has one basic test for each policy.
+//!
+//! Most scenarios have no worker: jobs stay waiting, and the ledger alone shows which firings were decided,
+//! and when.
 
 use engine::input::Key;
 use engine::{Reply, ScheduleRequest};

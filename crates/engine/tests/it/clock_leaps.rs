@@ -1,5 +1,13 @@
 //! Wall clocks that leap ahead: which readings are accepted, how the problem is reported, and the reset of
 //! engine time.
+//!
+//! A leap is ignored unless the steady clock confirms it; small leaps, and a machine that slept, are
+//! followed. At the start of a server there is no earlier reading to compare with, so a wrong clock is
+//! accepted, and engine time stays ahead after the clock is corrected. The last three tests repair this as
+//! `belfry store reset-clock` does.
+//!
+//! The helpers on [`Scenario`] move the two clocks apart: `pass_ahead` while a server runs, `start_ahead` at
+//! its start. `reset_clock` also checks that an interrupted reset can be repeated.
 
 use engine::input::ExecutionEnd;
 use engine::{LEAP_MAX, Now, Rewind};

@@ -1,4 +1,13 @@
 //! Delivery levels: guarantees when a worker is lost, refuses an execution, or is interrupted.
+//!
+//! Each test takes one execution from its worker and compares the history of the job: how often the job ran,
+//! and whether the failure cost a retry. `unknown_outcome` covers the time after a loss, in which the worker
+//! may still report; `properties` checks the same guarantees for random orders of events.
+//!
+//! # Invariants
+//! - At most one execution of a job runs at a time, and fences grow.
+//! - An `at_most_once` job never starts a second time after a reported start.
+//! - A refusal counts only before a reported start.
 
 use engine::Report;
 use engine::input::ExecutionEnd;

@@ -1,4 +1,11 @@
 //! The life of a job: one scenario for each transition of the table.
+//!
+//! In order: waiting and running, retries after failures, timeouts, cancels, start deadlines. The last part
+//! covers restarts, clocks that are set back, long histories, and reports that arrive late.
+//!
+//! A test compares the stored history as text, for example `waiting (submitted) → running (placed)`, so a
+//! snapshot shows both the transitions and their causes. Losses of workers are in `delivery` and
+//! `unknown_outcome`; limits and the order of jobs are in `limits`.
 
 use engine::input::ExecutionEnd;
 use engine::{Input, Report};

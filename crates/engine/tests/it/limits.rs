@@ -1,4 +1,11 @@
 //! Order and limits: priority, fair shares, queues, rates, concurrency keys.
+//!
+//! `order` runs jobs one at a time and returns the order in which they were placed; the tests of priority,
+//! age and weights compare that order. The other tests fill a limit and count the running jobs, also after a
+//! restart and after a change of the queue's settings, because neither may refill a rate limit or exceed a
+//! limit.
+//!
+//! Placement on workers is in `placement`.
 
 use std::collections::BTreeMap;
 

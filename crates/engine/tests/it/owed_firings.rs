@@ -1,4 +1,12 @@
 //! Owed firings: they wait for their turn, and current firings come first.
+//!
+//! A firing is owed from the time at which its schedule should have fired until it runs or is given up. The
+//! tests cover, in order: catch-up with each overlap policy, firings that wait for a run whose worker has not
+//! reconnected after an outage, bounds on the number and age of owed firings, and the concurrency of
+//! backfills.
+//!
+//! `Scenario::run_for` plays a worker whose runs all take the same time. The helpers after it count ledger
+//! records by outcome and cause. `catch_up` covers rates, jitter and pauses.
 
 use engine::input::ExecutionEnd;
 use model::firing::{FiringCause, FiringOutcome};

@@ -1,4 +1,12 @@
 //! Placement of jobs, and the reasons why a job waits.
+//!
+//! The first tests cover which workers are eligible (capacity, labels, capabilities) and which of them is
+//! chosen (`spread`, `pack`, another worker for a retry). The rest compares the explanation of a job with its
+//! state: a waiting job has at least one reason, and each reason names the limit, queue or worker that blocks
+//! the job.
+//!
+//! # Invariants
+//! - The executions on a worker never need more than its capacity.
 
 use model::spec::Placement;
 use model::{Bytes, JobStatus};

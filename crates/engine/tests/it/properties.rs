@@ -1,4 +1,12 @@
 //! Property: whatever the order of events, no job is lost or runs twice at the same time, and every job ends.
+//!
+//! `Step` is a random event: submissions, workers that join, disconnect and return, starts and ends of tasks,
+//! cancels, restarts of the engine, and time. `World` plays the clients and workers, and records each start
+//! as its task would have done, independently of the rows. `check_safety` compares the two after each step.
+//! `calm_down` ends all faults; then every job must end.
+//!
+//! The second property plays the same steps twice and compares the rows. Schedules and workflows have
+//! properties of their own, in `ledger_properties`, `workflow::properties` and `workflow::liveness`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,20 @@
 //! Scenarios: a world of one engine, a store in memory and scripted workers.
 //!
-//! Every action is followed by a flush whose batch is applied to the store, so tests read as a sequence of
-//! events. The engine's invariants are checked after each flush.
+//! - [`Scenario`]: the engine, its clock and its rows. Requests (`ask`), time (`pass`, `until`), restarts,
+//!   and what a test reads: statuses, histories, explanations.
+//! - [`Rows`]: the store. It applies the changes of each batch, and returns the live rows for a restart.
+//! - [`Player`]: a worker, with its journal and its open assignments. A test plays it (`take`, `start`,
+//!   `report`).
+//! - [`WorkerBuilder`], [`JobBuilder`]: workers and jobs with defaults, so that a test sets only what it is
+//!   about.
+//!
+//! Every action is followed by a flush whose batch is applied to the rows, so tests read as a sequence of
+//! events. `schedule_scenario` and `workflow` add helpers for schedules and runs.
+//!
+//! # Invariants
+//! - After each flush, the engine's own invariants hold, and no batch writes a row twice.
+//! - At each restart, an engine rebuilt from the rows equals one of a follower; the two are then used in
+//!   turns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

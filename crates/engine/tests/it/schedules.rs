@@ -1,4 +1,12 @@
 //! Schedules: every scheduled time is decided once, recorded, and run or skipped by the policies.
+//!
+//! In order: firings and the ledger, missed firings, overlap, pauses, triggers, jitter, calendars, changes of
+//! a schedule, failures, reservations, clocks, and bounds on the work of one batch. Each policy has one basic
+//! test here; `catch_up` and `owed_firings` combine policies, and `ledger_properties` draws random
+//! combinations.
+//!
+//! A test compares the ledger as text, one record a line: scheduled time, outcome, cause. Schedules that
+//! start runs of workflows are in `workflow::scheduled`.
 
 use engine::{Expected, Reply, ScheduleRequest};
 use model::api::ApplyChange;

@@ -1,5 +1,15 @@
 //! Executions whose outcome is unknown, because the lease of their worker ended before it reported. Their
 //! results are accepted if nothing else has been started.
+//!
+//! `lost` creates such an execution, on the only worker. The tests then play what happens next: the worker
+//! returns with a result, with a frozen task, with an assignment that it has not started, or without the
+//! execution; another execution starts first; an operator removes the worker; or the wait for its result
+//! ends.
+//!
+//! # Invariants
+//! - At most one execution of a job is accepted as succeeded.
+//! - A returning task never continues beside its replacement, so limits hold.
+//! - An execution with an unknown outcome holds no place in a queue and in a concurrency key.
 
 use engine::input::ExecutionEnd;
 use engine::{Config, Input};

@@ -1,4 +1,11 @@
 //! Sessions, leases, and requests of operators.
+//!
+//! - Sessions: what is sent again after a reconnection, and which messages of old sessions are ignored.
+//! - Leases: when a silent worker is lost. The time that a server was stalled, loading or without the shards
+//!   does not count, up to a limit.
+//! - Operators: cordon, drain, unhealthy workers, and the removal of a lost worker.
+//!
+//! What becomes of the jobs of a lost worker is in `delivery` and `unknown_outcome`.
 
 use engine::input::ExecutionEnd;
 use engine::{Effect, Input};

@@ -1,4 +1,13 @@
 //! Running tasks add elements to a step of their run.
+//!
+//! `map_reduce` is the workflow of most tests: `split` adds elements to `work`, and `total` collects the
+//! results. The tests cover, in order: when added elements start and the step ends, repeated batches,
+//! elements that add elements, restarts, failures of an adding step, retries and reruns, and refusals.
+//!
+//! # Invariants
+//! - A batch with the same name is added once for each adding task, also by a later execution of the task.
+//! - An added element is durable with the reply.
+//! - Results are collected in the order in which the elements were added.
 
 use model::run::{RetryFrom, StepCause, carried};
 use model::why::StepReason;

@@ -1,4 +1,11 @@
 //! Requests about runs: cancel, pause, mark, retry.
+//!
+//! The second half covers starts with an idempotency key, inline definitions, versions of workflows, and the
+//! explanation of a run. Approvals and events are in `waits`, automatic retries in `retries`.
+//!
+//! `chain` is the workflow of most tests. A test compares the statuses of all steps as text, for example
+//! `a succeeded (job_succeeded), b pending`. `run_continues_after_a_restart_at_every_point` repeats one run
+//! with a restart after each event.
 
 use engine::{Reply, WorkflowRequest};
 use model::run::{RetryFrom, carried};

@@ -1,4 +1,14 @@
 //! Artifacts within a run: steps store them, and later steps read them.
+//!
+//! `storing` and `reading` build steps with one artifact each. `Scenario::store` ends a job with the versions
+//! that it stored, and `Scenario::reads` returns the artifacts that a job was assigned, as `data@1`.
+//!
+//! The last tests cover declared outputs of steps, which are values and not files.
+//!
+//! # Invariants
+//! - A step reads the version that its own run stored, whatever other runs store meanwhile.
+//! - If an earlier step of the run should have stored an artifact and did not, the reading step fails; a
+//!   version of another run is never used instead.
 
 use engine::input::ExecutionEnd;
 use engine::{Report, WorkflowRequest};

@@ -1,4 +1,12 @@
 //! Steps over a list: maps, shards, broadcasts, and the collected results.
+//!
+//! - Elements: values, numbers and collected results of each element.
+//! - Limits: concurrent elements, failed elements, enough successes, long lists in bounded parts.
+//! - Broadcasts: one element for each worker with the labels, also for workers that are lost or join late.
+//! - Calls: a step that runs another workflow.
+//! - Fairness: runs in one queue take turns, whatever the length of their lists.
+//!
+//! Lists that grow while their step runs are in `added_elements`.
 
 use engine::WorkflowRequest;
 use model::record::EventKind;

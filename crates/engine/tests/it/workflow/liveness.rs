@@ -1,4 +1,12 @@
 //! Property: a run ends once nothing holds it, whatever was requested, in any order and with restarts.
+//!
+//! `Kind` is a random step: jobs, lists, added elements, calls, approvals, waits and events. `Move` is a
+//! random request, end of a job, step of time or restart; it selects among the live runs and jobs by index,
+//! and refusals are ignored. `let_it_end` then resumes, approves and sends events until no run is live, or
+//! fails after 600 seconds.
+//!
+//! Two runs of the same workflow are played, so that they also wait for each other's turn. A failed one is
+//! retried. `properties` checks outcomes; this module checks only that every run ends, and ends completely.
 
 use engine::WorkflowRequest;
 use engine::input::ExecutionEnd;

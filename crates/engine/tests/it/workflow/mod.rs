@@ -1,4 +1,12 @@
 //! Scenarios of workflows: helpers for runs and steps, on top of [`Scenario`].
+//!
+//! - `job`, `each`, `act`: steps with defaults, for definitions in a test.
+//! - `Scenario::apply`, `run`, `start_with`: workflows and runs, validated as the server validates them.
+//! - `Scenario::give`, `succeed_step`, `fail_step`: ends of jobs, as their workers report them.
+//! - `Scenario::steps`, `run_history`, `why_step`: what a test compares, mostly as text.
+//!
+//! `rules` and `control` test the basics. `lists`, `added_elements`, `files`, `waits`, `retries`, `scheduled`
+//! and `triggers` test one feature each. `properties` and `liveness` play random workflows.
 
 mod added_elements;
 mod control;

@@ -1,4 +1,11 @@
 //! Property: random DAGs with random outcomes and restarts follow a simple model of the rules.
+//!
+//! `Drawn` is a random step that depends on steps before it. The property ends the live jobs of one run in a
+//! random order, with restarts, until the run ends. `expected` is the model: it goes through the steps once,
+//! in order of definition, and predicts a status wherever the order of ends cannot matter. `check_order`
+//! checks that each step has one job per element, and none before its dependencies ended.
+//!
+//! `liveness` adds requests of users, calls and waits, and checks no outcomes.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,17 @@
 //! Automatic retries of failed runs, by the retry policy of their workflow.
+//!
+//! In order: the backoff (restarts, cancels, pauses, place among the runs of the workflow), which steps are
+//! repeated and which are final, elements of lists, calls, triggers, explanations. The last part covers
+//! manual retries, which continue the runs that failed steps called.
+//!
+//! `chain` is the workflow of most tests; its runs are retried twice. `control` has the basic test of a
+//! manual retry.
+//!
+//! # Invariants
+//! - A retry repeats unsuccessful steps and their dependents, and no other steps; outcomes that a user set
+//!   are final.
+//! - A step with an `at_most_once` job never starts twice in one run.
+//! - Only the end after the last attempt reaches the caller, the schedule and triggers.
 
 use std::sync::Arc;
 

@@ -1,4 +1,11 @@
 //! Which steps run, and the outcome of a run.
+//!
+//! In order: dependencies and failures, conditions, references to parameters and outputs, the sections
+//! `on_failure` and `finally`, limits on parallel steps and runs, values that jobs inherit, timeouts,
+//! explanations.
+//!
+//! `diamond` (b and c after a, d after both) is the workflow of most tests. A test compares the statuses of
+//! all steps as text. `properties` checks the join rules on random DAGs.
 
 use model::spec::{Concurrency, Constraint, InputFile, Operator};
 use model::why::StepReason;

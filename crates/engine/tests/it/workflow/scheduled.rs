@@ -1,4 +1,12 @@
 //! Runs of schedules: the same rules as for jobs of schedules.
+//!
+//! `ScheduleBuilder::starts` makes a schedule start runs of a workflow; `load` is the workflow of most tests,
+//! with the day as a parameter. `Scenario::scheduled` returns the runs of a schedule, without the runs that
+//! they called.
+//!
+//! The tests repeat the rules of `schedules` where a run differs from a job: versions at the time of the
+//! firing, a workflow that cannot start, overlap with several jobs in one run, the end of a run, its retries,
+//! and firings that wait for the workers of a run after a takeover.
 
 use engine::input::ExecutionEnd;
 use engine::{Reply, ScheduleRequest, WorkflowRequest};

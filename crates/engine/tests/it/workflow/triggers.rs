@@ -1,4 +1,13 @@
 //! Triggers: runs started by the end of a job or of another workflow.
+//!
+//! `listens` is a workflow with one step and one trigger. A test ends jobs or runs, and compares the runs
+//! that were started (`Scenario::runs_of`) and the ends that started nothing, with their reasons
+//! (`Scenario::refusals`).
+//!
+//! # Invariants
+//! - A run is created in the same commit as the end that triggers it.
+//! - Each end counts once for each trigger; a trigger with several sources waits for all within its window.
+//! - Workflows that trigger each other stop after a bounded number of runs.
 
 use model::record::EventKind;
 use model::run::{TriggerRefusalReason, TriggerState};
