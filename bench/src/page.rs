@@ -1,6 +1,14 @@
 //! Generates the book's benchmark page from the stored results: tables, and plots as SVG.
 //!
-//! `make bench-page` writes the page; a test checks that it is up to date.
+//! - `tables`: all results of Belfry by section, with their goals. `SECTIONS` is the order of the page.
+//! - `parts`: the cost of one job, part by part, beside a lower bound of the same machine. `PARTS` defines
+//!   the bounds.
+//! - `peers`, `peers_latency`: other schedulers.
+//! - `plots`, `drawn`: bar charts, as SVG text.
+//!
+//! The input is `docs/benchmarks/*.json`: one file a benchmark, and `peers*.json`. The page is a pure
+//! function of it: the test at the end fails if the page differs, and `make bench-page` runs the same test to
+//! write the page.
 
 use std::fmt::Write as _;
 use std::fs;
