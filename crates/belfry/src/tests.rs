@@ -1,4 +1,11 @@
 //! Tests of the whole command line: help texts and parsing.
+//!
+//! `commands` collects all commands from the definition, so the tests about help texts, defaults, arguments
+//! and examples also cover commands that are added later. The help of all commands is one snapshot. The rest
+//! are single examples of parsing: suggestions for typos, `belfry worker` with and without a subcommand,
+//! short options, completions.
+//!
+//! Tests of what a command does are in the modules of the commands.
 
 use clap::{Command, CommandFactory as _, Parser as _};
 

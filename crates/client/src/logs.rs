@@ -1,7 +1,13 @@
 //! Logs of executions: read page by page, or followed while they grow.
 //!
-//! [`Client::follow_job_logs`] follows all executions of a job, one after another. Followed logs reconnect and resume
-//! after a lost connection; no entry is lost or repeated.
+//! - [`Client::logs`], [`Client::all_logs`]: the entries that exist now, one page or all.
+//! - [`Client::follow_execution_logs`]: the log of one execution until it is complete.
+//! - [`Client::follow_job_logs`]: the logs of all executions of a job, one after another, until the job has
+//!   ended.
+//!
+//! A followed log reconnects after a lost connection and resumes at the offset of the last entry, so no entry
+//! is lost or repeated. Offsets and tails apply to the first log that is followed; later logs are read from
+//! their start.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,11 @@
 //! Runs of workflows: list, explain, cancel, pause, resume and retry runs; mark, approve and reject steps.
 //!
-//! A run is one pass through a workflow, pinned to the definition at its start. [`Client::start_run`] starts a run, and
-//! [`Client::watch_run`] watches it.
+//! A run is one pass through a workflow, pinned to the definition at its start. [`Client::start_run`] starts
+//! a run, and [`Client::watch_run`] watches it.
+//!
+//! Reads and requests that have the same effect when repeated are retried if their outcome is unknown.
+//! Retries, marks, decisions and events are not: a second one could create a second run, or be refused
+//! because of the first.
 
 use std::sync::Arc;
 

@@ -1,7 +1,11 @@
 //! Workflows: apply, list, delete, plan and start.
 //!
-//! A workflow is a named, versioned graph of steps; each change of its spec is a new generation. A [`WorkflowRef`]
-//! names a workflow by id, or by name and namespace.
+//! A workflow is a named, versioned graph of steps; each change of its spec is a new generation. A
+//! [`WorkflowRef`] names a workflow by id, or by name and namespace.
+//!
+//! A start always carries an idempotency key, which is random unless the caller gives one, so it is retried
+//! without starting a second run. Changes accept the expected version, so that a concurrent change is not
+//! overwritten.
 
 use std::sync::Arc;
 

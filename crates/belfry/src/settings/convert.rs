@@ -1,7 +1,11 @@
 //! Conversion of settings into the configuration of a server or a worker.
 //!
-//! The typed getters return `None` for a setting without a value. Checks that need several settings are here or in
-//! `ServerConfig::check`; checks of single values are in `value`.
+//! The commands call [`Settings::server`] and [`Settings::worker`]; `belfry dev` builds its own worker
+//! configuration and calls [`Settings::apply_to_worker`]. The typed getters return `None` for a setting
+//! without a value, which keeps the default of the configuration.
+//!
+//! Checks that need several settings are here or in `ServerConfig::check`; checks of single values are in
+//! `value`. Passwords and tokens are read here, from files or `PGPASSWORD`; a password in a URL is refused.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

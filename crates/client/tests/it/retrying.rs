@@ -1,4 +1,11 @@
 //! Retries of requests: which requests are retried, and with which idempotency keys.
+//!
+//! `Fake` is an HTTP server with prepared answers: a response, a refusal with a code, or a closed connection.
+//! A test sends one request through the client and compares the requests that the server received, with their
+//! headers and bodies.
+//!
+//! The last tests cover what a retry must preserve: the token, the pages of a list, conditions on versions,
+//! and the content of an uploaded file, which is read again for each attempt.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
