@@ -1,4 +1,15 @@
 //! Property and scenario tests of the leader, in a world whose store, clients and servers act at random.
+//!
+//! `World` plays everything around a [`Leader`]. Its `Store` has the actual owner and the durable jobs,
+//! independent of what the leader assumes. A `Step` lets time pass, submits a job, answers a pending call, or
+//! lets another server take over. The scenarios at the end use the same world with chosen steps.
+//!
+//! # Invariants
+//! `World::carry_out` checks after each step:
+//! - No reply precedes the commit of its job, and each request is answered once.
+//! - No effect reaches a worker without a valid lease, and two servers never lead at the same time.
+//!
+//! The properties add liveness: after any sequence of steps, leadership returns, and a stop ends.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

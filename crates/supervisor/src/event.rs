@@ -1,4 +1,11 @@
 //! Events from the shell to the core, and actions from the core to the shell.
+//!
+//! [`Event`] is what a shell passes to [`Supervisor::handle`](crate::Supervisor::handle): messages of the
+//! agent, ends of processes, and results of actions. [`Action`] is what it then carries out, in order. An
+//! action that needs an answer names the event that answers it.
+//!
+//! [`Payloads`] keeps processes, files and messages out of the core: a shell chooses these types, and the
+//! core only moves their values. The simulators use small ones.
 
 use std::fmt::Debug;
 

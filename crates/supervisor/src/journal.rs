@@ -1,7 +1,15 @@
 //! Journal records, and the recovery of a supervisor from its journal.
 //!
-//! Entries collect in a batch while the previous batch is being written, so that one sync covers many ends. The
-//! effects of an entry, such as a launch, follow with [`Event::JournalWritten`](crate::Event::JournalWritten).
+//! The core decides what is recorded ([`Entry`]) and what must wait for it; the shell owns the file. Entries
+//! collect in a batch while the previous batch is being written, so that one sync covers many ends. The
+//! effects of an entry, such as a launch, follow with
+//! [`Event::JournalWritten`](crate::Event::JournalWritten).
+//!
+//! # Invariants
+//! - At most one batch is being written, and batches are written in order.
+//! - A record is written for each launch before the launch, and for each outcome before its report.
+//! - A restored supervisor reports an execution that was started and has no recorded outcome as interrupted.
+//!   It never starts that execution again.
 
 use std::collections::VecDeque;
 

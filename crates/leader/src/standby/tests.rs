@@ -1,4 +1,12 @@
 //! Which failures make a standby drop its rows, and which do not. Each test sets the answers of the store.
+//!
+//! `Scene` drives one [`Leader`] on virtual time and answers each of its calls: rows, changelog pages, job
+//! counts. A test sets these answers, or holds back the answers to some calls, and then compares the notices
+//! of the leader and the times of its calls. `takes_over_followed` frees the shards and returns whether the
+//! takeover used the followed rows.
+//!
+//! In every test, `Scene::run` checks that the leader sleeps while it waits. Random orders of answers are in
+//! `crate::tests`.
 
 use std::collections::{BTreeMap, VecDeque};
 

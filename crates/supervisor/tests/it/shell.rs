@@ -1,4 +1,16 @@
 //! An in-memory shell that checks the actions of the core.
+//!
+//! [`Shell`] drives a [`Supervisor`] on virtual time. A test plays the environment (assignments, leases,
+//! stops, exits of processes, crashes), and the shell carries out the actions of the core on modelled
+//! processes and a modelled journal.
+//!
+//! # Invariants
+//! After each event the shell checks, among others:
+//! - A launch happens once, under a lease, and after its journal record.
+//! - An end is reported after its record, and held until it is acknowledged.
+//! - Under an expired lease, executions are frozen, and none runs beyond its timeout.
+//!
+//! `leases`, `stops` and `properties` use it for scenarios and for random orders of events.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
