@@ -1,4 +1,12 @@
-//! Comparison of compiled calendars with a direct evaluation of their steps, and of China's days with another source.
+//! Comparison of compiled calendars with a direct evaluation of their steps, and of China's days with another
+//! source.
+//!
+//! The examples cover the order of steps, bounded searches, problems with their paths, limits, and references
+//! between calendars with their cycles. The built-in Chinese calendars are compared, day by day, with
+//! `china.golden`, which was generated with the Python package `chinesecalendar`.
+//!
+//! The properties compile random steps and compare every day of three years with `belongs`, which implements
+//! the documentation directly, and each search with a walk over the days.
 
 use jiff::civil::date;
 use model::calendar::{CalendarStep, Days};

@@ -1,4 +1,11 @@
 //! Descriptions of many timings in both languages. Different timings must have different descriptions.
+//!
+//! The first tests compare English and Chinese descriptions of cron expressions, other rules and filters with
+//! snapshots. A new kind of rule or filter belongs into `EXPRESSIONS`, `rules` or `filters`, which the
+//! properties use too.
+//!
+//! The others compare descriptions with each other, because a description that omits a part of a timing would
+//! mislead: all combinations of cron fields, and random timings that differ in one part.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,14 @@
 //! Imports of example events, comparison of recurrences with another library, and imports of arbitrary texts.
+//!
+//! `told` imports a text for the years 2026 to 2028, and returns the days and the ignored entries, one a
+//! line. The example tests compare it with snapshots. `recurrences_match_another_library` compares recurrence
+//! rules with `recur.golden`, which was generated with `python-dateutil`.
+//!
+//! # Invariants
+//! - Every event is imported or reported; an event that cannot be interpreted exactly is never imported in
+//!   part.
+//! - No text makes an import panic.
+//! - No imported day is outside the requested years.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,11 @@
 //! Examples of expressions, rules, filters and clock changes, with their firings.
+//!
+//! Each test shows the first firings of a timing, mostly around a change of the clocks in Berlin in 2026.
+//! They are meant to be read: a question such as "does a job at 02:30 run in the night of the change?" has
+//! its answer here.
+//!
+//! `oracle` compares random timings with a slow, independent evaluation; `golden` and `croner` compare with
+//! other programs. The values of `hashed_times_never_change` are part of the interface.
 
 use model::Duration;
 use model::timing::{Dst, Every, Filter, Fold, Gap, Rule, Timing, Weekday, Window};

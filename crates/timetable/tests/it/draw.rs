@@ -1,4 +1,12 @@
 //! Generator of random rules, each with an equivalent predicate.
+//!
+//! A [`DrawnRule`] has a timing and a test for its days and minutes, which is built together with the text
+//! and does not parse it. So `oracle` can walk over all minutes of a period and compare them with the firings
+//! of the timetable. `croner` uses only the expressions.
+//!
+//! - [`DrawnRule::vixie`], `quartz`, `calendar`: rules of each kind. `filtered`, `rolled`: filters and rolls
+//!   on top.
+//! - [`Draw`]: random numbers from a seed, so that a failed comparison can be repeated with its number.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,11 @@
 //! Properties of all timings and of arbitrary texts.
+//!
+//! The first group draws timings from all kinds of rules and filters, and compares `next`, `last`, previews
+//! and unions with each other. The second group passes arbitrary and almost valid expressions to the parser,
+//! which must neither panic nor take long. The last test covers timings that never fire.
+//!
+//! `oracle` checks that firings are correct; this module checks that the functions agree, and that their cost
+//! is bounded.
 
 use std::time::{Duration as Elapsed, Instant};
 

@@ -1,4 +1,12 @@
 //! Valid and invalid workflows, with the messages of the validation.
+//!
+//! `told` returns all problems of a workflow as text, one a line with the path of its field, or `fine`; most
+//! tests compare it with a snapshot. A workflow with several mistakes is used where all of them must be
+//! reported at once.
+//!
+//! In order: dependencies, added elements, expressions, sizes, outputs, calls, triggers, retry policies,
+//! references in fields that are not rendered. Problems refuse a workflow; warnings, which `warned` returns,
+//! do not. References in program code have tests of their own, in `code::tests`.
 
 use serde_json::json;
 

@@ -1,4 +1,12 @@
 //! Words of a command that count as program code.
+//!
+//! Each test is a table of commands. `@` stands for a reference such as `${{ params.day }}`, and `found`
+//! returns the indexes of the words in which a reference is refused; 99 is the standard input. A new
+//! interpreter, wrapper or option gets a row here.
+//!
+//! The tests come in pairs: code must be refused, and a similar argument that is data must be accepted.
+//! Unknown programs are tested with names such as `runner-of-ours`. If the check cannot decide, it refuses a
+//! text that looks like code.
 
 use super::*;
 
