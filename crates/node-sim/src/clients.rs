@@ -1,4 +1,14 @@
-//! Simulated clients: they submit, cancel and read jobs over HTTP, and repeat requests until the answer is certain.
+//! Simulated clients: they submit, cancel and read jobs over HTTP, and repeat requests until the answer is
+//! certain.
+//!
+//! [`scene`](crate::scene) starts one [`Client`] as a host of the simulated network. It sends each job from a
+//! task of its own, with random properties ([`spec`]), to the servers in turn, and records what it asked and
+//! what it was answered.
+//!
+//! # Invariants
+//! - An answer that leaves the outcome open is recorded as unknown, never as a refusal.
+//! - Only a request with an idempotency key is repeated, and a cancel.
+//! - The client is done once every request has a certain answer or cannot be repeated.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,5 +1,14 @@
-//! Fault injection: which faults occur, and when. All are drawn before a world begins, and are repaired before it
-//! ends.
+//! Fault injection: which faults occur, and when. All are drawn before a world begins, and are repaired
+//! before it ends.
+//!
+//! - [`Nemesis::draw`]: up to 17 independent faults of any kind, between any two hosts, and two scenarios
+//!   that random faults rarely produce: [`partition`] (the leader loses the store and some workers) and
+//!   [`late_answers`] (heartbeats are lost while their answers are in transit).
+//! - [`Nemesis::act`], `begin`, `repair_fault`: the faults on the simulated network, hosts and store
+//!   connections.
+//! - [`repair_all`]: the end of the rough phase, also for faults that overlapped.
+//!
+//! Each fault is recorded in the history under its label.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

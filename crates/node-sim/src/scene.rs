@@ -1,7 +1,15 @@
 //! Runs a simulated cluster from its seed to its result.
 //!
-//! In the *rough* phase, jobs are submitted and faults are injected. In the *calm* phase, all faults are repaired and
-//! no more jobs are submitted. All jobs must end, all workers must be back in a session, and no report may be left.
+//! [`play`] draws the numbers of servers, machines and jobs, builds the hosts, and steps the simulation. In
+//! the *rough* phase, jobs are submitted and faults are injected. In the *calm* phase, all faults are
+//! repaired and no more jobs are submitted. All jobs must end, all workers must be back in a session, and no
+//! report may be left.
+//!
+//! The history then goes to the checker of the `sim` crate. [`SeedResult`] adds the problems that only this
+//! simulation can see.
+//!
+//! # Cost
+//! Up to 200 seconds of virtual time. The store is a real SQLite database, in memory if `/dev/shm` exists.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
