@@ -1,4 +1,14 @@
 //! `belfry-sim`: plays seeds, replays one of them, or judges a recorded history.
+//!
+//! - `run`: consecutive seeds on all processors, until one fails; its plan is then shrunk. `make sim` calls
+//!   it.
+//! - `replay`: one seed, with its violations and optionally its history.
+//! - `check`: a history in a file, from a simulated or a real cluster.
+//! - `mutations`: every deliberate bug must be found. `make sim-mutations` calls it.
+//!
+//! # Cost
+//! One world a thread. A history is judged in slices, so memory does not grow with the length of a world,
+//! except for results and for every 16th world, which is played twice and compared.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "output of a command")]
 
 use std::fs::File;

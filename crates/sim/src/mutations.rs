@@ -1,7 +1,12 @@
 //! Deliberate bugs, each of which the checker must find: a simulator that finds no bug proves nothing.
 //!
-//! Most bugs are found in any world with faults. Some need a coincidence that is rare in a random world; their worlds
-//! are constructed so that it is frequent. Used by `belfry-sim mutations` and by the tests.
+//! Most bugs are found in any world with faults. Some need a coincidence that is rare in a random world;
+//! their worlds are constructed so that it is frequent. Used by `belfry-sim mutations` and by the tests.
+//!
+//! [`CASES`] is the table: bug, maximum number of worlds, invariants of which one must be violated, and the
+//! world. The functions after it are the worlds. A bug is either in the model around the cores ([`Mutation`])
+//! or compiled into a core in builds without `--release` ([`Core`]). A new check needs a bug here that only
+//! this check finds.
 
 use std::fmt;
 

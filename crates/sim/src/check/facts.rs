@@ -1,5 +1,12 @@
-//! An index of a history: all events about each object, in order. Every check reads a history through it; building it
-//! is linear in the number of events.
+//! An index of a history: all events about each object, in order. Every check reads a history through it;
+//! building it is linear in the number of events.
+//!
+//! [`Facts::of`] builds the index in one pass. Each object has a struct of its own ([`JobFacts`],
+//! [`RunFacts`], [`ScheduleFacts`] …) that borrows the events, with their indexes in the history; a finding
+//! names these indexes.
+//!
+//! The last methods of [`Facts`] answer what a check may demand: whether commits between two events may be
+//! lost, whether the history has settled, and whether it contains the commits themselves or only the feed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,13 @@
 //! Checks of jobs and requests: every accepted job exists, once, with a complete history.
+//!
+//! - [`requests`]: what was acknowledged is committed, and not lost (I1, I6); a key has one job (I2).
+//! - [`check`]: each job was requested (I3), its history is one chain of legal transitions (I4, I5), and its
+//!   executions have growing numbers and fences (I10).
+//! - [`Order`]: engine time and epochs from one commit to the next (I4, I10, I16, I27).
+//!
+//! An answer that says that the outcome is unknown proves nothing. If the store may have lost the commits
+//! between a request and its answer, a missing row is no violation. A job is matched with its request by the
+//! label [`TAG`], or by its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,12 @@
 //! Checks of limits of queues, keys, rates and machines that were in force when work was assigned.
+//!
+//! [`State`] follows the commits in order. It counts the live executions of each queue, key and machine, and
+//! compares them with the limits after every commit that assigns something (I20, I21, I22). It shares no code
+//! with the engine: a rate limit is a leaky bucket here and a token bucket there.
+//!
+//! A limit that is lowered stops nothing that runs, so only a commit that assigns more can be a violation. If
+//! a limit changes in that commit, the higher value counts. An execution that a lost worker brings back
+//! counts again from its return.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,12 @@
 //! Checks of executions: how often, at the same time as which others, how long, and with which result.
+//!
+//! - [`starts`], [`overlaps`]: from the records of the tasks themselves (I7, I8, I10).
+//! - [`check`]: results (I9), retries and backoffs (I11, I12), cancellations and timeouts (I13), and reports
+//!   that never arrived (I30).
+//!
+//! A [`Stretch`] is a period in which a task really ran; frozen and suspended time is not part of it. Some
+//! overlap is accepted after a machine has resumed, until its fuse acts. Upper bounds on running times apply
+//! once no fault prevents a stop, plus the tolerance of the setup.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,13 @@
-//! Checks of schedules: every scheduled time has one ledger entry, with the right outcome, in time. A run is the job
-//! or workflow run that a firing created.
+//! Checks of schedules: every scheduled time has one ledger entry, with the right outcome, in time. A run is
+//! the job or workflow run that a firing created.
+//!
+//! - `account`: scheduled times, according to the independent oracle, against ledger entries (I14, I15).
+//! - `one_run_per_time`, `one_commit_per_firing`, `never_early`, [`in_time`]: the runs of firings (I14, I16).
+//! - `overlap_limits`: concurrent runs, and firings that were skipped for older runs (I17, I18).
+//! - `missed_runs_wait`, `skipped_missed_runs`, `caught_up`: the policy for missed firings (I18).
+//!
+//! A schedule whose rules the oracle does not support is counted as not judged. Where a history has only the
+//! feed, checks that need the exact order within a commit are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 

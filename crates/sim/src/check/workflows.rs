@@ -1,7 +1,13 @@
 //! Checks of workflow runs: each step by its join rule, once, and the run according to its steps.
 //!
-//! The join rules are implemented a second time here, in a simple form, over the status of the dependencies of a step
-//! when it was decided.
+//! - `chain`: legal transitions of the run and its steps (I4, I5). `once`: one job or called run for each
+//!   step in each attempt.
+//! - `order`: each step at the time when it was decided. `elements`: lists that tasks extended.
+//! - `outcome`, `ends_are_committed_together`, `triggered`: the end of a run, and the runs that it started
+//!   (all I19).
+//!
+//! The join rules are implemented a second time here, in a simple form, over the status of the dependencies
+//! of a step when it was decided. Outcomes that a user set and steps that were stopped are exempt from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,13 @@
 //! A worker and its agent: sessions, heartbeats, and messages between server and supervisor.
 //!
-//! A worker is a machine with three parts that start and fail independently: the agent, the supervisor, and the tasks
-//! under their fuse. The disk with the journal outlives all of them.
+//! A worker is a machine with three parts that start and fail independently: the agent, the supervisor, and
+//! the tasks under their fuse. The disk with the journal outlives all of them.
+//!
+//! - [`Worker`]: the machine, with a clock that runs at a slightly wrong rate and can be suspended.
+//! - [`Agent`]: the model of the product's agent; its contract is that a lease counts from the sending of its
+//!   heartbeat, and that the stops of a new session precede its first lease.
+//! - `send_down`, `send_up`, `travel`, `lose`: the network in both directions. A lost ordered message breaks
+//!   its connection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,11 @@
 //! Store calls and their answers, with everything that can happen to a call: delay, loss, failure, fencing.
+//!
+//! [`World::call_store`] sends a call of a server; [`World::execute_store_call`] runs it in the modelled
+//! [`store`](super::store) some time later; the answer returns as a [`Verdict`] to the server that is still
+//! in the same life. Calls are independent, except for commits of one server, which arrive in order.
+//!
+//! A server that abandons a call does not stop it. So an answer may be [`Verdict::Unknown`] for a call that
+//! was executed, that will be executed later, or that never will be.
 
 use std::collections::BTreeMap;
 

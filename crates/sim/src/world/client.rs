@@ -1,7 +1,14 @@
 //! Clients: their requests, and how they repeat them.
 //!
-//! A request that is safe to repeat is repeated until its outcome is known. Any other request is abandoned when its
-//! outcome is unknown. The history contains exactly what each client knows.
+//! A request that is safe to repeat is repeated until its outcome is known. Any other request is abandoned
+//! when its outcome is unknown. The history contains exactly what each client knows.
+//!
+//! [`Op`] is a request to the engine. `schedule_load` spreads all requests of a world over its rough phase;
+//! the second half of the file draws their contents. After the faults, `open_all` resumes and opens
+//! everything that clients had closed, so that the world can end.
+//!
+//! The clients have a random generator of their own, so a change here leaves the faults of a seed as they
+//! are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,14 @@
 //! Workflows that clients apply, runs that they start, and requests about these runs.
 //!
-//! Workflows are drawn at random: chains, diamonds, lists, calls, approvals, waits and events, with every join rule.
-//! Steps that wait for a client have a timeout, so that everything ends after the last request.
+//! Workflows are drawn at random: chains, diamonds, lists, calls, approvals, waits and events, with every
+//! join rule. Steps that wait for a client have a timeout, so that everything ends after the last request.
+//!
+//! `schedule_runs` plans the requests of a world; `some_workflow` draws a definition. The first workflow is a
+//! chain that the others call, and a workflow is triggered only by earlier ones, so neither calls nor
+//! triggers form a cycle.
+//!
+//! Requests go through [`client`](super::client) like those about jobs. Everything here is drawn from
+//! `run_dice`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

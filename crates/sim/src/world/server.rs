@@ -1,7 +1,15 @@
 //! Servers: processes around the product's [`Leader`], which decides when they lead and drives their engine.
 //!
-//! Store calls are in `calls`, connections to workers in `sessions`. This file does what the product's shell does. It
-//! passes events in, carries actions out in order, and takes a turn after each event and when one is due.
+//! Store calls are in `calls`, connections to workers in `sessions`. This file does what the product's shell
+//! does. It passes events in, carries actions out in order, and takes a turn after each event and when one is
+//! due.
+//!
+//! A server has a *life* that changes with each start, so that messages and answers for an earlier process
+//! are dropped. A paused server keeps its messages and handles them when it resumes, with the clock of that
+//! time.
+//!
+//! Beyond the product, `look_at_batch` checks the engine's own invariants and its time after batches, and
+//! `note` records an engine that panics or refuses a committed row.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -1,6 +1,14 @@
 //! A model of the store: rows, leases with epochs, and only behaviour that a real store has.
 //!
-//! Every call takes no virtual time here. Its duration, and whether its answer arrives, is modelled in `calls`.
+//! Every call takes no virtual time here. Its duration, and whether its answer arrives, is modelled in
+//! `calls`.
+//!
+//! - [`Store`]: leases, commits, the changelog for standbys, loads, and lost commits. `rows`: how a batch
+//!   changes the rows.
+//! - `forgets`, `load_of`: the deliberate bugs of the store.
+//!
+//! # Cost
+//! In worlds that may lose commits, each commit keeps a copy of the live rows, at most 128 of them.
 
 mod rows;
 

@@ -1,7 +1,12 @@
 //! Tasks: processes that run for a drawn time, and their reactions to signals.
 //!
-//! A task runs only while it is not frozen and its machine is not suspended; only then its remaining time decreases.
-//! Each period of running has a number, so that timers of an earlier period are void.
+//! A task runs only while it is not frozen and its machine is not suspended; only then its remaining time
+//! decreases. Each period of running has a number, so that timers of an earlier period are void.
+//!
+//! Starts, halts and ends are recorded in the history as by the tasks themselves, independently of what the
+//! supervisor observes. The signals come from the supervisor or from the fuse; [`World::suspend`] and
+//! [`World::wake_machine`] concern the whole machine. A task obeys SIGTERM within up to twice its grace
+//! period, so some are killed.
 
 use std::sync::Arc;
 

@@ -1,4 +1,10 @@
 //! Schedules that fire every ten seconds from the start.
+//!
+//! `scheduled` starts a history with one such schedule. `schedule_row` moves its cursor, `line` is one ledger
+//! entry, and `run_of` the job of a firing; all times are in seconds.
+//!
+//! A test ends with `holds` or with `breaks` and the violated invariant. The two histories of a pair differ
+//! only in the part that the test is about.
 
 use model::ScheduleSpec;
 use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, ScheduleStatus, Work};

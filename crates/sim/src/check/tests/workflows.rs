@@ -1,4 +1,11 @@
 //! Runs of workflows, and elements that tasks add to them.
+//!
+//! `told` builds a history from commits. Most use the run of `run_row`: step `a`, then step `b`, which
+//! depends on it. Each helper returns the row of one event, such as `started`, `ends` (a step succeeds) or
+//! `job_of` (the job of a step); `triggered` and `report` concern runs that other runs start, `growing` steps
+//! with added elements.
+//!
+//! A test ends with `holds` or with `breaks` and the violated invariant, mostly I19.
 
 use model::run::{
     Ended, PendingEnd, RunCause, RunHistoryEntry, RunTrigger, StepCause, StepOrigin, TriggerRefusal,

@@ -1,4 +1,10 @@
 //! The rows of the modelled store: how a batch changes them, and which of them an engine loads.
+//!
+//! [`Rows::apply`] changes one row and returns what the history records about it, [`Rows::live`] returns the
+//! rows for an engine, in the order of a real load. Ended jobs and runs are dropped, except for their final
+//! status and for the last failed runs, which clients retry.
+//!
+//! [`StoreRecorder`] does the same for the batches of a real store: `node-sim` writes its history with it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
