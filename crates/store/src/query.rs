@@ -1,4 +1,12 @@
 //! Filters, pages and rows of the queries that the API and the dashboard send to a store.
+//!
+//! A filter has a field for each condition; its default matches everything, and `lists` defines what a
+//! condition means for every store. A *row* is what a query returns: the head and the state of an object,
+//! where lists omit histories. A page continues after the last ID of the page before, so objects that are
+//! created meanwhile do not move it.
+//!
+//! The types contain the model's own records. The API converts them to its types, so that a change here is no
+//! change of the API.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

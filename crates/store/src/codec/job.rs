@@ -1,4 +1,12 @@
 //! Encoding of jobs: head, state and history.
+//!
+//! The **head** is what only an update of the job changes: its spec as JSON, and what created it. Flags in
+//! its first byte say which optional parts precede the JSON, so most heads are the JSON alone. The **state**
+//! is what each transition changes, without the values that have columns of their own ([`StateColumns`]);
+//! these are part of its checksum. The **history** has its own blob, which lists do not read.
+//!
+//! A new value of the state that few jobs have belongs into [`RareState`]: rows without it keep their bytes,
+//! so existing files stay readable. `codec::tests` compares the bytes of existing files.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,6 +1,13 @@
 //! Encoding of workflows, their runs, and the steps of the runs.
 //!
+//! In this order: workflow state and spec, definitions, run heads, run states with their histories, steps.
+//! Values with columns of their own are parts of the checksum.
+//!
 //! Many runs share a definition, so it is stored separately under the hash of its text.
+//!
+//! Structs that were added later follow the row that they extend and are missing in earlier rows
+//! ([`RetryRow`], [`LateWorkersRow`], [`StepMoreRow`]). Likewise, a live status that was added later has a
+//! negative number in its column, because statements rely on live statuses being lower than final ones.
 
 use std::borrow::Cow;
 use std::sync::Arc;

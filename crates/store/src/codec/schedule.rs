@@ -1,4 +1,12 @@
 //! Encoding of schedules: head and state; and the context of calendars.
+//!
+//! The head is the spec as JSON, which only a change of the schedule writes. The state is written by every
+//! firing: cursor, owed and buffered firings, statistics, and the ledger entry that is still being extended.
+//! Status and next scheduled time have columns of their own ([`ScheduleColumns`]), which are part of its
+//! checksum.
+//!
+//! The ledger entries and backfills themselves are encoded by a module of their own. Codes never change their
+//! meaning; the bytes of existing files are compared in `codec::tests`.
 
 use std::borrow::Cow;
 

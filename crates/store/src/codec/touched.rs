@@ -1,7 +1,12 @@
 //! Encoding of the effects of a commit in a row of the changelog.
 //!
-//! Each effect is a tag and a fixed number of bytes, with big-endian numbers; no other struct of the store is written
-//! as often. No effects are encoded as no bytes, without a checksum, so that the database can write them itself.
+//! Each effect is a tag and a fixed number of bytes, with big-endian numbers; no other struct of the store is
+//! written as often. No effects are encoded as no bytes, without a checksum, so that the database can write
+//! them itself.
+//!
+//! The epoch of the commit is part of the checksum: an entry of another history is not accepted. A tag never
+//! changes its meaning. An unknown tag is an error, so a standby of an older version follows no change that
+//! it cannot interpret.
 
 use model::changelog::{LiveChange, LiveKey};
 use model::id::Epoch;

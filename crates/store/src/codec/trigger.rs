@@ -1,4 +1,11 @@
-//! Encoding of the trigger of a run, and of the states of a workflow's triggers. Both follow a row, if there are any.
+//! Encoding of the trigger of a run, and of the states of a workflow's triggers. Both follow a row, if there
+//! are any.
+//!
+//! [`RunTriggerRow`] follows the head of a run: the ends that started it, and the chain of workflows before
+//! it. [`TriggerStateRow`] follows the state of a workflow, one for each trigger: its counts, its last
+//! refusal, and the ends that it has received while it waits for its other sources.
+//!
+//! These rows have no checksum of their own. The row that they follow covers them, with its context.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,4 +1,11 @@
 //! Workflows and their runs, newest first.
+//!
+//! [`workflows`] and [`runs`] define what the filters mean; both databases use them. For each combination of
+//! filters, `workflow_leg` and `run_legs` name the index that skips the fewest rows in typical stores. A list
+//! of rare statuses has one leg for live runs and one for each final status.
+//!
+//! The tests read SQLite's query plans: every list must scan an index in its order and never sort. A new
+//! filter needs a row there.
 
 use model::run::RunStatus;
 use model::{RunId, WorkflowId};

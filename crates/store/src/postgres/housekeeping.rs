@@ -1,7 +1,14 @@
 //! [`Housekeeping`] for PostgreSQL: tokens, artifacts, retention, quarantine and health check.
 //!
-//! Any server may make these changes, no matter which server owns the shards: they change only the history and the
-//! registered objects. Deletes are bounded, so that a commit never waits long for a row that one of them has locked.
+//! Any server may make these changes, no matter which server owns the shards: they change only the history
+//! and the registered objects. Deletes are bounded, so that a commit never waits long for a row that one of
+//! them has locked.
+//!
+//! After the trait come the queries, each with the function that decodes its answer. A run is deleted in two
+//! stages: first its rows and its definition, with a note in `runs_deleted`; then its steps, elements and
+//! pins, in parts of at most [`STEPS`] rows, also after an interruption.
+//!
+//! A health check writes a row, because a database that answers reads may still be unable to commit.
 
 use std::sync::atomic::Ordering;
 

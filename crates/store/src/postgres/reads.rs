@@ -1,7 +1,11 @@
 //! [`Reads`]: each query reads one snapshot, in one round trip.
 //!
-//! `views` builds the queries and decodes their answers. If rows of the history, or registered objects, cannot be
-//! decoded, they are quarantined and the query is repeated. Live rows are skipped and left to the owner of their shard.
+//! `views` builds the queries and decodes their answers. If rows of the history, or registered objects,
+//! cannot be decoded, they are quarantined and the query is repeated. Live rows are skipped and left to the
+//! owner of their shard.
+//!
+//! Most methods are one call of [`PostgresStore::ask_all`] or `ask_page`. A page from which rows were skipped
+//! still reports that more rows follow, so a list never ends at a damaged row.
 
 use async_trait::async_trait;
 use model::calendar::CalendarRecord;

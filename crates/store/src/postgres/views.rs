@@ -1,7 +1,11 @@
 //! All queries: pages of lists, single rows, counts, events.
 //!
-//! Each query has a function that builds it and a function that decodes its answer, so that several queries can run on
-//! one snapshot.
+//! Each query has a function that builds it and a function that decodes its answer, so that several queries
+//! can run on one snapshot. `reads` sends them. The columns of a record, and their decoding, are in `rows`;
+//! filters and indexes of lists are in `lists`.
+//!
+//! A row that cannot be decoded does not fail its query: it is collected in [`Decoded`] with its key. Counts
+//! are added up from maintained counts or read from indexes, never from all jobs.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,7 +1,12 @@
 //! [`Housekeeping`] for SQLite: tokens, artifacts, retention, quarantine and health check.
 //!
-//! First the queries, then the changes that the writer thread executes in its transactions. Deletes are bounded, so
-//! that a batch never waits long for one.
+//! First the queries, then the changes that the writer thread executes in its transactions. Deletes are
+//! bounded, so that a batch never waits long for one.
+//!
+//! A run is deleted in two stages: first its rows and its definition, with a note in `runs_deleted`; then its
+//! steps, elements and pins, some [`STEPS`] rows in a transaction, also after an interruption. Ledger entries
+//! are selected by a reader and deleted by the writer, which checks them again, because they may have changed
+//! in between.
 
 use async_trait::async_trait;
 use model::firing::FiringOutcome;

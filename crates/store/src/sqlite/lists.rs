@@ -1,4 +1,12 @@
 //! Execution of list queries on SQLite, and the counts of schedules and ledger entries.
+//!
+//! `lists` in the crate's root builds a query from a filter; `page` runs its legs on one snapshot, and merges
+//! them. Rows that cannot be decoded are returned in [`Found`], for the quarantine.
+//!
+//! # Cost
+//! A page reads rows in the order of an index. With a filter by label, the newest rows of the label are
+//! searched first, and the whole index only if they do not fill a page. Counts of schedules scan an index
+//! that no firing changes.
 
 use model::firing::{LedgerRecord, ScheduleStatus};
 use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkflowId};

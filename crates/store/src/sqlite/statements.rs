@@ -1,7 +1,11 @@
 //! All statements that change the store, prepared once for the life of the writer.
 //!
-//! One prepared statement for each row is faster than every bulk method of SQLite (measured: `json_each`, virtual
-//! tables and `carray` are all slower). So there is one statement for each type of change.
+//! One prepared statement for each row is faster than every bulk method of SQLite (measured: `json_each`,
+//! virtual tables and `carray` are all slower). So there is one statement for each type of change.
+//!
+//! Statements that must change exactly one row have conditions that only the expected row fulfils; `commit`
+//! checks the number of changed rows. Some safeguards are in the SQL alone: a valid idempotency key and a
+//! ledger entry with a job are never overwritten.
 
 use rusqlite::{Connection, Statement};
 

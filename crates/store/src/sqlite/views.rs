@@ -1,5 +1,11 @@
-//! The smaller queries: single rows (job, execution, schedule, backfill, calendar, workflow, run), the steps of a run,
-//! counts and events.
+//! The smaller queries: single rows (job, execution, schedule, backfill, calendar, workflow, run), the steps
+//! of a run, counts and events.
+//!
+//! `reads` calls each function on a reader's connection, in a snapshot. An object that has moved to the
+//! history is found as well: live rows are searched first. Rows that cannot be decoded are returned beside
+//! the others, for the quarantine, except those of a live run (`of_run`), which only a load may move.
+//!
+//! [`DefinitionCache`] reads each definition once for all runs of a query.
 
 use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;

@@ -1,4 +1,14 @@
 //! Writes executions and idempotency keys.
+//!
+//! Rows are collected in arrays ([`Executions`]), one for each of four statements: new or changed, live or
+//! ended. Each statement counts the rows that it wrote and fails if one is missing.
+//!
+//! # Invariants
+//! - Executions are written before jobs: an execution takes the name and namespace of its job as of before
+//!   the batch.
+//! - Job, number and fence of an execution never change, and fences grow with the numbers of a job's
+//!   executions.
+//! - A key that has not expired is never given to a second job.
 
 use std::collections::HashMap;
 

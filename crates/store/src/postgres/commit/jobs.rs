@@ -1,4 +1,12 @@
 //! Writes jobs, their labels, and the number of jobs in each status.
+//!
+//! A batch is divided by what it changes: the state alone, which is the usual case, or the head too; of a
+//! live job, or of one that ends. A job that ends moves from `jobs` to `jobs_ended` in one statement. Each
+//! statement counts the rows that it wrote and fails if one is missing.
+//!
+//! Counts are differences: a statement subtracts the previous status in the database, which only the database
+//! knows, and [`Counters`] adds the new status of jobs that come with a head. Each server adds to its own
+//! part of the counts, so servers do not wait for each other's rows.
 
 use std::sync::Arc;
 

@@ -1,7 +1,11 @@
 //! Writes schedules, their ledger and their backfills.
 //!
-//! A ledger entry takes its namespace from its schedule. So entries are written while the schedule exists: before its
-//! removal, and after its creation. The name of a removed schedule is free for a new one.
+//! A ledger entry takes its namespace from its schedule. So entries are written while the schedule exists:
+//! before its removal, and after its creation. The name of a removed schedule is free for a new one.
+//!
+//! Rows are collected in arrays, one statement for each type of change; a statement that wrote fewer rows
+//! than it was given fails. The last safeguard of "one scheduled time, one job" is in `lines`: an entry with
+//! a job never gets another one.
 
 use std::collections::HashSet;
 

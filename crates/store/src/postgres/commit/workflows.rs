@@ -1,4 +1,12 @@
 //! Writes workflows, their runs, and the steps of the runs.
+//!
+//! In order: removed workflows, whose names then are free; new and changed workflows; runs with their
+//! definitions; steps; pinned artifact versions; added elements; keys. Rows are collected in arrays, with one
+//! statement for each type of change; where a missing row would break an invariant, the statement fails.
+//!
+//! Definitions are shared between runs, and thus between servers. They are inserted sorted by their hash, and
+//! an existing one is locked, so that no other server deletes it before the new run is committed;
+//! `housekeeping` has the other side.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,10 @@
 //! Writes schedules, their ledger and their backfills.
 //!
-//! A firing updates one small row, and adds one ledger entry and one job. It looks up nothing but the namespace of the
-//! entry, in the row that was just updated.
+//! A firing updates one small row, and adds one ledger entry and one job. It looks up nothing but the
+//! namespace of the entry, in the row that was just updated.
+//!
+//! The last safeguard of "one scheduled time, one job" is in `line`: an entry with a job never gets another
+//! one. Labels have rows of their own; the old ones are found by the old head.
 
 use std::collections::HashSet;
 use std::sync::Arc;
