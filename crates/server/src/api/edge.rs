@@ -1,7 +1,13 @@
 //! The outermost layer of all requests and responses.
 //!
-//! Requests: assigns an id, limits the length of the URI, and checks the header `Host`. Responses: writes refusals as
-//! problem documents, adds security headers, and counts. A handler that panics fails only its own request.
+//! Requests: assigns an id, limits the length of the URI, and checks the header `Host`. Responses: writes
+//! refusals as problem documents, adds security headers, and counts. A handler that panics fails only its own
+//! request.
+//!
+//! - [`edge`]: the layer. `finish` also converts refusals of axum, so every refusal has the same form.
+//! - [`no_route`]: the dashboard's pages, or 404.
+//! - `not_modified`: 304, for the few routes whose `ETag` covers the body ([`etag_covers_body`]).
+//! - [`Hosts`]: protection against DNS rebinding. [`HttpMetrics`]: metrics by route.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;

@@ -1,7 +1,14 @@
 //! Following a log while it is written.
 //!
-//! A follower is woken by changes of the log and by events of its job. It subscribes to events before it reads
-//! anything, so that no change between reading and waiting is missed.
+//! A follower is woken by changes of the log and by events of its job. It subscribes to events before it
+//! reads anything, so that no change between reading and waiting is missed.
+//!
+//! [`execution`] and [`job`] open a stream; [`Follower`] produces its events, one `step` at a time: read the
+//! log, or else look for the end of the execution, or else wait. The stream ends when the log is complete, or
+//! [`REST_TIMEOUT`] after the end of an execution whose worker did not confirm that.
+//!
+//! # Cost
+//! A waiting follower reads one row every [`RECHECK_INTERVAL`], in case an event was missed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,7 +1,11 @@
 //! Conversion of request bodies to workflows for the engine.
 //!
-//! A spec is completed with defaults, validated, and serialized once. Workflows of one request may call each other, so
-//! called workflows are looked up in the request first.
+//! A spec is completed with defaults, validated, and serialized once. Workflows of one request may call each
+//! other, so called workflows are looked up in the request first.
+//!
+//! Three routes: `put_workflow` for one workflow, `apply_workflows` for several in one transaction, and
+//! `delete_workflow`. A request goes through `heads`, which checks each spec alone on a blocking thread, and
+//! [`Checked::complete`], which checks all calls; all errors are reported together. A dry run ends there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
