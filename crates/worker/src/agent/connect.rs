@@ -1,4 +1,14 @@
 //! Connections to the servers, and the backoff between attempts.
+//!
+//! - [`Servers`]: the known servers, which `server_rotation` tries in turn: those of the configuration, and
+//!   those that a server has reported ([`Servers::learn`]).
+//! - [`Server`]: address and credentials of one server; opens connections through the [`Machine`], which the
+//!   simulator replaces.
+//! - [`Backoff`]: delays that double and are half random.
+//!
+//! # Invariants
+//! - A reported server gets the worker's token only if a configured server is of the same kind: with or
+//!   without TLS, and on this machine or on another one.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;

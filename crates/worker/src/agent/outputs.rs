@@ -1,7 +1,14 @@
 //! Outputs: stored after an execution has succeeded, and before the success is reported.
 //!
-//! The journal already records that the process has succeeded, so an upload may be interrupted at any time: the
-//! supervisor requests it again. A version that is stored twice has the same bytes and the same hash.
+//! The journal already records that the process has succeeded, so an upload may be interrupted at any time:
+//! the supervisor requests it again. A version that is stored twice has the same bytes and the same hash.
+//!
+//! [`Uploads`] has one task for each execution. `store_all` repeats an upload while the server is unreachable
+//! or busy. If a file is missing, or the server refuses it, the outputs cannot be stored and the execution
+//! fails. `put` streams one file and aborts the call if the file cannot be read to its end.
+//!
+//! # Invariants
+//! - Only a regular file that the task itself owns is read: no link leads out of its folder (`open_output`).
 
 use std::collections::HashSet;
 use std::fs::File;

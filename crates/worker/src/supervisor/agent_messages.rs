@@ -1,4 +1,13 @@
 //! Processes the requests of the agent, and sends reports, outputs to store and logs to it.
+//!
+//! `receive_from_agent` passes each request on, mostly as an event of the core. `flush_agent` sends what is
+//! new, in this order: reports, outputs to store, logs. It stops while the socket is full; the loop calls it
+//! again when the socket is writable.
+//!
+//! # Invariants
+//! - One agent is connected. A new one replaces it and gets all executions and unacknowledged reports again.
+//! - No report is sent before the agent has requested the executions that the worker holds.
+//! - A message stays below the maximum frame size, and unacknowledged log bytes within [`LOG_WINDOW`].
 
 use bytes::Bytes;
 use model::{ExecutionId, Fence};

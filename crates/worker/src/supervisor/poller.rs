@@ -1,7 +1,11 @@
 //! Event loop of the supervisor: waits for files to become ready, and for times of `CLOCK_BOOTTIME`.
 //!
-//! The handler of an alarm checks whether its reason still holds. Alarms of an execution are cancelled at its end.
-//! One timer file is armed for the earliest alarm, because timeouts of `epoll` do not count suspended time.
+//! [`Poller::wait`] returns the tokens of ready files; pipes of tasks have tokens from [`token::FIRST_PIPE`]
+//! on. [`Poller::due`] returns the alarms whose time has come.
+//!
+//! The handler of an alarm checks whether its reason still holds. Alarms of an execution are cancelled at its
+//! end. One timer file is armed for the earliest alarm, because timeouts of `epoll` do not count suspended
+//! time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;

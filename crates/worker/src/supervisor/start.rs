@@ -1,4 +1,15 @@
 //! Passes assignments to the core, and prepares launches; [`super::launcher`] starts the programs.
+//!
+//! ```text
+//! take_starts ─> core (journal, lease) ─> launch_some ─> prepare ─> launcher thread ─> take_launched ─> started
+//! ```
+//!
+//! A launch needs a control group, an entry in the fuse's table, a folder and pipes. They are created before
+//! the process, so that a task never runs unguarded, and are released if it does not start. A launch whose
+//! lease has expired waits in `held_back` with its resources.
+//!
+//! Programs are loaded on threads, because an unresponsive file system can block a load for minutes.
+//! `trouble` reports that to the server, and `kill_launches` ends such a load.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
