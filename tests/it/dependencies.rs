@@ -1,5 +1,13 @@
-//! Dependency rules: between crates, read from `cargo tree`, and between the modules of a crate, read from their
-//! source.
+//! Dependency rules: between crates, read from `cargo tree`, and between the modules of a crate, read from
+//! their source.
+//!
+//! - Cores and `model` depend on no runtime, socket, file or database ([`WORLD`]), and cores on no wire
+//!   format ([`WIRES`]).
+//! - Each crate depends on the listed crates of the project and on no others; a new dependency is added to
+//!   the list on purpose.
+//! - Modules that are siblings form no cycle, except for the accepted ones in [`KNOWN_CYCLES`].
+//!
+//! `cargo tree` runs offline, so these tests need no network.
 
 use std::collections::BTreeSet;
 use std::process::Command;

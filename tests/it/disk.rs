@@ -1,4 +1,12 @@
 //! A full disk: new work is refused with a specific error, reads continue, and recovery needs no restart.
+//!
+//! The store, or the folder of a worker, lies on a small file system of its own, which the tests fill with
+//! requests or with a file. They then let running jobs end, kill processes, free the space, and check that
+//! every job has ended once and that no job lost a retry. Where such a file system cannot be mounted, the
+//! tests print a notice and pass.
+//!
+//! A reserve of the store is for the ends of running jobs. So the tests also check that clients which submit
+//! without pause cannot use it up.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

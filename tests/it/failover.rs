@@ -1,4 +1,13 @@
 //! Servers that share a PostgreSQL database: one leads, the others are standbys and take over.
+//!
+//! A test starts several servers on one database, with a shared folder for logs and artifacts, and a worker
+//! that is configured with one of them. It then kills or drains the leader, while jobs and schedules run.
+//!
+//! # Invariants
+//! - No accepted job is lost, no running task is started a second time, and a schedule fires at each
+//!   scheduled time.
+//! - Every server accepts every request.
+//! - A standby that has followed the rows reads only what changed when it takes over.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,13 @@
 //! Parts of the book that are generated from code are up to date. `make fix` regenerates them.
+//!
+//! A generated part lies between two markers in its page; `assert_generated` compares it, or writes it if
+//! `BELFRY_UPDATE` is set.
+//!
+//! - Diagrams of jobs, runs and steps show the transitions of the engine's tables.
+//! - The job spec and the schedule spec are described from the schemas of their types, with their defaults.
+//! - Limits, error codes, routes, commands, settings and test results are listed from their tables.
+//!
+//! So these texts are changed in the doc comments of the code, not in the pages.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,11 @@
 //! Kills and pauses of single processes: which work continues, is retried, or is never repeated.
+//!
+//! Each test kills or pauses one process (agent, supervisor, fuse, server, or a whole worker) while jobs of
+//! each delivery level run. Their tasks write to a witness file. `assert_promises_kept` compares the lines of
+//! the tasks with the results of the jobs, and `assert_history_is_whole` gives rows and events to the checker
+//! of the simulator.
+//!
+//! `chaos` combines such faults at random; here each fault is alone, so a failure names its cause.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

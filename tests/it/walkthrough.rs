@@ -1,4 +1,12 @@
 //! User journeys from end to end, with a real server and a real worker.
+//!
+//! Each test is a story of the requirements: it uses the command line as a user would, in a new site, and
+//! checks output, exit codes and the job's final state. In order: submitting and reading, retries,
+//! cancelling, scheduled jobs, timeouts and deadlines, artifacts, limits, repeated submissions, error
+//! messages, health.
+//!
+//! Details of a feature are tested in its crate. These tests show that all parts work together in the one
+//! binary.
 
 use std::time::Duration;
 

@@ -1,4 +1,11 @@
 //! The example workflows, run as their files describe: from the command line, with the real binary.
+//!
+//! `with` starts a site and applies the workflows of one file in `examples`, so the tests also prove that the
+//! examples are valid. `start` and `ended` run a workflow and compare the exit code; `wrote` returns the
+//! output of a step's job.
+//!
+//! The rules of steps are tested in the engine. Here, real tasks pass values, artifacts and approvals to each
+//! other, and a worker is killed.
 
 use std::time::Duration;
 

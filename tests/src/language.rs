@@ -1,7 +1,11 @@
 //! Checks of the language rules: replaced words, and sentences that are too long.
 //!
-//! A check takes a text, not a file, so that pages, help texts and API descriptions follow the same rules. Code is
-//! ignored: text between backticks, and code blocks in Markdown.
+//! A check takes a text, not a file, so that pages, help texts and API descriptions follow the same rules.
+//! Code is ignored: text between backticks, and code blocks in Markdown.
+//!
+//! [`replaced_words`] finds the words of one table, with their replacements; [`long_sentences`] is for
+//! Markdown pages only. The test `language` of the whole-system tests applies both. A new word is added to
+//! the table together with its replacement.
 
 use std::fmt;
 

@@ -1,7 +1,16 @@
 //! A separate network for a worker, if the process may create one.
 //!
-//! A [`Branch`] is a network namespace with one veth pair to the machine: the kernel drops real packets, in one or
-//! both directions.
+//! A [`Branch`] is a network namespace with one veth pair to the machine: the kernel drops real packets, in
+//! one or both directions. [`Branch::command`] runs a program in it; [`Branch::cut`] and [`Branch::mend`]
+//! change what is dropped.
+//!
+//! Without the permission to create namespaces, [`Branch::make`] returns the reason, and tests use a
+//! [`proxy`](crate::proxy) instead.
+//!
+//! # Invariants
+//! - Concurrent test processes have different subnets: the kernel refuses a second interface with the same
+//!   name.
+//! - A dropped branch is removed; those of killed processes are removed by the next one.
 
 use std::net::Ipv4Addr;
 use std::path::Path;

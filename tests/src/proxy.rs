@@ -1,7 +1,11 @@
 //! A TCP proxy that simulates a bad network: silent in one or both directions, slow, or unreachable.
 //!
-//! Data in a silent direction is kept, and delivered when the direction works again, as TCP retransmission would do.
-//! A connection that is opened meanwhile is accepted and stays silent. The proxy needs no special permissions.
+//! Data in a silent direction is kept, and delivered when the direction works again, as TCP retransmission
+//! would do. A connection that is opened meanwhile is accepted and stays silent. The proxy needs no special
+//! permissions.
+//!
+//! [`Proxy::set`] changes the [`Conditions`] of all connections at once; [`Proxy::break_all`] closes the
+//! current ones. A delay applies to each chunk in its direction, so the order of the data never changes.
 
 use std::net::SocketAddr;
 use std::time::Duration;

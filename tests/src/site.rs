@@ -1,4 +1,13 @@
 //! A server, its workers and their folders, with cleanup of everything.
+//!
+//! [`Site`] is where a test begins: `start` for a server with one worker, `server_only` or `over` for
+//! anything else. The `add_…` methods add workers behind proxies, on other disks or in separate networks, and
+//! servers over the same store.
+//!
+//! [`Site::client`] and [`Site::belfry`] use the server as a user does; the `until_…` methods wait for a
+//! condition, with a deadline that says what was waited for.
+//!
+//! A dropped site ends all its processes. After a failed test it first prints the end of every log.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,11 @@
 //! A `belfry worker` process: an agent with its supervisor, fuse and tasks.
+//!
+//! The test starts only the agent. The other processes are found by their arguments ([`Role`]) below it, so
+//! that a test can kill or pause each of them by its pid. [`Connection`] says how the worker reaches its
+//! servers: directly, through proxies, from a separate network, or by another URL.
+//!
+//! A dropped worker kills all its processes, including tasks; if one role is dead already, the others are
+//! found all the same.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

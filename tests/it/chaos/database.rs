@@ -1,7 +1,12 @@
-//! Fault injection at the database of several servers: failover to a standby, ended sessions, full disks, a killed
-//! pooler, and lost commits.
+//! Fault injection at the database of several servers: failover to a standby, ended sessions, full disks, a
+//! killed pooler, and lost commits.
 //!
-//! `CHAOS_PROMOTIONS` sets the number of failovers (set by `make chaos`).
+//! Each test is a storm of its own, with the load and the checker of the other storms. It ends with the
+//! question whether anything was lost or duplicated: nothing may be, except in the last test, whose promoted
+//! standby lacks the newest commits. There, jobs that must not overlap wait until all workers have reported.
+//!
+//! `CHAOS_PROMOTIONS` sets the number of failovers (set by `make chaos`). Tests need PostgreSQL's programs,
+//! and PgBouncer for the pooler.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,13 @@
-//! The clients of a fault injection test: they send requests, repeat them while the outcome is unknown, and record
-//! everything.
+//! The clients of a fault injection test: they send requests, repeat them while the outcome is unknown, and
+//! record everything.
+//!
+//! - [`Load::submitters`]: clients that submit jobs as fast as earlier ones end, and cancel and read some of
+//!   them.
+//! - [`Load::probe`]: a steady rate of submissions, which shows when requests are accepted again.
+//! - [`Load::operate`]: an operator who pauses, resumes, triggers and backfills schedules.
+//!
+//! A client changes to the next server after an uncertain answer. [`outcome_of`] decides what an error
+//! proves; a request without a certain answer counts as unknown, never as refused.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

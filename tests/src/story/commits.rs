@@ -1,4 +1,12 @@
 //! Rebuilds the commits of a store from its final rows, in the order of its feed.
+//!
+//! The checker judges commits, but a real store has only final rows and a feed of events. [`CommitBuilder`]
+//! replays the feed: each event is one transition of a job, and all decisions at one engine time become one
+//! commit, with the rows as they were then. What no event reports, such as a cancellation of a running job,
+//! is placed by the time in its row.
+//!
+//! Feed and rows are written by different code of the server. A transition that only one of them contains is
+//! returned as a discrepancy.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

@@ -1,5 +1,12 @@
-//! Tests of behaviour that is invisible from outside: the time from which heartbeats are counted, and decisions made
-//! during a commit.
+//! Tests of behaviour that is invisible from outside: the time from which heartbeats are counted, and
+//! decisions made during a commit.
+//!
+//! A [`Node`] runs with its real thread on a [`ManualClock`], which only the test advances, and over a store
+//! that can be made to wait. [`Lanes`] is the worker's end of its streams. The clock can suspend its reader
+//! right after a reading, which is how the tests hit the moments between reading the clock and using it.
+//!
+//! `clock_leaps` covers wall clocks that jump, `full` a store without space, `leadership` a lease that is not
+//! confirmed in time.
 
 mod clock_leaps;
 mod full;

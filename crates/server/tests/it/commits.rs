@@ -1,4 +1,11 @@
 //! Nothing is reported before its commit, and no failure of a commit loses or duplicates a job.
+//!
+//! The server runs over a store whose commits a test can stall, fail, or execute without an answer. A request
+//! is answered as accepted only after its commit. After a failure the tests check both sides: what the client
+//! was told, and which rows exist.
+//!
+//! The last tests cover the states that follow: lost shards, a full disk, a store that can no longer be
+//! trusted, and an idle server.
 
 use engine::output::Submitted;
 use model::{JobStatus, ShardId};

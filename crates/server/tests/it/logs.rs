@@ -1,4 +1,12 @@
 //! Logs: stored as they arrive, read while they grow, resumed after an interruption.
+//!
+//! The tests speak for the worker. The first ones call the log store with chunks of frames at chosen offsets,
+//! [`Lane`] is a log stream over gRPC, and one test damages a file before a restart.
+//!
+//! # Invariants
+//! - A log is the same whatever was sent again: a repeated chunk changes nothing, a gap is reported with the
+//!   offset to resend from.
+//! - Only whole, valid frames are stored, and only from the worker that has the execution, under its fence.
 
 use bytes::Bytes;
 use model::JobStatus;

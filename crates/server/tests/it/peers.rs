@@ -1,4 +1,13 @@
 //! Two servers of one store, and peers that pretend to be one of them.
+//!
+//! [`Site`] starts servers of one store in this process, each with its own key, which it announces in its
+//! row. A test can put something else at the announced address: a proxy that records all bytes, an impostor,
+//! or a peer that sends nothing.
+//!
+//! # Invariants
+//! - A request is forwarded only over TLS, and only to a server whose key is in the store.
+//! - Only a server that the store knows can mark a request as forwarded.
+//! - A connection that stalls delays no other one.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,11 @@
 //! State after a restart of the server.
+//!
+//! The first test fails a server during a commit, with a thousand jobs in every state. Each accepted job must
+//! still exist, and all must succeed once the clients have repeated their requests. The others cover a
+//! graceful stop, tokens, retention, and one batch of ten thousand jobs.
+//!
+//! A restart happens within the test process: the server is dropped or stopped, and another one is started
+//! over the same files. The real process is killed in the whole-system tests.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,5 +1,13 @@
-//! Objects in an S3 bucket. `moto` (from PyPI) emulates S3; it is installed once, into a virtual environment below the
-//! target folder. Without Python the tests print a notice and pass.
+//! Objects in an S3 bucket.
+//!
+//! `moto` (from PyPI) emulates S3; it is installed once, into a virtual environment below the target folder.
+//! Without Python the tests print a notice and pass.
+//!
+//! Credentials come from environment variables, which a process with several threads cannot set. So each test
+//! starts itself again in a process that has them ([`has_credentials`]).
+//!
+//! The tests cover artifacts, logs that move to the bucket once they are complete, and a bucket that cannot
+//! be reached for a while. The same rules for local folders are tested in `artifacts` and `logs`.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;

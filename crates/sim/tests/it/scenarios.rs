@@ -1,5 +1,13 @@
-//! The named scenarios of the reliability page, as far as a simulated cluster can show them. No world may have a
-//! violation. In addition, each test asserts that its scenario took place.
+//! The named scenarios of the reliability page, as far as a simulated cluster can show them. No world may
+//! have a violation. In addition, each test asserts that its scenario took place.
+//!
+//! A test is named after its scenario (`s1` to `s21`). It constructs a plan with chosen faults, plays it with
+//! [`WORLDS`] seeds, and counts what the scenario needs in the histories, such as changes of the owner at a
+//! given time. Without that count, a change elsewhere could leave a test without its fault.
+//!
+//! # Cost
+//! Most tests take seconds. Scenarios with 50,000 schedules or an hour of virtual time are smaller in debug
+//! builds.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,11 @@
 //! Sealed records are opened unchanged, and damage is detected.
+//!
+//! `blobs` seals one record of each type with random content; the properties open them again, flip bits and
+//! cut them off. A new type of record belongs there.
+//!
+//! The last tests compare fixed records with checksums of their bytes. They hold the format of existing
+//! files: if one fails, the change needs a new format, and the old one must stay readable. The number in a
+//! checksum is never just updated.
 
 use proptest::prelude::*;
 

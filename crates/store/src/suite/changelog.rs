@@ -1,4 +1,12 @@
 //! Rules for standbys, for stores that several servers share.
+//!
+//! `StandbyModel` keeps the rows as a standby does: it preloads them and then reads again what the changelog
+//! names. `RandomChanges` commits random changes of all types of rows. In the end, the model must have the
+//! rows that a load returns.
+//!
+//! The other rules cover positions: of another history, of several owners, of an owner before and after a
+//! takeover, and old ones that are trimmed. [`changelog_suite!`](crate::changelog_suite) generates the tests.
+//! A test checks that it lists every rule in this file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,12 @@
 //! Rules for the ledger and for backfills.
+//!
+//! An entry is identified by schedule, generation, first scheduled time, cause and backfill. The rules cover
+//! what a commit may change in it, how lists and counts find it, and when it is trimmed. Filters are compared
+//! with `matches`, a direct implementation of their documentation, on random entries.
+//!
+//! # Invariants
+//! - An entry with a job never gets another one, and a batch that attempts it changes nothing.
+//! - Entries outlive their schedule; those of waiting firings are never trimmed.
 
 use std::slice;
 use std::sync::Arc;

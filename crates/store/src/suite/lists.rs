@@ -1,4 +1,13 @@
 //! Rules for lists and counts.
+//!
+//! Lists of jobs are compared with `matches`, a direct implementation of the filter, for many filters and
+//! random jobs. Lists of schedules, ledger entries, workflows and runs have their rules in the modules of
+//! these objects.
+//!
+//! # Invariants
+//! - A list is sorted newest first, and its pages have no gaps and no duplicates, although jobs end between
+//!   two pages.
+//! - Counts by status equal the number of jobs, after every type of change.
 
 use std::collections::BTreeMap;
 

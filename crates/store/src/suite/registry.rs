@@ -1,4 +1,13 @@
 //! Rules for workers, queues, tokens, artifacts and retention.
+//!
+//! Workers and queues are written by the engine's batches; tokens and artifacts by
+//! [`Housekeeping`](crate::Housekeeping). Both are small, so a rule mostly writes a few objects, changes
+//! them, and compares the whole list, also after a reopen.
+//!
+//! # Invariants
+//! - An artifact version is kept while a run needs it, and the newest version of a name is never deleted by
+//!   retention.
+//! - Retention deletes only what has expired, and never a live job.
 
 use std::sync::Arc;
 

@@ -1,4 +1,14 @@
 //! Rules for commits and loads of rows.
+//!
+//! In order: every field survives, a load returns exactly the live rows of the leased shards, jobs move from
+//! live to ended, idempotency keys, safeguards of the engine's invariants, engine time, and reopening.
+//!
+//! Records are random, from [`Sampler`](super::sample::Sampler), so that a field that a store forgets is
+//! noticed.
+//!
+//! # Invariants
+//! - A batch that breaks an invariant changes nothing at all, and affects no other batch.
+//! - A commit is visible as soon as it is acknowledged, and survives a reopen.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,12 @@
 //! Rules for reads of workflows and runs, and for their retention.
+//!
+//! Filters are compared with `matches`, a direct implementation of their documentation, on random workflows
+//! and runs. What a commit writes is covered in `workflows`.
+//!
+//! # Invariants
+//! - Every generation of a workflow can be read until the workflow is removed.
+//! - Runs with the same definition share it: in the store, and in a page of a list.
+//! - A run is deleted with its steps and elements, however many there are, and never while it is live.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,13 @@
 //! Rules for schedules and calendars.
+//!
+//! [`Schedule`] is a schedule as the rules write it. Filters are compared with `matches`, a direct
+//! implementation of their documentation, on random schedules. The ledger and backfills have rules of their
+//! own in `ledger`.
+//!
+//! # Invariants
+//! - A load sends a row after the rows that it depends on: calendars, schedules, backfills.
+//! - A name is used once in its namespace, and is free once its schedule is removed, also in the same batch.
+//! - A schedule that does not exist cannot be changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

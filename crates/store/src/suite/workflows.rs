@@ -1,4 +1,12 @@
 //! Rules for workflows, runs, steps, and the elements that tasks add to steps.
+//!
+//! [`Run`] is a run with all its rows, as the rules write it; `changes` returns the changes that create it.
+//! Reads and retention are covered in `runs`.
+//!
+//! # Invariants
+//! - A run and its steps are live until the run ends; a load then returns none of them.
+//! - A load sends a run, then the elements that tasks added to it, then its steps.
+//! - A row that does not exist cannot be changed, and an ended run does not change.
 
 use std::sync::Arc;
 

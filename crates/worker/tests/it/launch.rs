@@ -1,4 +1,12 @@
 //! Tasks whose programs are still being loaded, as on a network file system that does not respond.
+//!
+//! [`Hanging`] is such a program: the test holds a file lease on it, so that opening it blocks. Without file
+//! leases these tests print a notice and pass. The kernel breaks a lease after 45 seconds, which bounds the
+//! tests.
+//!
+//! Until its program is loaded, a process has the environment of its supervisor, so the usual marks do not
+//! identify it. The tests cover stops, timeouts, shutdowns and leases that expire in this state, and launches
+//! that wait for a thread because all threads hang.
 
 #![expect(unsafe_code, reason = "file leases have no safe interface")]
 

@@ -1,4 +1,14 @@
 //! Leases, the fuse, and the restart of a supervisor.
+//!
+//! The test's server sets the lease in its answers to heartbeats, or sends none. A test observes the
+//! processes themselves: whether they are stopped, and whether a task still appends to its file. Supervisors,
+//! fuses and agents are stopped and killed by their pids.
+//!
+//! # Invariants
+//! - Without a lease nothing starts, and no task runs, except `at_most_once` tasks; frozen time does not
+//!   count as running time.
+//! - Stops of the new session precede the first thaw.
+//! - If the supervisor cannot act, the fuse does; a fuse that fails is replaced.
 
 use std::fs;
 use std::os::unix::net::UnixStream;

@@ -1,7 +1,15 @@
 //! Integration tests of the worker: a real agent, supervisor and fuse with a server inside the test.
 //!
-//! The agent starts the supervisor, and the supervisor starts the fuse, by running the configured program; here this
-//! is the test program itself. So it has its own `main`, which reads its arguments, and an explicit list of tests.
+//! The agent starts the supervisor, and the supervisor starts the fuse, by running the configured program;
+//! here this is the test program itself. So it has its own `main`, which reads its arguments, and an explicit
+//! list of tests.
+//!
+//! - [`rig`]: the worker under test. [`server`]: its server. [`proxy`]: a network between them that fails.
+//! - [`run`], [`stop`], [`tasks`], [`logs`], [`artifacts`]: tasks. [`lease`], [`launch`]: leases and slow
+//!   launches.
+//! - [`session`], [`journal`], [`pids`]: sessions, recovery, and processes with reused ids.
+//!
+//! A new test must be added to the list in `trials`.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,12 @@
 //! A worker under test: its folder, its agent and its server.
+//!
+//! [`TestWorker`] runs the agent in the test process, with a supervisor and a fuse in processes of their own.
+//! `sh` and `assignment` make assignments with new ids; [`TestWorker::run`] runs a script to its end.
+//!
+//! The functions below it observe processes (`process_state`, `is_frozen`) or build scripts for processes
+//! that try to escape from their task (`daemon`, `unmarked`).
+//!
+//! A dropped worker ends its supervisor, and with it all tasks.
 
 use std::fs;
 use std::future::pending;

@@ -1,4 +1,11 @@
 //! Starts of tasks, and the reports of their ends.
+//!
+//! In order: outcomes and repeated assignments, failures to start, what a task gets (environment, user,
+//! folder, script, standard input), output values, and limits. A test assigns an execution through the fake
+//! server, and compares the report and the log that arrive there.
+//!
+//! Tests of limits are skipped where the machine cannot enforce them; the worker reports the same to its
+//! server as a missing capability.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,11 @@
 //! A fake server for one worker: records messages, and answers as the test requires.
+//!
+//! [`FakeServer`] implements the gRPC service of the real server. [`State`] has both what it received
+//! (reports, heartbeats, logs, artifacts, checkpoints) and how it answers: leases, acknowledgements, stops in
+//! the greeting, refusals, and requests that stay unanswered. A test changes it at any time.
+//!
+//! [`FakeServer::wait_for`] waits until a condition on the state holds, with a deadline; it is woken by each
+//! change. It keeps no jobs: a test decides what is assigned.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -1,4 +1,13 @@
 //! Broken sessions, and killed agents and supervisors.
+//!
+//! A test closes the session, stops the answers of the fake server, or kills a process of the worker, and
+//! then checks what the next session contains.
+//!
+//! # Invariants
+//! - An unacknowledged end is reported again in the next session, also by the next agent and the next
+//!   supervisor.
+//! - An execution that has ended never starts again, however many have ended since.
+//! - A worker leaves a server that does not answer its heartbeats.
 
 use model::spec::Delivery;
 use proto::v1::finished::How;

@@ -1,4 +1,11 @@
 //! Stops, timeouts, and remaining processes.
+//!
+//! After a task has ended, no process of it may be left, and its end is reported only then. So the tests
+//! start processes that try to escape: daemons with their own session, processes without the environment of
+//! the task, and siblings of the task.
+//!
+//! Two ways to find processes are tested: with control groups, and without them by the environment and the
+//! start time of a process. Tests of control groups are skipped where the worker cannot create them.
 
 #![expect(unsafe_code, reason = "creating a sibling process has no safe interface")]
 #![expect(clippy::print_stdout, reason = "a program of this test prints its result")]

@@ -1,4 +1,12 @@
 //! Requests of running tasks through their sockets, and checkpoint files.
+//!
+//! `waiting_task` starts a task that prints the path of its socket and waits; the test then speaks HTTP on
+//! that socket in the name of the task. Checkpoints are also written to files by the tasks themselves.
+//!
+//! # Invariants
+//! - A request is attributed to the execution whose socket it used, never to a later one.
+//! - A slow or unanswered request delays no other task.
+//! - The newest checkpoint counts, whichever way it took; the last one is sent with the end at the latest.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

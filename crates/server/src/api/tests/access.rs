@@ -1,4 +1,10 @@
 //! Access rules, for every route of the OpenAPI document.
+//!
+//! The first tests go through all routes of the document and of the table of rights, so a new route cannot be
+//! forgotten: each refuses callers without the right, and only the routes in [`OPEN`] need no token.
+//!
+//! The rest covers the browser session of the dashboard. A cookie represents the token, so the tests play
+//! requests that a page of another site makes a browser send: none may read a response or change anything.
 
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST};

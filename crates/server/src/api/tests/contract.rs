@@ -1,4 +1,11 @@
 //! The OpenAPI document and the server agree.
+//!
+//! The first tests check the document itself: it is checked in, complete, and usable by client generators.
+//! `BELFRY_UPDATE=1` writes `docs/openapi.json` again.
+//!
+//! [`Checked`] sends requests and validates each response against the schema that the document has for its
+//! route and status. `answers_are_as_the_document_says` goes through the life of jobs, schedules and
+//! workflows in this way. A new route belongs there.
 
 use std::collections::BTreeSet;
 

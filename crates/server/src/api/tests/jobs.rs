@@ -1,4 +1,11 @@
 //! Jobs, from submission to end.
+//!
+//! In order: submissions (keys, batches, dry runs), changes, cancellations, retries, explanations, executions
+//! and checkpoints. Each test uses a [`World`] with a [`ManualWorker`] where a job must run, and compares
+//! responses as JSON.
+//!
+//! Only the API is tested here: validation, status codes, fields. Rules of the job's life are tested in the
+//! engine, refusals that all routes share in `refusals`, and filters of lists in `lists`.
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};

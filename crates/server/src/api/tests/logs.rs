@@ -1,4 +1,13 @@
 //! Logs: in parts, as text, followed.
+//!
+//! [`ManualWorker`] writes frames to a log, and the tests read them through the three forms of the API: pages
+//! of entries, plain text, and a stream of events.
+//!
+//! # Invariants
+//! - An offset in a response is where the next request continues: nothing is missing and nothing is repeated,
+//!   also in a stream that is resumed.
+//! - A stream ends with the execution, and with the server.
+//! - Text is returned byte for byte; bytes that are not UTF-8 are returned as well.
 
 use proto::logframe::Stream::{Notice, Stderr, Stdout};
 use serde_json::json;

@@ -1,6 +1,15 @@
 //! Tests of the whole API: a router over a real node, engine and embedded store.
 //!
-//! [`World`] is a server without a socket; [`ManualWorker`] is a worker without processes, driven by the test.
+//! [`World`] is a server without a socket; [`ManualWorker`] is a worker without processes, driven by the
+//! test.
+//!
+//! - [`World::send`], `get`, `post` and `json` send a request and return an [`Answer`]; [`World::stream`]
+//!   opens an event stream.
+//! - [`ManualWorker::start`] returns the next [`Task`], which the test reports as finished, and whose log it
+//!   writes.
+//! - [`World::until`] waits for a status of a job: for an event, never for a fixed time.
+//!
+//! The modules follow the handlers. `access`, `contract` and `refusals` check rules that hold for all routes.
 
 mod access;
 mod artifacts;

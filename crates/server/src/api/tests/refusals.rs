@@ -1,4 +1,12 @@
 //! Every refusal, of any layer, is a problem document.
+//!
+//! In order: the form of refusals; limits on bodies, hosts and headers; limits on concurrent requests,
+//! streams and rates; a stopping server and a leader that does not answer; a handler that panics; caching and
+//! compression.
+//!
+//! The texts of refusals are compared in one snapshot, because users read them. Tests of limits start
+//! requests that never finish, such as a body that does not arrive, and then check that other clients are not
+//! affected.
 
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};

@@ -1,4 +1,11 @@
 //! Schedules, their ledgers, backfills and calendars.
+//!
+//! [`schedule`] is a schedule that fires every night, with changes as JSON; other modules use it as well. In
+//! order: creation and validation, batches, triggers and overlap, pauses, previews, backfills, calendars.
+//!
+//! Firings themselves are tested in the engine, and the texts of validation in `model` and `timetable`. Here,
+//! a response must name every wrong field at once, and a repeated request must have no second effect. Lists
+//! are in `schedule_lists`.
 
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};

@@ -1,4 +1,11 @@
 //! Workflows and their runs.
+//!
+//! [`workflow`] is a workflow of two steps, with changes as JSON. In order: creation and validation, runs
+//! from start to end, retries, requests about a run, approvals and events, elements of lists, and what lists
+//! of runs show.
+//!
+//! A test ends the jobs of steps with a [`ManualWorker`], and compares the statuses of all steps. The rules
+//! of steps are tested in the engine; runs of schedules are in `schedules_of_workflows`.
 
 use axum::http::{Method, StatusCode};
 use model::record::Outcome;

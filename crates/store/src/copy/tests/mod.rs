@@ -1,4 +1,11 @@
 //! A store with rows of all types is copied, with any interruptions.
+//!
+//! [`Scene`] has a closed SQLite store with rows of every type and an empty PostgreSQL database. Tests copy
+//! all of it, or kill a copy after some chunks and continue; `assert_same` then compares the two stores.
+//! `answers` compares all queries, `back` copies in the other direction, `filling` writes the rows.
+//!
+//! The list of tables and columns is read from both schemas, so a new table or column that is not copied
+//! fails a test. A chunk has only a few rows here, so that an interruption can fall between any two of them.
 
 mod answers;
 mod back;

@@ -1,4 +1,11 @@
 //! Which databases are accepted, and how they are migrated.
+//!
+//! A database is refused, and left as it is, if it belongs to another program or to a newer version, if it
+//! does not keep commits durable, or if the connection is less protected than required. A database of an
+//! earlier version is migrated: the test removes the newer tables and columns, opens the database, and
+//! compares its tables and indexes with those of a new one.
+//!
+//! Several servers may start at the same time; all of them find the same tables.
 
 use model::RunId;
 use model::record::JobHead;

@@ -1,4 +1,13 @@
 //! Several servers on one database.
+//!
+//! Each test opens the database several times, as several servers do, and lets their leases, commits and
+//! reads overlap. Where a certain order is needed, a session of the test holds a lock.
+//!
+//! # Invariants
+//! - No server can acquire a shard between the check of a commit's lease and the end of the commit.
+//! - A reader of the feed misses no event, whatever the order of the commits.
+//! - A clock that jumps ends no lease unnoticed: the new owner gets the time for which the previous one may
+//!   still act.
 
 use model::record::Event;
 

@@ -1,4 +1,13 @@
 //! Rows that cannot be decoded are quarantined, and the rest keeps working.
+//!
+//! [`Filled`] has ten running and ten ended jobs. A test closes the store, changes the file with SQL, opens
+//! it again, and checks which rows a load or a query returns, and which rows are in quarantine.
+//!
+//! # Invariants
+//! - A row takes those with it that cannot continue without it: a job with its execution, a schedule with its
+//!   backfill, a run with its steps. Other rows of the shard continue.
+//! - A query leaves a damaged live row to the load, which alone can be sure that no engine has it in memory.
+//! - A quarantined row keeps all its bytes.
 
 use model::firing::{BackfillStatus, ScheduleStatus};
 use model::record::{Batch, Change, ExecutionRecord, JobHead, Lease, LiveRow};

@@ -1,4 +1,11 @@
 //! Lost commits are detected, whatever the cause; a torn end of the WAL does not count as a loss.
+//!
+//! `killed_after` returns the files of a store that was killed after some commits. A test changes these files
+//! as a failure or an operator would (an older database, a missing or damaged WAL, an outdated position file)
+//! and opens them. Each is either accepted with all its commits, or refused without a change to the files.
+//!
+//! The last part covers the ways around a refusal: copies of damaged WALs, restored backups, and checks and
+//! backups of a store that is open.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;

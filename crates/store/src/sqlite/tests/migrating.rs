@@ -1,4 +1,11 @@
 //! Files of earlier versions, as they exist at users.
+//!
+//! `version_1.sql` and `version_2.sql` are dumps of such files; for later versions, a test removes the newer
+//! tables and columns from a new file. It then opens the file, checks that every row is still there, and uses
+//! the features of later versions on the old rows.
+//!
+//! A released migration never changes, so a migrated file must have the same tables and indexes as a new one.
+//! A new version needs a test here.
 
 use model::record::{Batch, Change, JobHead, JobState, LiveRow};
 use model::run::{BatchKey, RunStatus, StepOrigin};

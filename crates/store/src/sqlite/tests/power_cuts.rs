@@ -1,4 +1,12 @@
 //! Every call of a commit fails once, and power is cut after every call.
+//!
+//! The tests count the calls that a few commits make to the disk, and repeat the commits once for each call.
+//! For failures, that call fails, and the store must not acknowledge what is not durable. For power cuts, the
+//! calls are recorded, and `assert_survives` opens the files that a disk may contain after that call:
+//! unsynced writes are lost, or a part of them is kept and torn.
+//!
+//! The recording and the failing disk are in `failing_disk`. Faults that need a real process are in
+//! `process`.
 
 use std::collections::BTreeMap;
 use std::fs;

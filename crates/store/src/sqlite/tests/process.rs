@@ -1,7 +1,11 @@
 //! Faults that need a separate process: kill -9, and failing system calls.
 //!
-//! The tests run [`child_that_commits`] in a process of this test binary, and read the acknowledged batches from its
-//! pipe. Acknowledged batches must exist afterwards, and no batch may exist partially.
+//! The tests run [`child_that_commits`] in a process of this test binary, and read the acknowledged batches
+//! from its pipe. Acknowledged batches must exist afterwards, and no batch may exist partially.
+//!
+//! System calls fail by `strace`, one run for each failing call; without it, these tests print a notice and
+//! pass. Each batch ends the jobs of the batch before, so a lost or partial batch cannot be hidden by a later
+//! one.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

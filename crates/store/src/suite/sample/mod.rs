@@ -1,7 +1,13 @@
 //! Random records; the same seed produces the same records.
 //!
-//! Every optional field is present in some records and missing in others, and texts contain characters that are
-//! difficult for encodings.
+//! Every optional field is present in some records and missing in others, and texts contain characters that
+//! are difficult for encodings.
+//!
+//! [`Sampler`] has one function for each type of record; `schedules` and `workflows` add those of their
+//! objects. IDs increase, as the engine's do. A new field of the model must be set here, or the rules cannot
+//! notice that a store forgets it.
+//!
+//! Used by the rules of the suite, and by tests of the encoding, of migrations and of copies.
 
 mod schedules;
 mod workflows;

@@ -1,4 +1,11 @@
 //! Random schedules, and the records that belong to them.
+//!
+//! A schedule, its state, ledger entries, backfills, calendars and events are sampled separately; a rule
+//! passes the id of the schedule to which a record belongs. Names are unique, because a second schedule with
+//! the same name would be refused.
+//!
+//! Some combinations never occur, because the engine never writes them: an entry with a job has one scheduled
+//! time, and an entry that is still being extended belongs to the schedule of its state.
 
 use std::sync::Arc;
 

@@ -1,4 +1,11 @@
 //! Random workflows, runs and steps.
+//!
+//! A workflow, the head and state of a run, the states of its steps, and added elements are sampled
+//! separately; the rules combine them. Workflow names are unique. Heads of runs share a few definitions,
+//! workflows and callers, so that lists by these find several runs.
+//!
+//! Fields that few records have, such as late workers or a continued call, are set as well, so that both
+//! encodings of a row are used.
 
 use std::sync::Arc;
 
