@@ -1,6 +1,6 @@
 //! Rules for schedules and calendars.
 //!
-//! [`Schedule`] is a schedule as the rules write it. Filters are compared with `matches`, a direct
+//! `Schedule` is a schedule as the rules write it. Filters are compared with `matches`, a direct
 //! implementation of their documentation, on random schedules. The ledger and backfills have rules of their
 //! own in `ledger`.
 //!

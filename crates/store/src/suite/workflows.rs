@@ -1,6 +1,6 @@
 //! Rules for workflows, runs, steps, and the elements that tasks add to steps.
 //!
-//! [`Run`] is a run with all its rows, as the rules write it; `changes` returns the changes that create it.
+//! `Run` is a run with all its rows, as the rules write it; `changes` returns the changes that create it.
 //! Reads and retention are covered in `runs`.
 //!
 //! # Invariants
