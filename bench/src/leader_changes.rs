@@ -203,7 +203,7 @@ pub(crate) async fn failover(time: Duration, standing: usize) -> anyhow::Result<
         started.push(killed.elapsed().as_secs_f64());
         site.shared.servers[leader].spawn();
         let url = site.shared.servers[leader].url();
-        until("the killed server has restarted, and its old entry is gone", SOON, async || {
+        until("the killed server has restarted, and its old entry has expired", SOON, async || {
             let servers = next.servers().await.ok()?;
             let is_back = |seen: &Seen| seen.url.as_deref() == Some(&url) && seen.id != dead;
             (servers.len() == 2 && servers.iter().any(is_back)).then_some(())

@@ -2,7 +2,7 @@
 //!
 //! A test starts what it needs from the one binary and uses it through the command line or the REST client, as a user
 //! would. It kills or stops any process by its pid, and waits for conditions with a deadline. The tasks themselves
-//! record what they did in a [`witness`] file that Belfry does not know.
+//! record what they did in a [`witness`] file that Belfry does not use.
 //!
 //! # Invariants
 //! - Only processes that a site started receive signals, each by its pid.

@@ -2,7 +2,7 @@
 //!
 //! The server URL comes from a flag, an environment variable or a file. Without one, it is the address of the user's
 //! running `belfry dev`: from its record ([`running`]), else from the files in its data directory. If several run, the
-//! command fails and asks for `BELFRY_DEV_DATA`.
+//! command fails, and its hint names `BELFRY_DEV_DATA`.
 //!
 //! The token comes from `--token-file`, else `$BELFRY_TOKEN`, else a configured token file, else the data directory of
 //! that `belfry dev`.

@@ -87,7 +87,7 @@ pub enum LogItem {
     },
     /// The task wrote an entry.
     Entry(LogEntry),
-    /// The log is complete. Contains the final status of the execution, if the server knows it.
+    /// The log is complete. Contains the final status of the execution, if it is known.
     End(Option<ExecutionStatus>),
 }
 

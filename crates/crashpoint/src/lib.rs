@@ -83,7 +83,7 @@ points! {
     StartBeforeJournal = "start before journal",
     /// The start is in the journal; the task does not run.
     StartAfterJournal = "start after journal",
-    /// The task runs; only the journal knows of it.
+    /// The task runs; its start is only in the journal.
     StartAfterExec = "start after exec",
     /// The task and all its processes have ended; the outcome is in no journal.
     FinishBeforeJournal = "finish before journal",

@@ -269,7 +269,7 @@ pub enum Action<R> {
     ReportStrays(Vec<OrphanedExecution>),
     /// Drops a value outside the engine's thread, because that may take long.
     Retire(Retired),
-    /// Shows how up to date this standby is: the steady time up to which it knows all changes of live rows. `None` if
+    /// Shows how up to date this standby is: the steady time up to which it has all changes of live rows. `None` if
     /// it does not follow them.
     ShowFollowed(Option<Timestamp>),
     /// Logs and counts an event.
@@ -285,7 +285,7 @@ pub enum Retired {
     Follower(Box<Follower>),
 }
 
-/// An event that operators want to know about; the shell logs and counts it.
+/// An event for operators; the shell logs and counts it.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "the variants say what their fields are")]
 pub enum Notice {

@@ -49,7 +49,7 @@ pub struct ServerView {
     pub id: ServerId,
     /// The server is drained: it hands over the shards and acquires none.
     pub draining: bool,
-    /// Age of the newest change of live rows that the server knows; `None` if it does not follow them.
+    /// Age of the newest change of live rows that the server has followed; `None` if it does not follow them.
     pub lag: Option<Duration>,
 }
 

@@ -114,7 +114,7 @@ enum State {
 struct Following {
     follower: Box<Follower>,
     place: ChangelogPosition,
-    /// Engine time of the newest commit that it knows.
+    /// Engine time of the newest commit that it has followed.
     newest: Timestamp,
     first: InitialLoad,
     /// The poll in progress.

@@ -3,7 +3,7 @@
 //! This is `axum::serve` with limits. A connection that sends its headers too slowly, or does not answer pings, is
 //! closed. There are at most [`CONNECTIONS_MAX`] connections, and one address gets at most as many as are free.
 //!
-//! The first byte of a connection tells whether [another server](crate::peers) has connected; each connection waits for
+//! The first byte of a connection shows whether [another server](crate::peers) has connected; each connection waits for
 //! it in its own task. Connections of servers that fail authentication get only a refusal.
 
 use std::collections::HashMap;

@@ -591,7 +591,7 @@ mod tests {
         assert!(encoded(&metrics, &View::default()).contains("# TYPE belfry_firings_total counter\n"));
     }
 
-    /// Scrapers that know only the text format get it, in the form that `promtool check metrics` accepts.
+    /// Scrapers that support only the text format get it, in the form that `promtool check metrics` accepts.
     #[test]
     fn the_form_is_the_one_that_the_scraper_accepts() {
         let prometheus =

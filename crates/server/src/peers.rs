@@ -20,7 +20,7 @@
 //! - Requests marked [`FromServer`] come from a server of the store. The mark grants no right: the client's token is
 //!   checked again.
 //! - A peer with an unknown key gets a refusal over its connection, and its request is not processed. It may be a
-//!   server whose row has just expired: it then knows that its forwarded request failed.
+//!   server whose row has just expired: the refusal shows that its forwarded request had no effect.
 //! - A restarted server has another key, which the others read together with its row.
 //!
 //! # Cost

@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(Spread::of(Vec::new()), Spread::default());
     }
 
-    /// A feed delivers a commit after its reconnection; an answered client knows before.
+    /// A feed delivers a commit only after its reconnection, and a client gets its answer before.
     #[test]
     fn only_answers_to_requests_after_a_fault_end_the_recovery() {
         let job = model::JobId::from_bits(7);

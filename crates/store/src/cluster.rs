@@ -1,8 +1,8 @@
 //! The contract of membership: the servers that share a store, the owners of the shards, and the common secrets of the
 //! servers.
 //!
-//! Servers know each other only by their rows. If a server stops [announcing](Members::announce) itself, the others see
-//! it as gone after its `ttl`. Its shards become free only when their [leases](crate::Leases) expire.
+//! Servers know each other only by their rows. If a server stops [announcing](Members::announce) itself, it is
+//! no longer a member after its `ttl`. Its shards become free only when their [leases](crate::Leases) expire.
 //! Membership does not decide leadership. Its readers are operators, clients that look for a server, and a server that
 //! drains.
 //!

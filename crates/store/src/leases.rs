@@ -47,7 +47,7 @@ pub trait Leases: Send + Sync + 'static {
     -> Result<Vec<Lease>, StoreError>;
 
     /// Returns the time, measured from now on the clock of this machine, during which the previous owner may still
-    /// believe that it owns the shards. The previous owner is the one from which the newest [`acquire`](Self::acquire)
+    /// act as the owner of the shards. The previous owner is the one from which the newest [`acquire`](Self::acquire)
     /// took shards. It can no longer commit, but it may still renew worker leases.
     ///
     /// Zero if that owner released the shards or cannot be alive.

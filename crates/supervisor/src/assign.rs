@@ -14,7 +14,7 @@ use crate::{Assigned, BootMillis, ClockReading, Payloads, Report, Supervisor};
 impl<P: Payloads> Supervisor<P> {
     pub(crate) fn agent_connected(&mut self, slots: usize) {
         self.slots = slots;
-        // A new agent does not know which outputs the previous one was storing.
+        // A new agent has no list of the outputs that the previous one was storing.
         let storing = self.executions.iter().filter(|(_, held)| matches!(held.phase, Phase::Storing(_)));
         self.to_store = storing.map(|(id, _)| *id).collect();
     }

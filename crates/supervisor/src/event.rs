@@ -86,11 +86,11 @@ pub enum Event<P: Payloads> {
     StopRequested {
         /// Id of the execution.
         execution: ExecutionId,
-        /// The fence that the server knows.
+        /// Fence of the execution, according to the server.
         fence: Fence,
         /// Grace period in milliseconds.
         grace: u64,
-        /// Whether the server wants no report about the execution.
+        /// Whether no report about the execution is to be sent.
         discard: bool,
     },
     /// The server has recorded the end of an execution.

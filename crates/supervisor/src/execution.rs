@@ -16,7 +16,7 @@ pub(crate) struct Execution<P: Payloads> {
     pub(crate) phase: Phase<P>,
     /// Whether its report is queued.
     pub(crate) is_reporting: bool,
-    /// Whether the server wants no report about it.
+    /// Whether no report about it is to be sent.
     pub(crate) discard: bool,
 }
 

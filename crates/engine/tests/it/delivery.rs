@@ -154,7 +154,7 @@ fn a_cancelled_job_whose_worker_is_lost_is_cancelled() {
     }
 }
 
-/// I7. The journal of a started execution is gone (for example, the machine was restored from a backup): the
+/// I7. The journal of a started execution is lost (for example, the machine was restored from a backup): the
 /// execution is not started again with the same fence.
 #[test]
 fn started_execution_is_never_assigned_again() {

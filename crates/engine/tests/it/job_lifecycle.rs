@@ -118,7 +118,7 @@ fn a_job_that_runs_too_long_has_timed_out() {
     insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → retrying (timed_out) → waiting (backoff_ended) → running (placed) → failed (timed_out)");
 }
 
-/// The worker ends it, because only the worker knows how long its task was frozen or its machine suspended.
+/// The worker ends it, because only the worker measures how long its task was frozen or its machine suspended.
 #[test]
 fn the_server_stops_nothing_at_its_timeout() {
     let mut t = Scenario::new();

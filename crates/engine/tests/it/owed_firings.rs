@@ -89,7 +89,7 @@ fn missed_firings_are_caught_up_with_every_overlap_policy() {
     }
 }
 
-/// B3. The run from before the outage has ended; only its disconnected worker knows that.
+/// B3. The run from before the outage has ended; only its disconnected worker has the result.
 #[test]
 fn coalesced_firing_waits_for_the_run_before_the_outage() {
     let mut t = Scenario::new();

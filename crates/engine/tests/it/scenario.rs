@@ -50,7 +50,7 @@ use model::{
 
 pub(crate) const SHARDS: u16 = 4;
 
-/// The rows of a store, as a test sees them.
+/// The rows of a store, decoded.
 #[derive(Default, Clone)]
 pub(crate) struct Rows {
     pub(crate) jobs: BTreeMap<JobId, (JobHead, JobState)>,

@@ -305,8 +305,8 @@ fn delayed_hello_does_not_end_executions_started_since() {
     assert_ne!(t.execution(job).id, execution, "a living session whose journal lost it gives it back");
 }
 
-/// E5, H1. The next server also knows when a lost worker sent its last heartbeat, or, without any, when it
-/// was lost.
+/// E5, H1. The row of a lost worker has the time of its last heartbeat, or, without any, the time of its
+/// loss.
 #[test]
 fn restart_keeps_the_last_heartbeat_of_a_lost_worker() {
     let mut t = Scenario::new();

@@ -240,7 +240,7 @@ fn changes_since_the_last_poll_are_read_before_a_takeover() {
     let mut scene = Scene::new();
     (scene.rows, scene.counts) = (vec![job(1)], [(JobStatus::Waiting, 1)].into());
     scene.run(A_WHILE);
-    // The followed job has gone and two are new; one key is read again at a time.
+    // The followed job no longer exists, and two are new; one key is read again at a time.
     let both = ChangelogPage { touched: [changed(2).touched, changed(3).touched].concat(), ..quiet() };
     scene.changelog = [Ok(Some(ChangelogPage { whole: false, ..changed(1) })), Ok(Some(both))].into();
     assert!(!scene.takes_over_followed(), "the store counts one job, this server none");

@@ -224,7 +224,7 @@ pub(super) async fn read_body_counted(
 ) -> Result<Bytes, ApiError> {
     let too_large = || ApiError::new(Code::BodyTooLarge, format!("the body is larger than {limit} bytes"));
     let by_header = || headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse::<usize>().ok();
-    // A body that was already received knows its size, whatever the header says.
+    // The size of a body that was already received is exact, whatever the header says.
     let announced = body.size_hint().exact().and_then(|n| usize::try_from(n).ok()).or_else(by_header);
     if announced.is_some_and(|length| length > limit) {
         return Err(too_large());

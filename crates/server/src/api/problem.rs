@@ -1,7 +1,7 @@
 //! Refusals: RFC 9457 problem documents with stable codes.
 //!
 //! One table has every code with its status, its title and its hint; the docs page and the tests iterate over it.
-//! Handlers return an [`ApiError`], and [`edge`](super::edge) writes it as JSON, because it knows the request id.
+//! Handlers return an [`ApiError`], and [`edge`](super::edge) writes it as JSON, because it has the request id.
 //!
 //! Messages of unexpected errors go to the log only; the client gets `internal`.
 
@@ -159,7 +159,7 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        // `edge` writes the body, because it knows the request id.
+        // `edge` writes the body, because it has the request id.
         let mut response = self.status().into_response();
         response.extensions_mut().insert(self);
         response

@@ -90,8 +90,8 @@ fn ended() -> Status {
     Status::unavailable("the session has ended: open a new one")
 }
 
-/// Reads the worker's messages until its session ends; returns the reason. Sets `joined` when the engine knows the
-/// session.
+/// Reads the worker's messages until its session ends; returns the reason. Sets `joined` when the engine has opened
+/// the session.
 async fn read(
     services: &Services,
     mut inbound: Streaming<WorkerMessage>,

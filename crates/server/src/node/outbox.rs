@@ -1,7 +1,7 @@
 //! Messages to workers, batched by session.
 //!
 //! The shell pushes the engine's effects here after their commit. A session receives them as [`ToWorker`]s, which the
-//! worker's stream in `grpc` encodes: this module knows no wire format, and a spec is not copied on the engine's
+//! worker's stream in `grpc` encodes: this module is independent of the wire format, and a spec is not copied on the engine's
 //! thread.
 //!
 //! The shell must never wait for a worker. A session whose worker does not read is closed: the worker opens a new

@@ -70,7 +70,7 @@ pub(super) struct Shell {
     /// Whether the lanes accept no further inputs.
     lanes_closed: bool,
     stop_received: bool,
-    /// Whether the sender of the standing is gone.
+    /// Whether the sender of the standing was dropped, so that it does not change any more.
     standing_is_final: bool,
     changed: bool,
     view_published_at: Instant,

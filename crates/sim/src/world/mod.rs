@@ -267,15 +267,15 @@ impl World {
         (self.history, self.stats)
     }
 
-    /// Plays the world to its end without keeping its history: `hear` takes about 500 events at a time. Events that
-    /// it leaves are passed again, with more.
-    pub fn run_in_slices(mut self, mut hear: impl FnMut(&mut Vec<Event>)) -> Stats {
+    /// Plays the world to its end without keeping its history: `receive` takes about 500 events at a time. Events
+    /// that it leaves are passed again, with more.
+    pub fn run_in_slices(mut self, mut receive: impl FnMut(&mut Vec<Event>)) -> Stats {
         self.play(|events| {
             if events.len() >= SLICE {
-                hear(events);
+                receive(events);
             }
         });
-        hear(&mut self.history.events);
+        receive(&mut self.history.events);
         self.stats
     }
 

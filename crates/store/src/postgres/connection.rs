@@ -33,7 +33,7 @@ use super::param::Param;
 use crate::StoreError;
 
 /// Maximum time that a transaction may be idle between statements. All its statements are already sent, so this happens
-/// only if the client is gone; until then the transaction holds its locks.
+/// only if the client has crashed or lost its connection; until then the transaction holds its locks.
 const IDLE_MAX_MILLIS: u64 = 5_000;
 /// Time that a client waits for an answer beyond the server's limit.
 const ANSWER_GRACE: std::time::Duration = std::time::Duration::from_secs(5);

@@ -11,7 +11,7 @@
 //!
 //! # The database's clock
 //! A lease ends on this clock, so a clock that is set forward ends leases early; the owner notices it at its next
-//! renewal. Until then two servers may believe that they are the leader. Only one of them can commit, and the new one
+//! renewal. Until then two servers may act as the leader. Only one of them can commit, and the new one
 //! knows [how long](super::guard::Guard::former_owner) the other may still renew worker leases: it measures on its own
 //! clock since when the lease in the table has not changed.
 //!

@@ -194,8 +194,8 @@ impl Loading<'_> {
         if live.is_empty() {
             return Ok(());
         }
-        let gone = |_| StoreError::Unavailable { source: "the receiver of the rows has gone".into() };
-        self.rows.send(live).await.map_err(|error| Failure::Store(gone(error)))
+        let closed = |_| StoreError::Unavailable { source: "the receiver of the rows was dropped".into() };
+        self.rows.send(live).await.map_err(|error| Failure::Store(closed(error)))
     }
 
     async fn send_sorted(&mut self, sorted: Decoded<LiveRow>) -> Result<(), Failure> {

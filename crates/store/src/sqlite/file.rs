@@ -3,7 +3,7 @@
 //! ```text
 //!  belfry.db           the database (mode 0600)
 //!  belfry.db-wal/-shm  the WAL and its index, both written by SQLite
-//!  belfry.db.lock      locked while a store is open; so a new owner knows that earlier leases are void
+//!  belfry.db.lock      locked while a store is open; so earlier leases are void for a new owner
 //!  belfry.db.ballast   reserved space, released on a full volume so that running work can end
 //!  belfry.db.position  position of the newest durable batch; see [`position`](super::position)
 //! ```

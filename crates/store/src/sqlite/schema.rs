@@ -410,8 +410,8 @@ CREATE TABLE element_batches (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Retried runs, and steps with declared outputs. No table changes. An older program knows neither the status -1 of the
-/// former nor the field of the latter, so it must not open a file with them.
+/// Retried runs, and steps with declared outputs. No table changes. An older program supports neither the status -1
+/// of the former nor the field of the latter, so it must not open a file with them.
 const VERSION_6: &str = "
 -- Live runs: 0 to 3 as before, and -1 for a run that waits for its retry.
 ";

@@ -166,7 +166,7 @@ impl Log {
         }
         self.durable.settle(place);
         for Reply { to, answer } in written.into_iter().flat_map(|transaction| transaction.replies) {
-            // The caller may have gone; the operation is done anyway.
+            // The caller may no longer wait; the operation is done anyway.
             let _ = to.send(self.trust.check().and(answer));
         }
     }

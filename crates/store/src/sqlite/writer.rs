@@ -5,10 +5,10 @@
 //! it durable.
 //!
 //! If a transaction fails, its operations are repeated one by one, so that a failed operation affects no other. Batches
-//! are the exception: after a failed batch, further batches are refused until their owner has loaded its rows again and
-//! thus knows of the failure.
+//! are the exception: after a failed batch, further batches are refused until their owner has loaded its rows again, which
+//! proves that it has received the failure.
 //!
-//! After a transaction, the WAL is checkpointed if it has grown enough; see [`mover`](super::wal_checkpoint).
+//! After a transaction, the WAL is checkpointed if it has grown enough; see [`wal_checkpoint`](super::wal_checkpoint).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
@@ -159,9 +159,9 @@ fn run(
 ) {
     let Ownership { mut connection, lock, ballast, clock, reached, next_event, mark, durable } = ownership;
     let helpers = WalCheckpointer::new(&mut connection, trust.clone())
-        .and_then(|mover| Ok((mover, Syncer::start(trust.clone(), durable.clone(), mark)?)));
+        .and_then(|checkpointer| Ok((checkpointer, Syncer::start(trust.clone(), durable.clone(), mark)?)));
     match helpers.and_then(|helpers| Ok((helpers, Statements::prepare(&connection)?))) {
-        Ok(((mover, syncer), statements)) => {
+        Ok(((checkpointer, syncer), statements)) => {
             let _ = ready.send(Ok(()));
             let connection = &connection;
             Session {
@@ -175,7 +175,7 @@ fn run(
                 halted: false,
                 durable,
                 syncer,
-                mover,
+                checkpointer,
             }
             .serve_all(&mut requests);
         }
@@ -214,7 +214,7 @@ struct Session<'c> {
     halted: bool,
     durable: Durable,
     syncer: Syncer,
-    mover: WalCheckpointer,
+    checkpointer: WalCheckpointer,
 }
 
 impl Session<'_> {
@@ -249,7 +249,7 @@ impl Session<'_> {
         let replies = group.into_iter().zip(answers).map(reply).collect();
         let written = Written { place: self.durable.visible(), committed, reached: self.reached, replies };
         self.syncer.settle(written, rows <= SYNCED_HERE_ROWS_MAX);
-        self.mover.after_commit(self.connection);
+        self.checkpointer.after_commit(self.connection);
     }
 
     /// Writes all requests in one transaction; uses the reserve if the volume is full.
@@ -263,7 +263,7 @@ impl Session<'_> {
             if matches!(result, Err(StoreError::Full)) {
                 // The checkpoint may use all released space. After a complete checkpoint the WAL restarts, and its file
                 // has space again.
-                self.mover.checkpoint_all(self.connection);
+                self.checkpointer.checkpoint_all(self.connection);
                 result = self.attempt(group);
             }
         }
@@ -304,7 +304,7 @@ impl Session<'_> {
         let result = self.write(group, now, &mut position);
         match result {
             Ok(answers) => {
-                if self.mover.wal_restarted() {
+                if self.checkpointer.wal_restarted() {
                     self.reached.base = self.reached.newest;
                 }
                 if position != before {

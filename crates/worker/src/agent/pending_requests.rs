@@ -99,7 +99,7 @@ impl Shared {
 }
 
 /// Pings the supervisor repeatedly; returns when it has not responded for `supervisor_patience`. The supervisor is
-/// then stopped, and the fuse freezes its tasks. Further heartbeats would make the server believe that the worker is
+/// then stopped, and the fuse freezes its tasks. Further heartbeats would show the server that the worker is
 /// healthy.
 ///
 /// A slow server does not count: answers of the supervisor then wait behind its reports.

@@ -2,7 +2,7 @@
 //!
 //! Executions that were started and never ended according to the journal are dead or dying: the fuse has killed them,
 //! or the machine has stopped. If the machine was not rebooted, their processes are searched for all the same, and no
-//! task is started before they are gone. Then they are reported as interrupted.
+//! task is started before they have exited. Then they are reported as interrupted.
 //!
 //! A copy of a worker folder contains the same journal and identity, and may be started beside the original. So only
 //! processes of executions that were started in this folder are searched for. The names of control groups contain the

@@ -388,7 +388,7 @@ fn artifacts_pass_into_and_out_of_a_called_run() {
     assert_eq!(t.reads(t.job_of(run, "use")), ["clean@2 in"]);
 }
 
-/// C2. The output of a failed task can be read, so that a compensation step knows the error. If there is no
+/// C2. The output of a failed task can be read, so that a compensation step gets the error. If there is no
 /// output, the message says why.
 #[test]
 fn the_output_of_a_failed_step_can_be_read() {

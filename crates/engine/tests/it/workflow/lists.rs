@@ -56,7 +56,7 @@ fn a_map_runs_once_an_element_and_its_results_are_collected_in_order() {
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
 }
 
-/// C4. Each shard knows its number and the total; its job refers to the element.
+/// C4. Each shard gets its number and the total; its job refers to the element.
 #[test]
 fn a_shard_knows_its_number_and_how_many_there_are() {
     let mut t = Scenario::with_room();

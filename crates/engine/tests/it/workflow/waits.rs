@@ -28,7 +28,7 @@ fn pay(run: RunId, payload: &serde_json::Value) -> WorkflowRequest {
     WorkflowRequest::Event { run, event: "paid".into(), payload: payload.to_string().into() }
 }
 
-/// C2. A release waits for a permitted approver, and the next step knows the approver.
+/// C2. A release waits for a permitted approver, and the next step gets the name of the approver.
 #[test]
 fn approval_waits_for_a_permitted_approver() {
     let mut t = Scenario::with_room();

@@ -105,7 +105,7 @@ fn the_document_can_be_used_by_programs() {
     assert_eq!(schemas["MarkedAs"]["enum"], serde_json::json!(["succeeded", "failed", "skipped"]));
 }
 
-/// The server knows every parameter of the document.
+/// The server accepts every parameter of the document.
 #[tokio::test]
 async fn every_documented_parameter_is_taken() {
     let world = World::new().await;

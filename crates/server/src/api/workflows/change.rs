@@ -1,7 +1,7 @@
 //! Changes of live runs and their steps.
 //!
 //! Cancel, pause and resume a run; mark, approve or reject a step; send an event. Each request goes to the engine,
-//! which knows only live runs. For other runs, the store distinguishes an ended run from a missing one.
+//! which has only live runs. For other runs, the store distinguishes an ended run from a missing one.
 //!
 //! All changes respond with the changed run, except events, which respond with the number of steps that received it.
 
@@ -65,7 +65,7 @@ async fn change(api: &Api, actor: &Actor, id: RunId, request: WorkflowRequest) -
     }
 }
 
-/// The engine knows only live runs; the store shows whether another run has ended or does not exist.
+/// The engine has only live runs; the store shows whether another run has ended or does not exist.
 async fn refused(api: &Api, id: RunId, error: RequestError) -> ApiError {
     match error {
         RequestError::Refused(Refusal::RunNotLive { .. }) => match rows::run(api, id).await {

@@ -39,9 +39,9 @@ pub(super) struct Outcome {
     pub(super) damaged: Vec<DamagedRow>,
 }
 
-/// Error for a receiver of rows that has gone.
+/// Error for a receiver of rows that was dropped.
 fn receiver_gone<T>(_: T) -> Failure {
-    Failure::Store(crate::StoreError::Unavailable { source: "the receiver of the rows has gone".into() })
+    Failure::Store(crate::StoreError::Unavailable { source: "the receiver of the rows was dropped".into() })
 }
 
 /// Sends every live row of the leased shards. Runs inside a read transaction.
