@@ -72,7 +72,7 @@ pub async fn added_elements_are_loaded_while_their_run_is_live<S: Subject>() {
     assert_eq!(scene.store().element_batches(run.id).await.unwrap(), run.batches);
 }
 
-/// C4, D5. An engine that adds elements at a used position has lost its memory of them.
+/// C4, D5. An engine that adds elements at a used position no longer has the record of them.
 pub async fn elements_are_added_once_at_an_index<S: Subject>() {
     let mut scene = Fixture::<S>::seeded(103).await;
     let (run, batches) = scene.run_and_batches(&[(1, 0), (1, 3)]).await;

@@ -338,7 +338,7 @@ pub async fn a_schedule_of_a_shard_without_a_lease_is_refused<S: Subject>() {
     assert_eq!(scene.store().schedule(schedule.id).await.unwrap(), None);
 }
 
-/// B2. An engine that changes a missing schedule has lost its memory of what has fired.
+/// B2. An engine that changes a missing schedule no longer has the record of what has fired.
 pub async fn a_missing_schedule_cannot_be_changed<S: Subject>() {
     let mut scene = Fixture::<S>::seeded(50).await;
     let schedule = scene.schedule();

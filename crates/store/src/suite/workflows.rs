@@ -208,7 +208,7 @@ pub async fn workflow_names_are_unique_and_free_once_removed<S: Subject>() {
     assert!(matches!(result, Err(StoreError::Fatal { .. })), "{result:?}");
 }
 
-/// D5. An engine that changes a missing row has lost its memory of it.
+/// D5. An engine that changes a missing row no longer has the record of it.
 pub async fn a_missing_run_or_workflow_cannot_be_changed<S: Subject>() {
     for of_run in [true, false] {
         let mut scene = Fixture::<S>::seeded(66).await;

@@ -208,7 +208,7 @@ impl Steps {
     }
 
     /// Writes ledger entries. An entry with a job never gets another job, which is the last safeguard of "one scheduled
-    /// time, one job": an engine that attempts it has lost its memory of what has fired.
+    /// time, one job": an engine that attempts it no longer has the record of what has fired.
     fn lines<'a>(&mut self, records: impl Iterator<Item = &'a LedgerRecord>) -> Result<(), Failure> {
         let mut lines = Lines::default();
         for record in records {

@@ -151,7 +151,7 @@ impl Apply<'_, '_> {
     }
 
     /// Writes a ledger entry. An entry with a job never gets another job, which is the last safeguard of "one scheduled
-    /// time, one job": an engine that attempts it has lost its memory of what has fired.
+    /// time, one job": an engine that attempts it no longer has the record of what has fired.
     fn line(&mut self, record: &LedgerRecord) -> Result<(), Failure> {
         let columns = LedgerColumns::of(record);
         let changed = self.statements.ledger_put.execute(params![
