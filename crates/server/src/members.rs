@@ -259,8 +259,8 @@ impl Members {
         Own { stops: self.inner.stops.load(Ordering::Relaxed), follows }
     }
 
-    /// Returns whether this server has failed to reach the store for so long that it is no longer a member for the
-    /// other servers. It then cannot know the leader.
+    /// Returns whether this server has failed to reach the store for longer than its `ttl`, so that the other servers no
+    /// longer list it. It then cannot know the leader.
     pub(crate) fn is_isolated(&self) -> bool {
         self.inner.age(&self.cluster_reading()) > self.inner.participant.ttl()
     }

@@ -4,9 +4,9 @@
 //! does. It passes events in, carries actions out in order, and takes a turn after each event and when one is
 //! due.
 //!
-//! A server has a *life* that changes with each start, so that messages and answers for an earlier process
-//! are dropped. A paused server keeps its messages and handles them when it resumes, with the clock of that
-//! time.
+//! A server has a *life* that changes with each start, so that messages to an earlier process, and its
+//! answers, are dropped. A paused server keeps its messages and handles them when it resumes, with the clock
+//! of that time.
 //!
 //! Beyond the product, `look_at_batch` checks the engine's own invariants and its time after batches, and
 //! `note` records an engine that panics or refuses a committed row.
