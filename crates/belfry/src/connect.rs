@@ -236,7 +236,7 @@ mod tests {
 
     /// A killed server does not remove its record.
     #[test]
-    fn a_record_of_a_server_that_is_gone_is_ignored() {
+    fn a_record_of_a_stopped_server_is_ignored() {
         let mut setup = Setup::new(&[]);
         setup.unnamed();
         let record = setup.running("one", 7001);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_server_and_a_token_nothing_is_asked() {
+    fn a_missing_server_is_an_error_with_a_hint() {
         let mut setup = Setup::new(&[]);
         setup.unnamed();
         insta::assert_snapshot!(setup.refusal(), @r"
@@ -256,7 +256,7 @@ mod tests {
 
     /// A proxy that authenticates its users adds the token of the server.
     #[test]
-    fn a_named_server_is_asked_without_a_token() {
+    fn a_configured_server_needs_no_token() {
         let mut setup = Setup::new(&[]);
         setup.unnamed();
         setup.sources.variables.insert("BELFRY_URL".into(), "http://belfry.example".into());
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dev_server_of_the_user_is_found_by_itself() {
+    fn the_dev_server_of_the_user_is_found_without_configuration() {
         let setup = Setup::new(&[]);
         assert_eq!(
             (setup.url().as_str(), setup.token().as_deref()),
@@ -275,13 +275,13 @@ mod tests {
     }
 
     #[test]
-    fn its_token_goes_to_no_other_server() {
+    fn the_token_of_a_dev_server_is_sent_to_no_other_server() {
         let setup = Setup::new(&[("BELFRY_URL", "http://127.0.0.1:9")]);
         assert_eq!((setup.url().as_str(), setup.token()), ("http://127.0.0.1:9", None));
     }
 
     #[test]
-    fn a_named_token_goes_before_that_of_the_dev_server() {
+    fn a_configured_token_precedes_that_of_the_dev_server() {
         let mut setup = Setup::new(&[("BELFRY_TOKEN", "bf_env")]);
         assert_eq!(setup.token().as_deref(), Some("bf_env"));
         let file = setup.dir.path().join("other");
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_refused_without_being_shown() {
+    fn an_invalid_token_is_refused_without_being_shown() {
         let setup = Setup::new(&[]);
         let file = setup.dir.path().join("private");
         std::fs::write(&file, "my secret diary").unwrap();

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_once() {
+    fn causes_are_shown_once() {
         let error = anyhow::Error::from(std::io::Error::other("disk full")).context("cannot write `x`");
         insta::assert_snapshot!(Failure::new(Exit::Failed, error).render(false), @r"
         error: cannot write `x`
@@ -320,7 +320,7 @@ mod tests {
 
     /// The server's hint is about HTTP headers, so the command replaces it.
     #[test]
-    fn a_refusal_without_a_token_says_how_to_name_one() {
+    fn a_refusal_without_a_token_says_how_to_set_one() {
         let client::Error::Problem(mut problem) = problem(401) else { return };
         (problem.code, problem.errors) = ("unauthenticated".into(), Vec::new());
         let shown = Failure::from(client::Error::Problem(problem)).render(false);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_went_away_is_recognised_below_other_errors() {
+    fn a_broken_pipe_is_recognised_below_other_errors() {
         let pipe =
             anyhow::Error::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe)).context("writing");
         assert!(Failure::from(pipe).is_broken_pipe());

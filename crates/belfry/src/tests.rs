@@ -43,7 +43,7 @@ fn the_help_of_every_command() {
 }
 
 #[test]
-fn every_command_and_every_argument_says_what_it_is_for() {
+fn every_command_and_argument_has_a_description() {
     for (path, command) in commands() {
         assert!(command.get_about().is_some(), "{path}");
         for argument in command.get_arguments().filter(|a| !a.is_hide_set()) {
@@ -101,7 +101,7 @@ fn no_argument_takes_a_token() {
 }
 
 #[test]
-fn the_lines_of_the_examples_can_be_read() {
+fn every_example_line_can_be_parsed() {
     let mut read = 0;
     for (path, command) in commands() {
         let Some(examples) = command.get_before_help() else { continue };
@@ -188,7 +188,7 @@ fn worker_command_runs_and_manages_workers() {
 
 /// In `schedule next`, `-n` is the number of firings, as in `head` and `tail`; the namespace has its long option only.
 #[test]
-fn the_namespace_can_be_named_wherever_a_short_letter_means_something_else() {
+fn the_namespace_has_a_long_option_where_its_letter_has_another_meaning() {
     for line in [
         "belfry schedule next nightly -n 20 --namespace pay",
         "belfry -n pay schedule next nightly -n 20",
@@ -203,7 +203,7 @@ fn the_namespace_can_be_named_wherever_a_short_letter_means_something_else() {
 }
 
 #[test]
-fn completions_can_be_made_for_every_shell() {
+fn completions_are_generated_for_every_shell() {
     for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Cli::command(), "belfry", &mut script);

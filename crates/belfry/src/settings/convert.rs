@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_excludes_each_other_is_refused() {
+    fn settings_that_exclude_each_other_are_refused() {
         let server = |variables: &[(&str, &str)]| settings(variables).server().unwrap_err().render(false);
         let both = [("BELFRY_SERVER__BEHIND_PROXY", "true"), ("BELFRY_SERVER__INSECURE", "true")];
         assert!(server(&both).contains("cannot be set together"));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_has_no_place_in_the_address_of_a_database() {
+    fn a_password_in_a_database_url_is_refused() {
         for address in ["postgres://me:hunter2@db/belfry", "postgres://db/belfry?user=me&password=hunter2"] {
             let refused = settings(&[("BELFRY_SERVER__STORE", address)]).server().unwrap_err().render(false);
             assert!(refused.contains("store_password_file") && !refused.contains("hunter2"), "{refused}");

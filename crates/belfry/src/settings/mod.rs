@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_goes_before_the_environment_before_the_file_before_the_default() {
+    fn a_flag_precedes_the_environment_the_file_and_the_default() {
         let dir = tempfile::tempdir().unwrap();
         let file = "[client]\nurl = \"http://file:1\"\nnamespace = \"filed\"\nretry_for = \"9s\"\n";
         let mut sources =
@@ -352,14 +352,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_toml_says_where() {
+    fn an_invalid_toml_file_is_reported_with_its_position() {
         let dir = tempfile::tempdir().unwrap();
         let text = Settings::load(&sources(&[], Some((&dir, "[client\nurl = 1")))).unwrap_err().render(false);
         assert!(text.contains("line 1"), "{text}");
     }
 
     #[test]
-    fn every_default_can_be_read_and_every_key_is_there_once() {
+    fn every_default_is_valid_and_every_key_is_unique() {
         for setting in SETTINGS {
             if !setting.default.is_empty() && setting.default != "{data}" {
                 assert!(setting.kind.parse(setting.default).is_ok(), "{}", setting.key);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn all_settings_with_their_defaults() {
+    fn every_setting_is_listed_with_its_default() {
         let rows = Settings::load(&sources(&[("BELFRY_TOKEN", "bf_secret")], None)).unwrap().rows();
         let look = OutputOptions {
             format: crate::output::Format::Wide,
