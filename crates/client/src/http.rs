@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_without_repeating_a_password() {
+    fn an_invalid_url_is_refused_without_showing_its_password() {
         for url in ["", "belfry", "ftp://x", "http://x/?a=1"] {
             assert!(matches!(client(url), Err(Error::Address { .. })), "{url}");
         }
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_shows_up_nowhere() {
+    fn no_output_contains_the_token() {
         let client = client("http://127.0.0.1:7070").unwrap();
         assert!(!format!("{client:?}").contains("secret"));
         crate::install_crypto();
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_own_machine_is_safe_without_tls() {
+    fn only_loopback_is_safe_without_tls() {
         for (url, plaintext) in [
             ("http://127.0.0.1:1", false),
             ("http://[::1]:1", false),

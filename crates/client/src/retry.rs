@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_carried_out_is_repeated_only_if_that_is_safe() {
+    fn a_request_that_may_have_been_executed_is_repeated_only_if_safe() {
         let unknown = problem(503, "outcome_unknown", None);
         assert!(next(&unknown, Idempotency::Idempotent).is_some());
         assert_eq!(next(&unknown, Idempotency::NotIdempotent), None);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_final_and_so_is_a_wait_beyond_our_patience() {
+    fn a_refusal_or_a_delay_beyond_the_limit_is_final() {
         for (status, code) in
             [(400, "invalid"), (404, "job_not_found"), (409, "job_ended"), (507, "storage_full")]
         {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_to_a_bound() {
+    fn delays_grow_up_to_a_limit() {
         let mut tries = Attempts::new(Timeouts::default());
         let busy = problem(503, "busy", None);
         let pauses: Vec<_> = (0..12).filter_map(|_| tries.next(&busy, Idempotency::Idempotent)).collect();

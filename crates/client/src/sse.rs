@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_read_however_they_are_cut() {
+    fn events_are_read_from_chunks_of_any_size() {
         let whole = ": hi\nretry: 10\n\nevent: log\nid: 7\ndata: a\ndata: b\n\ndata:c\r\n\r\n";
         let expected = vec![event("log", "a\nb", Some("7")), event("message", "c", Some("7"))];
         assert_eq!(decode(&[whole]), expected);

@@ -50,7 +50,7 @@ async fn two_submissions_have_two_keys() {
 }
 
 #[tokio::test]
-async fn a_key_of_the_spec_takes_the_place_of_a_random_one() {
+async fn a_key_in_the_spec_replaces_the_random_key() {
     let fake = Fake::default();
     fake.answers(201, submitted());
     let client = fake.start().await;
@@ -61,7 +61,7 @@ async fn a_key_of_the_spec_takes_the_place_of_a_random_one() {
 }
 
 #[tokio::test]
-async fn a_batch_has_a_key_for_those_of_its_jobs_that_have_none() {
+async fn a_batch_has_a_key_for_its_jobs_without_one() {
     let fake = Fake::default();
     fake.answers(201, json!({"jobs": [submitted(), submitted()]}));
     let client = fake.start().await;
@@ -81,7 +81,7 @@ async fn a_retry_of_a_job_is_not_repeated_when_its_outcome_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_retry_of_a_job_is_repeated_when_it_was_surely_not_carried_out() {
+async fn a_retry_of_a_job_is_repeated_if_it_was_not_executed() {
     let fake = Fake::default();
     fake.refuses(503, "busy", Some(0)).answers(201, submitted());
     let client = fake.start().await;
@@ -90,7 +90,7 @@ async fn a_retry_of_a_job_is_repeated_when_it_was_surely_not_carried_out() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_as_it_came_and_not_repeated() {
+async fn a_refusal_is_returned_unchanged_and_not_repeated() {
     let fake = Fake::default();
     fake.answers(
         422,
@@ -108,7 +108,7 @@ async fn a_refusal_is_told_as_it_came_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_refusal_without_a_problem_document_still_says_what_it_was() {
+async fn a_refusal_without_a_problem_document_has_its_status() {
     let fake = Fake::default();
     let client = fake.start().await;
     let error = client.job(JOB.parse().unwrap()).await.unwrap_err();
@@ -117,7 +117,7 @@ async fn a_refusal_without_a_problem_document_still_says_what_it_was() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_belfrys_says_so() {
+async fn a_response_of_another_program_is_a_protocol_error() {
     let fake = Fake::default();
     fake.answers(200, json!({"hello": "world"}));
     let client = fake.start().await;

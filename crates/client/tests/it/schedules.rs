@@ -44,7 +44,7 @@ async fn a_backfill_is_not_repeated_when_its_outcome_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_name_brings_its_namespace_along_and_an_id_needs_none() {
+async fn a_name_is_sent_with_its_namespace_and_an_id_without() {
     let fake = Fake::default();
     for _ in 0..2 {
         fake.refuses(404, "schedule_not_found", None);

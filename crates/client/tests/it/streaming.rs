@@ -13,7 +13,7 @@ const LOG_REST: &str = "event: log\nid: 40\ndata: {\"next_offset\":40,\"at\":\"2
 const LOG_WHOLE: &str = "event: log\nid: 9\ndata: {\"next_offset\":9,\"at\":\"2026-11-21T08:00:00Z\",\"stream\":\"stdout\",\"text\":\"again\\n\"}\n\nevent: end\ndata: {\"status\":\"succeeded\"}\n\n";
 
 #[tokio::test]
-async fn a_log_that_breaks_off_in_a_line_goes_on_behind_the_last_whole_one() {
+async fn a_log_that_breaks_off_in_a_line_continues_after_the_last_complete_one() {
     let fake = Fake::default();
     fake.streams(LOG_HALF).refuses(503, "loading", Some(0)).streams(LOG_REST);
     let client = fake.start().await;
@@ -86,7 +86,7 @@ async fn followed(fake: &Fake, begin: Begin) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_log_of_a_job_goes_over_to_its_next_execution() {
+async fn the_log_of_a_job_continues_with_its_next_execution() {
     let fake = Fake::default();
     fake.streams(": open\n\n")
         .answers(200, job(2, "running", 1))
@@ -125,7 +125,7 @@ async fn missed_executions_are_followed_only_from_the_first() {
 }
 
 #[tokio::test]
-async fn a_stored_log_is_read_page_by_page_and_ends_where_no_page_leads_on() {
+async fn a_stored_log_is_read_in_pages_and_ends_after_the_last_page() {
     let entry = |text: &str, next: u64| json!({"next_offset": next, "at": "2026-11-21T08:00:00Z", "stream": "stdout", "text": text});
     let fake = Fake::default();
     fake.answers(200, json!({"items": [entry("a", 10)], "next_offset": 10, "complete": false}))
@@ -140,7 +140,7 @@ async fn a_stored_log_is_read_page_by_page_and_ends_where_no_page_leads_on() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_no_stream_of_events_is_refused() {
+async fn a_response_that_is_not_an_event_stream_is_refused() {
     let fake = Fake::default();
     fake.answers(200, json!({}));
     let client = fake.start().await;

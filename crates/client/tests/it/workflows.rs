@@ -134,7 +134,7 @@ async fn run_actions_use_the_routes_of_the_api() {
 }
 
 #[tokio::test]
-async fn a_workflow_is_put_under_its_name_with_the_version_that_it_must_have() {
+async fn a_workflow_is_put_under_its_name_with_the_expected_version() {
     let fake = Fake::default();
     for _ in 0..2 {
         fake.refuses(412, "version_mismatch", None);
