@@ -108,7 +108,7 @@ fn checkpoints_of_one_commit_are_one_row() {
 
 /// D5, I28. Versions continue after a restart of the server.
 #[test]
-fn a_rebuilt_engine_knows_the_last_checkpoint() {
+fn a_rebuilt_engine_has_the_last_checkpoint() {
     let (mut t, job) = running();
     t.save(current(&t, job), "a", None).unwrap();
     t.check_rebuilt();

@@ -124,7 +124,7 @@ fn an_interruption_on_the_worker_costs_no_retry() {
 
 /// I9, I10. A result with an old fence is acknowledged and changes nothing.
 #[test]
-fn a_result_that_comes_after_the_job_went_elsewhere_is_ignored() {
+fn a_result_that_arrives_after_reassignment_is_ignored() {
     let mut t = Scenario::new();
     let lost = t.worker().join();
     let job = t.job().submit();
@@ -187,7 +187,7 @@ fn a_refusal_after_a_start_is_an_interruption() {
 
 /// A job that crashes every worker must not be reassigned in a tight loop.
 #[test]
-fn many_interruptions_in_a_row_are_spaced_out() {
+fn repeated_interruptions_are_delayed() {
     let mut t = Scenario::new();
     t.worker().join();
     let job = t.job().submit();

@@ -213,7 +213,7 @@ fn deadline_does_not_affect_a_started_job() {
 
 /// Its worker was lost before the start; meanwhile the deadline passed.
 #[test]
-fn a_deadline_that_passed_behind_a_lost_start_still_counts() {
+fn a_deadline_still_applies_after_a_lost_start() {
     let mut t = Scenario::new();
     let worker = t.worker().join();
     let job = t.job().deadline(5).submit();
@@ -265,7 +265,7 @@ fn repeated_flushes_at_one_time_change_nothing() {
 }
 
 #[test]
-fn a_deadline_that_passed_in_the_backoff_of_a_failed_start_still_counts() {
+fn a_deadline_still_applies_in_the_backoff_of_a_failed_start() {
     let mut t = Scenario::new();
     t.worker().join();
     let slow = |s: &mut model::JobSpec| s.retry.backoff.initial = Duration::from_secs(20);

@@ -178,7 +178,7 @@ fn changing_queue_settings_does_not_refill_the_burst() {
 
 /// Running jobs count towards the limit of a key, waiting jobs do not.
 #[test]
-fn a_job_that_cannot_start_holds_no_other_of_its_key_back() {
+fn a_job_that_cannot_start_does_not_block_its_key() {
     let mut t = Scenario::new();
     t.worker().join();
     t.queue("paused", QueueSettings { paused: true, ..QueueSettings::default() });
@@ -198,7 +198,7 @@ fn within_a_key_priority_comes_before_age() {
 }
 
 #[test]
-fn jobs_of_one_key_with_different_limits_each_keep_their_own() {
+fn each_job_of_a_key_observes_its_own_limit() {
     let mut t = Scenario::new();
     let strict = t.job().priority(10).concurrency("k", 1).submit();
     let first = t.job().priority(90).concurrency("k", 2).submit();

@@ -61,7 +61,7 @@ fn spread_takes_the_emptiest_worker_and_pack_the_fullest() {
 }
 
 #[test]
-fn a_retry_prefers_another_worker_and_takes_the_same_if_it_must() {
+fn a_retry_prefers_another_worker_and_uses_the_same_if_necessary() {
     let mut t = Scenario::new();
     let only = t.worker().join();
     let job = t.job().retries(2).submit();

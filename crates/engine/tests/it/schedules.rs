@@ -47,7 +47,7 @@ fn schedule_fires_at_its_scheduled_times_and_records_each() {
 
 /// B2, D5: rule 1 of the design. A restart at any moment loses and doubles nothing.
 #[test]
-fn a_restart_before_and_after_a_firing_neither_loses_nor_doubles_it() {
+fn a_restart_around_a_firing_neither_loses_nor_repeats_it() {
     let mut t = Scenario::new();
     let schedule = t.schedule("s").cron("* * * * *").overlap(OverlapPolicy::AllowAll).apply();
     for _ in 0..3 {
@@ -222,7 +222,7 @@ fn buffered_firings_start_in_order() {
 
 /// B4.
 #[test]
-fn a_full_buffer_sheds() {
+fn firings_beyond_the_buffer_are_shed() {
     let mut t = Scenario::new();
     let schedule = t
         .schedule("s")
@@ -240,7 +240,7 @@ fn a_full_buffer_sheds() {
 
 /// B4.
 #[test]
-fn cancel_other_starts_once_the_cancelled_run_is_over() {
+fn cancel_other_starts_once_the_cancelled_run_has_ended() {
     let mut t = Scenario::new();
     t.worker().join();
     let schedule = t.schedule("s").cron("* * * * *").overlap(OverlapPolicy::CancelOther).apply();
@@ -415,7 +415,7 @@ fn jitter_delays_a_firing_but_not_its_scheduled_time() {
 
 /// B5, B6. Scheduled times that a filter holds are recorded too, in ranges.
 #[test]
-fn held_scheduled_times_are_recorded_and_not_run() {
+fn excluded_scheduled_times_are_recorded_and_not_run() {
     let mut t = Scenario::new();
     let window = model::timing::Window { from: "08:00".into(), until: "08:10".into(), weekdays: vec![] };
     let schedule = t
@@ -446,7 +446,7 @@ fn holiday(dates: &str) -> CalendarSpec {
 
 /// B5.
 #[test]
-fn a_changed_calendar_changes_what_its_schedules_do_from_then_on() {
+fn a_changed_calendar_applies_to_later_firings() {
     let mut t = Scenario::new();
     let set = |t: &mut Scenario, dates| {
         let spec = Box::new(holiday(dates));
@@ -532,7 +532,7 @@ fn schedule_changes_only_with_the_expected_version() {
 
 /// A deleted schedule no longer fires; its runs continue; its name can be reused.
 #[test]
-fn a_deleted_schedule_fires_no_more_and_leaves_its_runs_and_its_ledger() {
+fn a_deleted_schedule_does_not_fire_and_keeps_its_runs_and_ledger() {
     let mut t = Scenario::new();
     t.worker().join();
     let schedule = t.schedule("s").cron("* * * * *").apply();
@@ -636,7 +636,7 @@ fn skipped_firing_releases_its_reservation() {
 /// Rule 8 of the design. The clock leaps ahead: an outage, not a thousand due minutes. The clock is set back:
 /// nothing fires twice.
 #[test]
-fn a_leap_of_the_clock_is_an_outage_and_a_step_back_repeats_nothing() {
+fn a_forward_clock_leap_is_an_outage_and_a_step_back_repeats_nothing() {
     let mut t = Scenario::new();
     let schedule = t.schedule("s").cron("* * * * *").overlap(OverlapPolicy::AllowAll).apply();
     t.until(at("2026-11-21T08:01:00Z"));

@@ -253,7 +253,7 @@ fn repeated_stalls_extend_leases_only_to_a_limit() {
 }
 
 #[test]
-fn a_drain_outlives_a_restart_and_ends_when_it_is_taken_back() {
+fn a_drain_survives_a_restart_and_ends_when_it_is_revoked() {
     let mut t = Scenario::new();
     let worker = t.worker().join();
     let job = t.job().submit();
@@ -272,7 +272,7 @@ fn a_drain_outlives_a_restart_and_ends_when_it_is_taken_back() {
 
 /// Another server wrote the status into the row: the executions still have their lease.
 #[test]
-fn a_worker_whose_row_says_lost_and_that_has_work_is_given_a_lease() {
+fn a_worker_with_work_gets_a_lease_although_its_row_is_lost() {
     let mut t = Scenario::new();
     let worker = t.worker().join();
     let job = t.job().submit();

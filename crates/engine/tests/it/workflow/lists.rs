@@ -30,7 +30,7 @@ fn map_reduce() -> WorkflowSpec {
 /// C2, C4. A step runs once for each element of an earlier step's output; the next step gets all results in
 /// the order of the list.
 #[test]
-fn a_map_runs_once_an_element_and_its_results_are_collected_in_order() {
+fn a_map_runs_each_element_once_and_collects_results_in_order() {
     let mut t = Scenario::with_room();
     let run = t.run(&map_reduce());
     t.give(t.job_of(run, "list"), &json!(["a", "b", "c"]));
@@ -58,7 +58,7 @@ fn a_map_runs_once_an_element_and_its_results_are_collected_in_order() {
 
 /// C4. Each shard gets its number and the total; its job refers to the element.
 #[test]
-fn a_shard_knows_its_number_and_how_many_there_are() {
+fn a_shard_gets_its_number_and_the_total() {
     let mut t = Scenario::with_room();
     let items = ElementSource::Items(vec![json!("Beijing"), json!("Shanghai")]);
     let run = t.run(&WorkflowSpec::new("w", vec![each("import", &[], items)]));

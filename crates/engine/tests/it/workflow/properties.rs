@@ -129,7 +129,7 @@ proptest! {
     /// every step ends by the rules, with one job per step or element. No step starts before its dependencies
     /// ended, unless its join rule allows that. The run's outcome follows from all steps.
     #[test]
-    fn every_dag_ends_as_its_rules_say(
+    fn every_dag_ends_by_its_join_rules(
         steps in prop::collection::vec(drawn(), 1..9),
         limit in prop::option::of(1u32..3),
         fast in prop::bool::weighted(0.2),

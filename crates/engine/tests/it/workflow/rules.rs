@@ -25,7 +25,7 @@ fn diamond() -> WorkflowSpec {
 
 /// C1, I19. B and C start after A, D after both.
 #[test]
-fn a_step_starts_once_all_that_it_needs_have_ended() {
+fn a_step_starts_once_all_its_dependencies_have_ended() {
     let mut t = Scenario::with_room();
     let run = t.run(&diamond());
     insta::assert_snapshot!(t.steps(run), @"a running (upstream_ended), b pending, c pending, d pending");
@@ -137,7 +137,7 @@ fn step_is_running_while_its_job_is_retried() {
 
 /// C2. Conditions refer to outputs of earlier steps; a skip also skips the dependents.
 #[test]
-fn a_condition_that_does_not_hold_skips_a_step_and_what_needs_it() {
+fn a_false_condition_skips_a_step_and_its_dependents() {
     let mut t = Scenario::with_room();
     let step =
         |name: &str, needs: &[&str], when: &str| StepSpec { when: Some(when.into()), ..job(name, needs) };

@@ -114,7 +114,7 @@ fn a_schedule_starts_runs_of_a_workflow() {
 /// C1. A run uses the versions of its workflow, and of the workflows that it calls, at the time of its
 /// firing.
 #[test]
-fn a_run_is_pinned_to_what_its_workflow_is_when_it_fires() {
+fn a_run_is_pinned_to_the_workflow_version_at_its_firing() {
     let mut t = Scenario::with_room();
     let inner = WorkflowSpec::new("inner", vec![job("one", &[])]);
     t.apply(&inner);
@@ -282,7 +282,7 @@ fn a_backfill_starts_runs_in_order_with_its_priority() {
 
 /// B5. A backfill whose workflow was deleted ends, and records the runs that did not start.
 #[test]
-fn a_backfill_of_a_missing_workflow_ends_with_nothing_run() {
+fn a_backfill_of_a_missing_workflow_ends_without_runs() {
     let mut t = Scenario::with_room();
     let schedule = t.schedule("s").starts("load", json!({})).apply();
     let backfill = t.backfill(schedule, &["2026-11-03T00:00:00Z", "2026-11-04T00:00:00Z"], 1);
@@ -294,7 +294,7 @@ fn a_backfill_of_a_missing_workflow_ends_with_nothing_run() {
 
 /// A6. The same key finds the same run, also after a restart.
 #[test]
-fn a_trigger_that_is_repeated_under_its_key_finds_the_run() {
+fn a_trigger_repeated_with_its_key_returns_the_run() {
     let mut t = Scenario::with_room();
     t.apply(&load());
     let schedule = t.schedule("s").starts("load", json!({})).apply();
