@@ -302,7 +302,7 @@ mod tests {
 
     /// D6.
     #[test]
-    fn a_leader_that_does_not_renew_its_lease_is_stale_and_then_gone() {
+    fn a_leader_that_does_not_renew_its_lease_is_stale_and_then_absent() {
         let leader = |left: Duration, age: Duration| {
             PARTICIPANT.ownership(&seen(&[server(ME, false), server(OTHER, false)], OTHER, left), age)
         };
