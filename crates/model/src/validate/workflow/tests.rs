@@ -170,7 +170,7 @@ fn sizes_are_bounded() {
 }
 
 #[test]
-fn likely_mistakes_are_warned_of() {
+fn likely_mistakes_cause_warnings() {
     let mut spec = WorkflowSpec::new("w", vec![step("a", &[])]);
     spec.parameters.insert("unused".into(), Parameter::new(ParameterType::String, None));
     let event = crate::workflow::EventWait { name: "paid".into(), on_timeout: Default::default() };
@@ -407,7 +407,7 @@ fn warned(spec: &WorkflowSpec) -> String {
 
 /// C2. A step that reads the artifact of a step on which it does not depend may read the version of another run.
 #[test]
-fn an_artifact_that_is_read_before_it_is_stored_is_warned_of() {
+fn reading_an_artifact_before_it_is_stored_causes_a_warning() {
     let files = |mut step: StepSpec, reads: &[&str], stores: &[&str]| {
         let Action::Job(job) = &mut step.action else { panic!("a job is expected") };
         let input =

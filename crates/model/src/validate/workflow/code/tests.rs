@@ -78,7 +78,7 @@ fn a_reference_in_a_program_is_found() {
 
 /// C2. A reference is allowed in arguments, also after program code, and in options of other programs.
 #[test]
-fn a_reference_in_an_argument_is_let_through() {
+fn a_reference_in_an_argument_is_accepted() {
     for command in [
         &["load", "--day=@"][..],
         &["sh", "-c", "load \"$1\"", "load", "@"],
