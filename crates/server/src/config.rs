@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_that_cannot_work_are_named() {
+    fn invalid_settings_are_named() {
         assert!(problem(|c| c.shards = 0).contains("`server.shards`"));
         assert!(problem(|c| c.engine.lease = c.engine.heartbeat_interval).contains("`server.lease`"));
         assert!(problem(|c| c.artifact_bytes_max = 0).contains("`server.artifact_size_max`"));

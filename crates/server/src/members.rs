@@ -374,7 +374,7 @@ mod tests {
 
     /// D6. The rules get the rows as the store has them.
     #[tokio::test]
-    async fn the_owner_of_the_shards_is_the_leader_while_it_is_there() {
+    async fn the_owner_of_the_shards_is_the_leader_while_it_is_a_member() {
         let (_dir, members) = members();
         let server = |server: ServerRecord, draining| Member {
             server,

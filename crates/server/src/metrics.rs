@@ -593,7 +593,7 @@ mod tests {
 
     /// Scrapers that support only the text format get it, in the form that `promtool check metrics` accepts.
     #[test]
-    fn the_form_is_the_one_that_the_scraper_accepts() {
+    fn the_format_is_one_that_the_scraper_accepts() {
         let prometheus =
             "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1";
         assert_eq!(Exposition::negotiated(prometheus), Exposition::OpenMetrics);

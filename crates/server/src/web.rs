@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_gets_the_coding_that_it_takes_and_brotli_first() {
+    fn a_client_gets_an_accepted_encoding_and_brotli_first() {
         let chosen = |accepted| encodings(accepted).map(|(coding, _)| coding).collect::<Vec<_>>();
         assert_eq!(chosen("gzip, deflate, br, zstd"), ["br", "gzip"]);
         assert_eq!(chosen("GZIP;q=0.5"), ["gzip"]);

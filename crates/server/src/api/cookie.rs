@@ -119,7 +119,7 @@ mod tests {
 
     /// A page on another port of this machine is another origin, although browsers call it the same site.
     #[test]
-    fn a_page_of_another_site_may_not_even_read() {
+    fn a_page_of_another_site_cannot_read() {
         for site in ["cross-site", "same-site", "?"] {
             assert!(!asked(Method::GET, &[("sec-fetch-site", site)]), "{site}");
             assert!(!asked(Method::POST, &[("sec-fetch-site", site)]), "{site}");

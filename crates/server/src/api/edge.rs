@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_localhost_and_configured_names_are_let_in() {
+    fn addresses_localhost_and_configured_names_are_accepted() {
         for host in [
             "localhost",
             "localhost:7070",
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_a_host_is_no_browser() {
+    fn a_request_without_a_host_is_accepted() {
         assert!(Hosts::new(&[]).check(&Uri::from_static("/x"), &HeaderMap::new()).is_ok());
     }
 }

@@ -560,7 +560,7 @@ mod tests {
 
     /// A user can correct all fields at once.
     #[test]
-    fn every_field_that_does_not_fit_is_named_without_words_of_the_library() {
+    fn every_invalid_field_is_named_without_terms_of_the_library() {
         let wrong = r#"{"run": {"process": {"command": [1, "a", 2], "env": 5}}, "name": "x", "priority": 900,
             "timeout": "5", "retry": {"max_retries": "many"}, "prio": 1}"#;
         insta::assert_snapshot!(all(Format::Json, wrong), @r#"
@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn a_content_type_that_is_not_taken_is_named() {
+    fn an_unsupported_content_type_is_named() {
         let of = |value: Option<&'static str>| {
             let headers = value.map(|v| (CONTENT_TYPE, axum::http::HeaderValue::from_static(v)));
             Format::of(&HeaderMap::from_iter(headers)).map_err(|t| t.code())
@@ -695,7 +695,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_never_ends_is_given_up() {
+    async fn a_body_that_never_ends_times_out() {
         let body = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
         let read = read_body(&HeaderMap::new(), body, 100).await;
         assert_eq!(read.unwrap_err().code(), Code::RequestTimeout);
@@ -731,7 +731,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_that_does_not_fit_names_the_parameter() {
+    fn an_invalid_query_names_its_parameter() {
         insta::assert_snapshot!(sample("limit=many").unwrap_err(), @"limit: `many` is not a whole number");
         insta::assert_snapshot!(sample("status=done").unwrap_err(), @"status: `done` is not a status of a job: expected one of ready, waiting, running, retrying, succeeded, failed, cancelled, expired");
         insta::assert_snapshot!(sample("label=x").unwrap_err(), @"label: `x` is not a label: expected KEY=VALUE");

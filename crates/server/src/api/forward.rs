@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_good_for_one_request_and_one_store() {
+    fn a_mark_is_valid_for_one_request_and_one_store() {
         let (ours, theirs) = (Forwards::new([1; 32]), Forwards::new([2; 32]));
         let mark = ours.mark(server(None).id, "req_1");
         assert!(ours.is_our_mark(mark.as_bytes(), "req_1"));

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_precondition_holds_or_says_what_there_is() {
+    fn a_failed_precondition_names_the_current_version() {
         let check = |value, current| {
             let found = precondition(&with(IF_MATCH, value)).and_then(|p| p.expected("job `a`", current));
             found.map_err(|error| error.into_problem(None).detail)

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn one_client_gets_half_and_a_newcomer_always_a_place() {
+    fn one_client_gets_half_the_places_and_a_new_client_always_one() {
         let lane = lane(64, None);
         let first = fill(&lane, &caller(1));
         assert_eq!(first.len(), 32);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_lane_and_a_used_up_share_are_told_apart() {
+    fn a_full_lane_and_a_used_up_share_have_different_errors() {
         let lane = lane(2, Some(1));
         let _places = [lane.enter(&caller(1)).ok(), lane.enter(&caller(2)).ok()];
         let refused = lane.enter(&caller(3)).err().map(|refused| refused.into_problem(None).detail);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_given_back_and_its_client_forgotten() {
+    fn a_released_place_is_free_and_its_client_is_removed() {
         let lane = lane(8, Some(3));
         let places = fill(&lane, &caller(1));
         assert_eq!(places.len(), 3);

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_leads_back_to_its_place() {
+    fn a_cursor_returns_to_its_position() {
         let id = JobId::from_bits(42);
         let cursor = cursors().make("jobs", &"filter", &id.to_string());
         assert_eq!(cursors().read("jobs", &"filter", Some(&cursor)), Ok(Some(id)));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_never_empty_and_never_boundless() {
+    fn the_size_of_a_page_is_bounded() {
         assert_eq!(limit(None), Ok(PAGE_DEFAULT));
         let most = u32::try_from(PAGE_MAX).unwrap();
         assert_eq!(limit(Some(most)), Ok(PAGE_MAX));

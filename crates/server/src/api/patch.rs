@@ -47,14 +47,14 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_changes_what_it_names_and_null_brings_the_default_back() {
+    fn a_patch_changes_its_fields_and_null_restores_the_default() {
         let spec = patched(json!({"name": "other", "priority": null, "retry": {"max_retries": 2}})).unwrap();
         assert_eq!((spec.name.as_str(), spec.priority, spec.retry.max_retries), ("other", 50, 2));
         assert_eq!(spec.run, JobSpec::command(["true"]).run);
     }
 
     #[test]
-    fn a_patch_that_makes_no_spec_names_the_field() {
+    fn an_invalid_patch_names_the_field() {
         insta::assert_snapshot!(patched(json!({"retry": {"max_retries": "many"}})).unwrap_err(), @r#"retry.max_retries: invalid type: string "many", expected u32"#);
         insta::assert_snapshot!(patched(json!([1])).unwrap_err());
         insta::assert_snapshot!(patched(json!({"namespace": "x"})).unwrap_err(), @"namespace: cannot be changed: submit another job");

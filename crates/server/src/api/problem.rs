@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_stays_small_however_much_is_wrong() {
+    fn a_problem_document_lists_a_bounded_number_of_errors() {
         let errors = (0..10_000).map(|i| field_error(&format!("jobs[{i}].name"), "is empty")).collect();
         let problem = ApiError::invalid_fields(errors).into_problem(None);
         assert_eq!(problem.errors.len(), FIELD_ERRORS_MAX);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_in_which_a_request_fails_has_its_code() {
+    fn each_request_error_has_its_code() {
         let job = JobId::from_bits(1);
         let table = [
             (RequestError::OutcomeUnknown, "503 outcome_unknown"),
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_server_says_in_whole_seconds_when_to_come_back() {
+    fn a_busy_server_sends_retry_after_in_whole_seconds() {
         let busy = RequestError::Busy { retry_after: Duration::from_millis(1_500) };
         let response = ApiError::from(busy).into_document(None);
         assert_eq!(response.headers()[RETRY_AFTER], "2");
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_defect_of_ours_is_not_explained_to_the_caller() {
+    fn an_internal_error_is_not_explained_to_the_client() {
         let error = std::io::Error::other("secret path");
         assert!(!shown(ApiError::internal(&error)).contains("secret"));
     }

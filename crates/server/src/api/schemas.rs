@@ -138,7 +138,7 @@ mod tests {
 
     /// The checked-in copies match the code. `BELFRY_UPDATE=1` writes them again.
     #[test]
-    fn the_checked_in_schemas_are_those_of_the_code() {
+    fn the_checked_in_schemas_match_the_code() {
         for (name, made) in all(&crate::api::document()) {
             let path = std::path::Path::new(FOLDER).join(name);
             if std::env::var_os("BELFRY_UPDATE").is_some() {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_stands_alone_and_refuses_what_the_server_refuses() {
+    fn a_schema_is_self_contained_and_rejects_what_the_server_rejects() {
         let schedule = validator("schedule.json");
         let file = json!({
             "version": 1, "kind": "schedule", "name": "nightly",

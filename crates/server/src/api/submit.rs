@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn one_job_and_a_batch_are_told_apart() {
+    fn one_job_and_a_batch_are_distinguished() {
         assert_eq!(jobs(&format!("{{{RUN}}}"), None).unwrap().len(), 1);
         assert_eq!(jobs(&format!(r#"{{"jobs": [{{{RUN}}}, {{{RUN}}}]}}"#), None).unwrap().len(), 2);
         insta::assert_snapshot!(jobs(r#"{"jobs": []}"#, None).unwrap_err(), @"jobs: is empty: expected at least one job");
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spec_may_be_large_but_not_boundless() {
+    fn a_spec_has_a_maximum_size() {
         let mut spec = JobSpec::command(["cat"]);
         let model::spec::Run::Process(process) = &mut spec.run else { return };
         process.stdin = Some("x".repeat(SPEC_BYTES_MAX));

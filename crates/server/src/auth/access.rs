@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_says_who_and_what() {
+    fn a_denial_names_the_caller_and_the_action() {
         insta::assert_snapshot!(
             authorize(&actor(TokenKind::Worker), Verb::Create, &Resource::Jobs).unwrap_err(),
             @"`ann` may not create jobs: its token is for workers"

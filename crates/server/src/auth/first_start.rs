@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_file_is_for_its_owner_alone_and_replaced_whole() {
+    fn a_secret_file_is_private_and_replaced_atomically() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(ADMIN_TOKEN_FILE);
         write_secret(&path, b"one\n").unwrap();

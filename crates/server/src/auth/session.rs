@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_was_changed_in_any_place_is_none() {
+    fn a_changed_session_is_invalid() {
         let sessions = Sessions::new([7; 32]);
         let session = sessions.open("abc", END);
         for at in 0..session.len() {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_makes_other_sessions() {
+    fn a_session_of_another_key_is_invalid() {
         let session = Sessions::new([7; 32]).open("abc", END);
         assert_eq!(Sessions::new([8; 32]).read(&session, BEFORE), None);
     }

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_any_one_character_is_noticed() {
+    fn a_change_of_any_one_character_is_detected() {
         let text = generate(TokenKind::Admin);
         for at in 0..text.len() {
             let mut changed = text.clone().into_bytes();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_refused() {
+    fn a_malformed_token_is_refused() {
         let whole = generate(TokenKind::Worker);
         for text in [
             "",

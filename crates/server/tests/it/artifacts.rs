@@ -28,7 +28,7 @@ pub(crate) async fn get(artifacts: &Artifacts, artifact: &Artifact) -> Vec<u8> {
 
 /// A11.
 #[tokio::test]
-async fn every_version_of_an_artifact_comes_back_as_it_was() {
+async fn every_version_of_an_artifact_is_returned_unchanged() {
     let server = Server::start().await;
     let artifacts = &server.running.services.objects.artifacts;
     let large = vec![7; 20_000_001];
@@ -117,7 +117,7 @@ async fn a_worker_stores_and_fetches_the_files_of_its_executions() {
 
 /// Guard by fence, never by id alone.
 #[tokio::test]
-async fn only_a_live_execution_stores_files_and_under_names_alone() {
+async fn only_a_live_execution_stores_files_and_only_under_valid_names() {
     let server = Server::start().await;
     let worker = server.worker(server.fake().plan(|_| Plan::Run)).await;
     let made = submit(server.node(), job(), None).await.unwrap();

@@ -158,7 +158,7 @@ async fn a_fenced_commit_ends_leadership_and_work_continues_after_a_reload() {
 /// D7: rule 6 of the design. New work is refused with its own code, other work continues, and the server recovers by
 /// itself.
 #[tokio::test]
-async fn a_full_store_refuses_new_work_finishes_the_old_and_heals() {
+async fn a_full_store_refuses_new_work_finishes_running_work_and_recovers() {
     let server = Server::start().await;
     let worker = server.worker(server.fake().plan(|_| Plan::Run)).await;
     let running = submit(server.node(), job(), None).await.unwrap();

@@ -138,7 +138,7 @@ async fn an_unconfirmed_clock_jump_is_reported_and_not_followed() {
 
 /// A9: rule 8 of the design. The machine may be suspended, and the wall clock may be set back.
 #[tokio::test]
-async fn a_delayed_job_is_due_when_the_clock_says_so_and_time_never_runs_back() {
+async fn a_delayed_job_starts_at_its_time_and_time_never_runs_back() {
     let dir = tempfile::tempdir().unwrap();
     let (node, _handle, dial) = node(&dir).await;
     let start = dial.now();

@@ -195,8 +195,8 @@ async fn a_complete_log_moves_to_the_bucket() {
 
 /// A log that could not be uploaded is kept, and uploaded after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_waits_here_for_a_bucket_that_cannot_be_reached() {
-    if !has_credentials("a_log_waits_here_for_a_bucket_that_cannot_be_reached") {
+async fn a_log_stays_local_until_its_bucket_can_be_reached() {
+    if !has_credentials("a_log_stays_local_until_its_bucket_can_be_reached") {
         return;
     }
     let Some(moto) = Moto::start().await else { return };

@@ -161,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_shown_as_such_and_not_held_back() {
+    fn bytes_that_are_not_utf8_are_marked_and_not_held_back() {
         assert_eq!(texts(StreamFilter::All, &[(Stream::Stdout, b"\xff\xfe")]), ["stdout:\u{fffd}\u{fffd}"]);
         assert_eq!(texts(StreamFilter::All, &[(Stream::Stdout, b"a\xe9")]), ["stdout:a", "stdout:\u{fffd}"]);
     }
 
     /// Output in another encoding, such as GBK, is preserved.
     #[test]
-    fn bytes_that_are_no_text_are_kept_beside_it() {
+    fn bytes_that_are_not_utf8_are_kept_beside_the_text() {
         let bytes = frames(&[(Stream::Stdout, b"\xc4\xe3\xba\xc3\n"), (Stream::Stdout, b"ok\n")]);
         let mut decoder = Decoder::new(StreamFilter::All);
         let kept: Vec<_> = decoder.entries(&bytes, 0).map(|entry| entry.bytes).collect();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn each_entry_says_where_reading_goes_on() {
+    fn each_entry_has_the_offset_of_the_next() {
         let bytes = frames(&[(Stream::Stdout, b"one"), (Stream::Notice, b"two")]);
         let mut decoder = Decoder::new(StreamFilter::All);
         let next: Vec<_> = decoder.entries(&bytes, 100).map(|e| e.next_offset).collect();

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_found_however_they_are_cut() {
+    fn the_last_lines_are_found_in_frames_of_any_size() {
         for texts in [&["a\nb\nc\nd\n"][..], &["a\n", "b\n", "c\n", "d\n"], &["a", "\nb", "\nc\n", "d", "\n"]]
         {
             assert_eq!(last(texts, 1), "d\n", "{texts:?}");

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_in_the_ledger_reads_back_the_same() {
+    fn a_ledger_position_round_trips() {
         let place =
             LedgerPosition { first_micros: -5, schedule: u128::MAX, generation: 7, cause: 3, backfill: 0 };
         assert_eq!(

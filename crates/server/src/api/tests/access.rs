@@ -106,7 +106,7 @@ fn the_document_has_every_route_of_the_table_and_says_which_need_a_token() {
 }
 
 #[tokio::test]
-async fn pages_and_probes_need_no_token_and_tell_nothing_of_the_work() {
+async fn pages_and_probes_need_no_token_and_contain_no_data() {
     let world = World::new().await;
     world.submit(serde_json::json!({"name": "secret-name"})).await;
     for path in [
@@ -127,7 +127,7 @@ async fn pages_and_probes_need_no_token_and_tell_nothing_of_the_work() {
 }
 
 #[tokio::test]
-async fn a_token_that_was_made_later_is_valid_at_once() {
+async fn a_new_token_is_valid_immediately() {
     let world = World::new().await;
     let (_, text) = world.services.tokens.create(store::query::TokenKind::Admin, "bob").await.unwrap();
     let answer = ask(&world, &Method::GET, "/api/v1/me", Some(&format!("bearer {text}"))).await;

@@ -15,7 +15,7 @@ async fn put(world: &World, path: &str, bytes: Vec<u8>) -> Answer {
 }
 
 #[tokio::test]
-async fn a_file_comes_back_as_it_was_stored_and_never_as_a_page() {
+async fn a_stored_file_is_returned_unchanged_and_never_as_a_page() {
     let world = World::new().await;
     let bytes: Vec<u8> = (0..300_000u32).map(|i| (i % 251) as u8).collect();
     let stored = put(&world, "/api/v1/artifacts/tool", bytes.clone()).await;
@@ -32,7 +32,7 @@ async fn a_file_comes_back_as_it_was_stored_and_never_as_a_page() {
 }
 
 #[tokio::test]
-async fn the_newest_version_is_had_by_name_and_every_one_by_its_hash() {
+async fn the_newest_version_is_read_by_name_and_every_version_by_hash() {
     let world = World::new().await;
     let path = "/api/v1/artifacts/tool";
     let one = put(&world, path, b"one".to_vec()).await.json()["sha256"].as_str().unwrap().to_owned();
@@ -53,7 +53,7 @@ async fn the_newest_version_is_had_by_name_and_every_one_by_its_hash() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_stored_or_found_is_refused() {
+async fn invalid_uploads_and_missing_artifacts_are_refused() {
     let world = World::new().await;
     let large = put(&world, "/api/v1/artifacts/big", vec![0; (1 << 20) + 1]).await;
     assert_eq!(large.code(), "413 body_too_large");

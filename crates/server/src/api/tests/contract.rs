@@ -4,7 +4,7 @@
 //! `BELFRY_UPDATE=1` writes `docs/openapi.json` again.
 //!
 //! [`Checked`] sends requests and validates each response against the schema that the document has for its
-//! route and status. `answers_are_as_the_document_says` goes through the life of jobs, schedules and
+//! route and status. `responses_match_the_document` goes through the life of jobs, schedules and
 //! workflows in this way. A new route belongs there.
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ const CHECKED_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openap
 
 /// The checked-in copy matches the code. `BELFRY_UPDATE=1` writes it again.
 #[test]
-fn the_checked_in_document_is_that_of_the_code() {
+fn the_checked_in_document_matches_the_code() {
     let made = serde_json::to_string_pretty(&document()).unwrap() + "\n";
     if std::env::var_os("BELFRY_UPDATE").is_some() {
         std::fs::write(CHECKED_IN, &made).unwrap();
@@ -107,7 +107,7 @@ fn the_document_can_be_used_by_programs() {
 
 /// The server accepts every parameter of the document.
 #[tokio::test]
-async fn every_documented_parameter_is_taken() {
+async fn every_documented_parameter_is_accepted() {
     let world = World::new().await;
     let id = world.submit(json!({})).await;
     let document = serde_json::to_value(document()).unwrap();
@@ -203,7 +203,7 @@ impl Checked {
 }
 
 #[tokio::test]
-async fn answers_are_as_the_document_says() {
+async fn responses_match_the_document() {
     let world = World::new().await;
     let mut hands = ManualWorker::join(&world, 1).await;
     let mut api =

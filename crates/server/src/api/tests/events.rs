@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{ManualWorker, World};
 
 #[tokio::test]
-async fn the_feed_tells_what_happens_after_it_was_opened() {
+async fn the_feed_contains_events_after_it_was_opened() {
     let world = World::new().await;
     world.submit(json!({})).await;
     let mut events = world.stream("/api/v1/events", None).await;
@@ -18,7 +18,7 @@ async fn the_feed_tells_what_happens_after_it_was_opened() {
 }
 
 #[tokio::test]
-async fn a_reader_that_comes_back_misses_nothing_and_sees_nothing_twice() {
+async fn a_reconnecting_reader_gets_each_event_once() {
     let world = World::new().await;
     let mut submitted = Vec::new();
     for _ in 0..3 {

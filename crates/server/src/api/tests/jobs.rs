@@ -45,7 +45,7 @@ async fn a_job_may_be_submitted_as_yaml() {
 }
 
 #[tokio::test]
-async fn a_repeated_key_answers_with_the_job_that_it_made() {
+async fn a_repeated_key_returns_the_first_job() {
     let world = World::new().await;
     let key = [("idempotency-key", "\"order-7\"")];
     let first = world.json(Method::POST, "/api/v1/jobs", job(json!({})), &key).await;
@@ -94,7 +94,7 @@ async fn a_batch_may_be_as_large_as_its_limit() {
 }
 
 #[tokio::test]
-async fn a_dry_run_answers_with_every_default_and_stores_nothing() {
+async fn a_dry_run_returns_every_default_and_stores_nothing() {
     let world = World::new().await;
     let one = world.post("/api/v1/jobs?dry_run=true", job(json!({}))).await;
     assert_eq!(one.status, StatusCode::OK);
@@ -207,7 +207,7 @@ async fn a_job_that_ended_otherwise_cannot_be_cancelled() {
 }
 
 #[tokio::test]
-async fn an_ended_job_can_be_run_again_as_a_new_one() {
+async fn an_ended_job_can_be_retried_as_a_new_job() {
     let world = World::new().await;
     let mut hands = ManualWorker::join(&world, 1).await;
     let key = [("idempotency-key", "once")];
@@ -243,7 +243,7 @@ async fn a_retry_may_be_repeated_with_its_key() {
 }
 
 #[tokio::test]
-async fn a_job_says_why_it_waits_and_an_ended_one_has_no_reasons() {
+async fn a_waiting_job_has_reasons_and_an_ended_one_has_none() {
     let world = World::new().await;
     let id = world.submit(json!({})).await;
     let why = world.get(&format!("/api/v1/jobs/{id}/why")).await.json();
@@ -314,7 +314,7 @@ async fn the_last_checkpoint_of_a_job_is_fetched_as_bytes() {
 
 /// The start time of the current attempt, not of the first one.
 #[tokio::test]
-async fn a_job_says_when_its_newest_execution_started() {
+async fn a_job_has_the_start_time_of_its_newest_execution() {
     let world = World::new().await;
     let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({"retry": {"max_retries": 1, "backoff": {"initial": "1ms"}}})).await;

@@ -72,7 +72,7 @@ async fn cursors_outlive_a_restart_of_the_api() {
 }
 
 #[tokio::test]
-async fn each_filter_of_jobs_lets_through_what_it_names() {
+async fn each_filter_returns_the_matching_jobs() {
     let world = World::new().await;
     let a = world
         .submit(
@@ -121,7 +121,7 @@ async fn jobs_and_executions_are_found_by_their_worker() {
 }
 
 #[tokio::test]
-async fn a_list_has_specs_left_out_and_is_counted_on_demand() {
+async fn a_list_omits_specs_and_counts_jobs_on_request() {
     let world = World::new().await;
     for namespace in ["default", "default", "other"] {
         world.submit(json!({"namespace": namespace})).await;

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{ManualWorker, World};
 
 #[tokio::test]
-async fn a_log_is_read_in_pieces_that_say_where_to_go_on() {
+async fn a_log_is_read_in_pages_with_the_next_offset() {
     let world = World::new().await;
     let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({})).await;
@@ -117,7 +117,7 @@ async fn a_followed_log_begins_with_the_first_execution_and_ends_with_it() {
 }
 
 #[tokio::test]
-async fn a_follower_that_comes_back_misses_nothing_and_sees_nothing_twice() {
+async fn a_reconnecting_follower_gets_each_entry_once() {
     let world = World::new().await;
     let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({})).await;
@@ -184,7 +184,7 @@ async fn a_followed_log_ends_when_the_server_stops() {
 }
 
 #[tokio::test]
-async fn parameters_that_make_no_sense_are_refused() {
+async fn invalid_and_contradictory_parameters_are_refused() {
     let world = World::new().await;
     let id = world.submit(json!({})).await;
     for query in [
@@ -207,7 +207,7 @@ async fn parameters_that_make_no_sense_are_refused() {
 
 /// Output in another encoding, such as GBK.
 #[tokio::test]
-async fn bytes_that_are_no_text_are_kept_beside_what_is_shown() {
+async fn bytes_that_are_not_utf8_are_returned_beside_the_text() {
     let world = World::new().await;
     let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({})).await;

@@ -83,7 +83,7 @@ async fn a_refused_method_lists_the_allowed_ones() {
 }
 
 #[tokio::test]
-async fn the_bodies_of_refusals_read_well() {
+async fn the_bodies_of_refusals_match_their_snapshots() {
     let world = World::new().await;
     insta::assert_snapshot!("not_found", shown(&world.get("/api/v1/jbos").await.json()));
     insta::assert_snapshot!("invalid_parameter", shown(&world.get("/api/v1/jobs?status=done").await.json()));
@@ -129,7 +129,7 @@ async fn responses_have_security_headers() {
 }
 
 #[tokio::test]
-async fn a_request_id_goes_through() {
+async fn a_request_id_is_returned() {
     let world = World::new().await;
     let request = world
         .request(Method::GET, "/api/v1/me")
@@ -141,7 +141,7 @@ async fn a_request_id_goes_through() {
 }
 
 #[tokio::test]
-async fn a_stopping_server_refuses_work_by_name_and_still_answers_for_itself() {
+async fn a_stopping_server_refuses_work_and_still_answers_reads_and_probes() {
     let world = World::new().await;
     let id = world.submit(json!({})).await;
     world.stop().await;
@@ -162,7 +162,7 @@ fn stuck(world: &World) -> Request<Body> {
 
 /// A client that sends bodies slowly delays neither other clients nor its own reads and changes.
 #[tokio::test]
-async fn slow_bodies_take_no_place_among_requests() {
+async fn slow_bodies_take_no_request_place() {
     let world = World::new().await;
     let held: Vec<_> =
         (0..2_048).map(|_| tokio::spawn(world.router.clone().oneshot(stuck(&world)))).collect();
@@ -326,7 +326,7 @@ async fn metrics_are_answered_while_all_places_of_reads_are_taken() {
 
 /// D5. Health checks need no token, and each check writes to the store.
 #[tokio::test]
-async fn checks_of_the_store_are_shared_by_those_who_ask() {
+async fn concurrent_health_checks_share_one_store_check() {
     let world = World::new().await;
     let before = world.store.calls(Operation::Check);
     let asked = (0..100).map(|_| world.get("/readyz?verbose"));
@@ -337,7 +337,7 @@ async fn checks_of_the_store_are_shared_by_those_who_ask() {
 
 /// D13. A leader that accepts connections but never responds.
 #[tokio::test]
-async fn a_forwarded_request_is_not_waited_for_without_end() {
+async fn a_forwarded_request_times_out() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let leader = store::cluster::ServerRecord {
         id: model::ServerId::from_bits(7 << 80),
@@ -398,7 +398,7 @@ async fn requests_are_counted_by_route_and_never_by_what_a_client_sent() {
 
 /// Dashboards repeatedly read lists of hundreds of kilobytes.
 #[tokio::test]
-async fn large_answers_are_compressed_for_those_who_ask_and_streams_are_not() {
+async fn large_responses_are_compressed_on_request_and_streams_are_not() {
     let world = World::new().await;
     let asked = |path: &str, coding: &str| {
         let request = world.request(Method::GET, path).header("accept-encoding", coding);
@@ -456,7 +456,7 @@ async fn a_malformed_last_event_id_is_refused() {
 }
 
 #[tokio::test]
-async fn an_unknown_event_type_is_refused_with_those_that_there_are() {
+async fn an_unknown_event_type_is_refused_with_the_known_types() {
     let world = World::new().await;
     let detail = async |kind: &str| {
         let answer = world.get(&format!("/api/v1/events?type={kind}")).await;

@@ -33,7 +33,7 @@ async fn upcoming_firings_are_limited_by_range_and_schedule() {
 
 /// H1. A list of all schedules has their specs and run durations, page by page.
 #[tokio::test]
-async fn a_list_tells_specs_where_they_are_asked_for_and_how_long_runs_took() {
+async fn a_list_has_specs_and_run_times_on_request() {
     let world = World::new().await;
     let mut hands = ManualWorker::join(&world, 1).await;
     put(&world, json!({})).await;
@@ -55,7 +55,7 @@ async fn a_list_tells_specs_where_they_are_asked_for_and_how_long_runs_took() {
 
 /// H1. A page of schedules is one request: with late and stuck runs, and with the newest runs of each.
 #[tokio::test]
-async fn a_list_tells_health_and_runs_where_they_are_asked_for() {
+async fn a_list_has_health_and_runs_on_request() {
     let world = World::new().await;
     let mut hands = ManualWorker::join(&world, 1).await;
     put(&world, json!({})).await;
@@ -93,7 +93,7 @@ async fn a_list_tells_health_and_runs_where_they_are_asked_for() {
 
 /// H1. With any number of schedules, the next firings come first, page by page.
 #[tokio::test]
-async fn a_list_in_the_order_of_next_firings_goes_on_from_page_to_page() {
+async fn a_list_in_the_order_of_next_firings_continues_over_pages() {
     let world = World::new().await;
     for hours in [3, 1, 5, 2, 4] {
         let at = model::Timestamp::from_millis(4_000_000_000_000 + hours * 3_600_000);

@@ -78,7 +78,7 @@ async fn a_schedule_is_created_found_changed_and_deleted() {
 
 /// Lost updates are refused.
 #[tokio::test]
-async fn a_change_may_name_the_version_that_it_is_based_on() {
+async fn a_change_can_require_a_version() {
     let world = World::new().await;
     let put = async |headers: &[(&str, &str)], change: Value| {
         world.json(Method::PUT, ONE, schedule(change), headers).await
@@ -120,7 +120,7 @@ async fn every_wrong_field_of_a_schedule_is_named() {
 
 /// B1, B5. A schedule that never fires is accepted with a warning, when it is new or changed, and not afterwards.
 #[tokio::test]
-async fn a_schedule_that_never_fires_is_taken_with_a_warning() {
+async fn a_schedule_that_never_fires_is_accepted_with_a_warning() {
     let world = World::new().await;
     let told = |answer: &Answer| match &answer.json()["warnings"] {
         Value::Array(all) => json!(all.iter().map(|one| one["message"].clone()).collect::<Vec<_>>()),
@@ -218,7 +218,7 @@ async fn every_wrong_timing_of_a_large_batch_is_named() {
 
 /// B5, B6. The user and the reason of a trigger are recorded; a repeated request fires once.
 #[tokio::test]
-async fn a_trigger_makes_a_job_that_knows_its_schedule() {
+async fn a_trigger_creates_a_job_with_its_schedule() {
     let world = World::new().await;
     let mut hands = ManualWorker::join(&world, 1).await;
     let id = put(&world, json!({"overlap": {"policy": "allow_all"}})).await.json()["id"].clone();
@@ -276,7 +276,7 @@ async fn the_overlap_policy_applies_to_open_runs() {
 }
 
 #[tokio::test]
-async fn a_pause_is_remembered_with_its_note_until_it_is_resumed() {
+async fn a_pause_keeps_its_note_until_the_schedule_is_resumed() {
     let world = World::new().await;
     put(&world, json!({})).await;
     let paused = world.post(&format!("{ONE}/pause"), json!({"note": "night off"})).await;
@@ -292,7 +292,7 @@ async fn a_pause_is_remembered_with_its_note_until_it_is_resumed() {
 
 /// B1. Days with a clock change are marked.
 #[tokio::test]
-async fn a_draft_is_shown_with_its_marks_and_in_words() {
+async fn a_preview_has_marks_and_a_description() {
     let world = World::new().await;
     let look = async |draft: Value| world.post("/api/v1/schedules/preview", draft).await;
     let spring =
@@ -425,7 +425,7 @@ async fn a_backfill_runs_scheduled_times_without_a_run() {
 
 /// B5. A calendar cannot be deleted while a schedule or another calendar refers to it.
 #[tokio::test]
-async fn a_calendar_is_set_up_asked_for_its_days_and_kept_while_it_is_used() {
+async fn a_calendar_is_created_previewed_and_kept_while_in_use() {
     let world = World::new().await;
     let one = "/api/v1/calendars/our-holidays";
     let spec = json!({"name": "our-holidays", "steps": [
@@ -473,7 +473,7 @@ async fn a_calendar_is_set_up_asked_for_its_days_and_kept_while_it_is_used() {
 }
 
 #[tokio::test]
-async fn an_icalendar_text_becomes_a_calendar_and_what_is_ignored_is_named() {
+async fn an_icalendar_import_reports_ignored_events() {
     let world = World::new().await;
     let text = "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nSUMMARY:New Year\r\nDTSTART;VALUE=DATE:20270101\r\nEND:VEVENT\r\n\
                 BEGIN:VEVENT\r\nSUMMARY:Odd\r\nDTSTART:soon\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n";

@@ -9,7 +9,7 @@ use super::schedules::ONE;
 /// C1. Files are applied in any order: a schedule of a missing workflow is accepted. Its ledger has the firings that
 /// started nothing.
 #[tokio::test]
-async fn a_schedule_of_a_workflow_that_is_not_there_is_taken_with_a_warning() {
+async fn a_schedule_of_a_missing_workflow_is_accepted_with_a_warning() {
     let world = World::new().await;
     let spec = json!({
         "name": "nightly",
@@ -48,7 +48,7 @@ async fn a_schedule_starts_either_a_job_or_a_workflow() {
 
 /// B6, C1. Includes jobs that the schedule started before its spec was changed, but not runs that its runs called.
 #[tokio::test]
-async fn a_list_tells_health_and_runs_of_a_schedule_that_starts_runs() {
+async fn a_list_has_health_and_runs_of_a_schedule_of_a_workflow() {
     let world = World::new().await;
     let inner = json!({"name": "inner", "steps": [{"name": "ask", "approval": {}}]});
     let outer = json!({"name": "outer", "steps": [{"name": "call", "workflow": {"name": "inner"}}]});

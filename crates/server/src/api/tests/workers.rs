@@ -52,7 +52,7 @@ async fn a_connected_worker_cannot_be_deleted() {
 }
 
 #[tokio::test]
-async fn a_queue_is_set_up_by_whoever_knows_its_version() {
+async fn a_queue_is_changed_only_with_its_version() {
     let world = World::new().await;
     let path = "/api/v1/queues/fast";
     assert_eq!(world.get(path).await.code(), "404 queue_not_found");

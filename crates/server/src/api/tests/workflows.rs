@@ -247,7 +247,7 @@ async fn the_end_of_a_run_starts_another_one() {
 }
 
 #[tokio::test]
-async fn parameters_are_checked_completed_and_planned_with() {
+async fn parameters_are_validated_and_completed_in_a_plan() {
     let world = World::new().await;
     let steps = json!([{
         "name": "load",
@@ -535,7 +535,7 @@ async fn elements_that_a_task_adds_are_listed_and_taken_over_by_a_retry() {
 
 /// C4. An invalid list of elements is refused before it reaches the engine, with the problem.
 #[test]
-fn elements_that_make_no_sense_are_refused() {
+fn invalid_elements_are_refused() {
     let request = |batch: &str, elements: &[&[u8]]| proto::v1::AddElementsRequest {
         batch: batch.into(),
         elements: elements.iter().map(|element| element.to_vec().into()).collect(),
@@ -597,7 +597,7 @@ async fn a_definition_can_come_with_the_start() {
 
 /// H1. All waiting approvals are one request, for any number of runs.
 #[tokio::test]
-async fn a_list_of_runs_tells_which_steps_wait_for_approval() {
+async fn a_list_of_runs_shows_which_steps_wait_for_approval() {
     let world = World::new().await;
     let ask = json!({"name": "ask", "approval": {"approvers": ["ann"]}});
     let wait = json!({"name": "wait", "wait": {"event": {"name": "go"}}});
@@ -613,7 +613,7 @@ async fn a_list_of_runs_tells_which_steps_wait_for_approval() {
 
 /// G2. A list shows which step of a run failed, and omits the rest of its history.
 #[tokio::test]
-async fn a_list_of_runs_says_which_step_failed() {
+async fn a_list_of_runs_shows_which_step_failed() {
     let world = World::new().await;
     put(&world, json!({"steps": [{"name": "gate", "approval": {}}]})).await;
     let id = start(&world, json!({})).await;

@@ -162,7 +162,7 @@ async fn a_long_suspension_ends_leadership_and_answers_waiting_requests() {
 
 /// D12. The engine must give no more work to a worker whose session was closed.
 #[tokio::test]
-async fn the_engine_learns_of_sessions_closed_by_a_suspension() {
+async fn the_engine_is_notified_of_sessions_closed_by_a_suspension() {
     let cut = PartitionedLeader::make().await;
     let lanes = Lanes::open(&cut.node).await;
     cut.lease_ends();
