@@ -192,7 +192,7 @@ impl Story {
 }
 
 #[test]
-fn a_plain_life_breaks_nothing() {
+fn a_normal_history_has_no_violation() {
     Story::new().submitted().answered().placed().starts(1).succeeds().ends().holds();
     Story::new()
         .submitted()
@@ -236,7 +236,7 @@ fn an_unrequested_job_is_reported() {
 
 /// I4.
 #[test]
-fn a_hole_in_a_history_is_seen() {
+fn a_gap_in_a_history_is_reported() {
     let mut story = Story::new();
     story.submitted();
     story.row.status = JobStatus::Ready;

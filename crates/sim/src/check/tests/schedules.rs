@@ -109,7 +109,7 @@ fn a_scheduled_time_has_exactly_one_ledger_entry() {
 
 /// I14.
 #[test]
-fn a_firing_is_one_step() {
+fn a_firing_is_one_commit() {
     let line = || line(10, FiringOutcome::Fired, TIMER, Some(JOB), 10);
     let mut story = scheduled(schedule_spec());
     story.commit(vec![run_of(JOB, 10, TIMER), schedule_row(false, 10, None), line()]).holds();
