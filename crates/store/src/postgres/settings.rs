@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_the_server_does_not_know_is_not_missed() {
+    fn a_setting_missing_on_the_server_is_accepted() {
         let settings = vec![None; UNSAFE.len()];
         Server { is_postgres: false, version: 130_000, settings, ..server() }.check(STRICT).unwrap();
     }

@@ -351,7 +351,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_read_as_it_was_written_and_nothing_else_is() {
+    fn stored_positions_are_read_unchanged_and_damage_is_rejected() {
         let newest = Position { next_event: 42, now: -7 };
         let kept = StoredPositions { newest, base: Position { next_event: 41, now: -8 } };
         assert_eq!(StoredPositions::parse(&kept.line()), Some(kept));

@@ -489,7 +489,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_that_fails_leaves_the_version_before_it_whole() {
+    fn a_failed_migration_leaves_the_previous_version() {
         let connection = Connection::open_in_memory().unwrap();
         let steps = [VERSION_1, "CREATE TABLE added (x INTEGER); CREATE TABLE meta (x INTEGER);"];
         assert!(migrate_by(&connection, 0, 4, &steps).is_err());
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_steps_that_are_missing_are_taken() {
+    fn only_missing_migrations_run() {
         let connection = Connection::open_in_memory().unwrap();
         migrate_by(&connection, 0, 4, &[VERSION_1]).unwrap();
         migrate_by(&connection, 1, 4, &[VERSION_1, "ALTER TABLE meta ADD COLUMN x INTEGER"]).unwrap();

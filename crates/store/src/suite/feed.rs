@@ -57,7 +57,7 @@ pub async fn a_reader_resumes_where_it_stopped<S: Subject>() {
 }
 
 /// H1. The reader learns that it has missed events.
-pub async fn a_reader_learns_of_trimmed_events<S: Subject>() {
+pub async fn a_reader_detects_trimmed_events<S: Subject>() {
     let mut scene = Fixture::<S>::seeded(23).await;
     commit_events(&mut scene, 10).await;
     let before = scene.sampler.now();

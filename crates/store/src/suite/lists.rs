@@ -148,7 +148,7 @@ pub async fn a_list_is_limited_by_creation_time<S: Subject>() {
 }
 
 /// A5. A job that exists from the first page to the last is listed exactly once.
-pub async fn pages_have_no_gaps_or_doubles_while_jobs_end<S: Subject>() {
+pub async fn pages_have_no_gaps_or_duplicates_while_jobs_end<S: Subject>() {
     let mut scene = Fixture::<S>::seeded(13).await;
     let mut jobs = Vec::new();
     for _ in 0..100 {

@@ -38,7 +38,7 @@ pub async fn workers_are_kept_until_they_are_removed<S: Subject>() {
 }
 
 /// E6. Until their settings are deleted.
-pub async fn queues_are_kept<S: Subject>() {
+pub async fn queues_are_kept_until_they_are_removed<S: Subject>() {
     let mut scene = Fixture::<S>::seeded(32).await;
     let first = scene.sampler.queue("b");
     let (second, again) = (scene.sampler.queue("a"), scene.sampler.queue("b"));

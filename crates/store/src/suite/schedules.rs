@@ -233,7 +233,7 @@ pub async fn every_filter_of_schedules_finds_the_matching_schedules<S: Subject>(
 }
 
 /// B2, B6. Two schedules may have the same next scheduled time.
-pub async fn upcoming_schedules_come_by_their_next_instant<S: Subject>() {
+pub async fn upcoming_schedules_are_sorted_by_next_scheduled_time<S: Subject>() {
     let mut scene = Fixture::<S>::seeded(45).await;
     let mut schedules = some_schedules(&mut scene, 60).await;
     let shared = schedules[0].state.next_at.or(Some(scene.sampler.now()));

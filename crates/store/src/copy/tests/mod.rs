@@ -247,7 +247,7 @@ async fn a_copy_is_followed_from_its_first_owner_on() {
 
 /// Also a server that opened the target while it was empty.
 #[tokio::test]
-async fn a_server_that_was_there_before_the_copy_gets_no_shard() {
+async fn a_server_opened_before_the_copy_gets_no_shard() {
     let scene = Scene::filled().await;
     let early = scene.target().await.unwrap();
     scene.copy_chunks(3).await;

@@ -58,7 +58,7 @@ fn give(cluster: &Cluster, certificates: &Certificates) {
 
 /// H2. Each mode verifies what it verifies in libpq, and no less.
 #[tokio::test]
-async fn each_mode_verifies_what_it_says() {
+async fn each_tls_mode_verifies_what_libpq_verifies() {
     let certificates = Certificates::new();
     let cluster = Arc::new(Cluster::start(&Settings::default()));
     give(&cluster, &certificates);

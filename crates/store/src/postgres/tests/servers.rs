@@ -121,7 +121,7 @@ async fn a_lease_that_ends_too_late_is_shortened_to_the_maximum() {
 /// D7. A clock that jumps forward ends a lease early. The server that acquires the shards then knows that the previous
 /// owner may still act.
 #[tokio::test]
-async fn the_new_owner_knows_how_long_the_previous_one_may_act() {
+async fn the_new_owner_gets_the_time_for_which_the_previous_one_may_act() {
     const LEASE: Duration = Duration::from_secs(60);
     const SHORT: Duration = Duration::from_millis(300);
     let old = InDatabase::make().await;

@@ -93,6 +93,6 @@ async fn a_pooler_in_transaction_mode_works() {
     rows::a_batch_that_breaks_an_invariant_changes_nothing::<Pooled>().await;
     rows::concurrent_commits_are_answered_separately::<Pooled>().await;
     rows::committed_rows_survive_a_reopen::<Pooled>().await;
-    lists::pages_have_no_gaps_or_doubles_while_jobs_end::<Pooled>().await;
+    lists::pages_have_no_gaps_or_duplicates_while_jobs_end::<Pooled>().await;
     ledger::every_filter_of_the_ledger_finds_the_matching_entries::<Pooled>().await;
 }

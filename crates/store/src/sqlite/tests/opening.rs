@@ -58,7 +58,7 @@ async fn files_beside_a_database_belong_to_its_owner() {
 }
 
 #[tokio::test]
-async fn a_second_store_on_the_same_file_is_refused_until_the_first_is_gone() {
+async fn a_second_store_on_the_same_file_is_refused_until_the_first_is_closed() {
     let mut subject = OnDisk::new();
     assert!(matches!(refused(&subject.path()), StoreError::InUse { .. }));
     subject.close();
