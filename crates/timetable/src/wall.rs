@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_meet_each_other_and_know_their_offsets() {
+    fn segments_are_contiguous_and_have_their_offsets() {
         let berlin = Zones::bundled().get("Europe/Berlin").unwrap();
         let winter = Segment::at(&berlin, second("2026-03-29T00:59:59Z"));
         let summer = winter.following(&berlin).unwrap();

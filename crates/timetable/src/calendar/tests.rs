@@ -126,7 +126,7 @@ fn problems_of_a_calendar_have_paths() {
 
 /// B5.
 #[test]
-fn a_calendar_has_bounds() {
+fn the_size_of_a_calendar_is_bounded() {
     let steps = vec![include(Days::All {}); limits::CALENDAR_STEPS_MAX + 1];
     assert_eq!(
         problems(&spec("a", steps), &BuiltinCalendars),

@@ -112,7 +112,7 @@ fn quartz(expression: &str) -> Timing {
 
 /// B1.
 #[test]
-fn cron_expressions_in_plain_words() {
+fn cron_expressions_are_described_in_plain_words() {
     let told: String = EXPRESSIONS.iter().map(|text| format!("{text}\n    {}", both(&cron(text)))).collect();
     insta::assert_snapshot!(told);
 }
@@ -192,7 +192,7 @@ fn rules() -> Vec<Rule> {
 
 /// B1.
 #[test]
-fn other_rules_in_plain_words() {
+fn other_rules_are_described_in_plain_words() {
     let timing = |rule| Timing { rules: vec![rule], zone: "Europe/Berlin".into(), ..Timing::default() };
     let told: String = rules().into_iter().map(|rule| both(&timing(rule))).collect();
     insta::assert_snapshot!(told);
@@ -218,7 +218,7 @@ fn filters() -> Vec<Filter> {
 
 /// B1, B5.
 #[test]
-fn filters_and_limits_in_plain_words() {
+fn filters_and_limits_are_described_in_plain_words() {
     let daily = || Timing { zone: "Asia/Shanghai".into(), ..cron("0 2 * * *") };
     let mut timings: Vec<Timing> = Vec::new();
     for filter in filters() {

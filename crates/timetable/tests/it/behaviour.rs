@@ -244,7 +244,7 @@ fn rules_that_meet_make_one_firing() {
 
 /// B5. A cron filter without a field for seconds matches whole minutes.
 #[test]
-fn a_cron_filter_without_seconds_lets_whole_minutes_through() {
+fn a_cron_filter_without_seconds_matches_whole_minutes() {
     let every = Rule::Every(Every { period: Duration::from_secs(30), phase: Duration::ZERO });
     let mut timing = timing([every], "UTC");
     timing.only = vec![Filter::Cron(model::timing::Cron::new("* 9 * * *"))];
