@@ -101,7 +101,7 @@ fn model_cores_and_forecast_depend_on_no_runtime_socket_or_database() {
 
 /// The cores decide; `model` and `proto` define the wire formats, and the shells use them.
 #[test]
-fn the_cores_know_no_wire() {
+fn the_cores_depend_on_no_wire_format() {
     for package in ["belfry-engine", "belfry-leader", "belfry-supervisor"] {
         assert_eq!(among(&direct_dependencies(package), WIRES), [""; 0], "{package}");
     }

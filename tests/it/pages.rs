@@ -433,7 +433,7 @@ fn every_setting_is_on_its_page() {
 
 /// The results page shows the stored results, and no others.
 #[test]
-fn the_test_results_page_shows_the_results_that_are_kept() {
+fn the_test_results_page_shows_the_stored_results() {
     let folder = repository().join("docs/results");
     let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();

@@ -224,7 +224,7 @@ async fn a_job_expires_when_no_worker_takes_it_in_time() {
 
 /// A11. Inputs are downloaded and verified, outputs uploaded; a program can be an artifact.
 #[tokio::test]
-async fn artifacts_go_in_and_come_out() {
+async fn artifacts_are_downloaded_and_uploaded() {
     let site = Site::start().await;
     let client = site.client();
     let tool = b"#!/bin/sh\ntr a-z A-Z < in/text > out.txt\n".to_vec();
@@ -250,7 +250,7 @@ async fn artifacts_go_in_and_come_out() {
 
 /// E6, and the guarantee that every waiting job can explain why it is waiting.
 #[tokio::test]
-async fn a_paused_queue_holds_its_jobs_and_says_so() {
+async fn a_paused_queue_holds_its_jobs_and_is_named_as_the_reason() {
     let site = Site::start().await;
     site.belfry(&["queue", "pause", "slow", "--note", "night shift"]).await.success();
     let job = id(&site.belfry(&["submit", "-o", "name", "--queue", "slow", "--", "true"]).await.success());
@@ -307,7 +307,7 @@ async fn an_ended_job_is_retried_as_a_new_one() {
 
 /// Every refusal names the field and the expected value, and ends with the documented exit code.
 #[tokio::test]
-async fn refusals_name_what_was_wrong() {
+async fn refusals_name_the_field_and_the_expected_value() {
     let site = Site::server_only(&[]).await;
     let file = site.path("bad.yaml");
     std::fs::write(&file, "name: a b\npriority: 400\nrun: { process: {} }\n").unwrap();
