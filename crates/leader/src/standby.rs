@@ -113,14 +113,14 @@ enum State {
 #[derive(Debug)]
 struct Following {
     follower: Box<Follower>,
-    place: ChangelogPosition,
+    position: ChangelogPosition,
     /// Engine time of the newest commit that it has followed.
     newest: Timestamp,
-    first: InitialLoad,
+    initial_load: InitialLoad,
     /// The poll in progress.
-    look: Option<ChangelogPoll>,
+    poll: Option<ChangelogPoll>,
     /// When the next poll is due.
-    look_at: Timestamp,
+    poll_at: Timestamp,
     takeover: Option<Takeover>,
 }
 
@@ -166,9 +166,9 @@ enum PollStep {
 /// State of a takeover: the last poll, in parallel with the store's count of live jobs.
 #[derive(Debug)]
 struct Takeover {
-    looks: u32,
+    polls: u32,
     counting: Option<CallId>,
-    there: Option<BTreeMap<JobStatus, u64>>,
+    counted: Option<BTreeMap<JobStatus, u64>>,
 }
 
 impl Standby {
@@ -197,7 +197,7 @@ impl Standby {
     /// Returns the time from which rows of [`Call::Preload`] are accepted.
     pub(crate) fn rows_from(&self) -> Timestamp {
         match &self.state {
-            State::Follows(following) => match following.first {
+            State::Follows(following) => match following.initial_load {
                 InitialLoad::Reads { rows_from, .. } => rows_from,
                 _ => EARLIEST,
             },
@@ -223,9 +223,9 @@ impl Standby {
             }
             State::Follows(following) => {
                 following.takeover = None;
-                if let Some(heard) = following.complete(common, now.steady, is_soon) {
+                if let Some(followed_until) = following.complete(common, now.steady, is_soon) {
                     self.begin_again = RESTART_DELAY;
-                    self.show(common, Some(heard));
+                    self.show(common, Some(followed_until));
                 }
                 if let State::Follows(following) = &mut self.state {
                     following.poll_when_due(common, now.steady, is_near && !was_soon);
@@ -259,10 +259,10 @@ impl Standby {
         }
     }
 
-    fn show<R>(&mut self, common: &mut Common<R>, heard: Option<Timestamp>) {
-        if heard.is_some() || std::mem::replace(&mut self.shown, heard.is_some()) {
-            self.shown = heard.is_some();
-            common.act(Action::ShowFollowed(heard));
+    fn show<R>(&mut self, common: &mut Common<R>, followed_until: Option<Timestamp>) {
+        if followed_until.is_some() || std::mem::replace(&mut self.shown, followed_until.is_some()) {
+            self.shown = followed_until.is_some();
+            common.act(Action::ShowFollowed(followed_until));
         }
     }
 
@@ -282,7 +282,7 @@ impl Standby {
                     return Some(self.own(common, leases));
                 }
                 following.abandon(common);
-                following.takeover = Some(Takeover { looks: 0, counting: None, there: None });
+                following.takeover = Some(Takeover { polls: 0, counting: None, counted: None });
                 following.poll_for_takeover(common, now.steady);
                 None
             }
@@ -297,8 +297,8 @@ impl Standby {
     fn retry_poll_for_takeover<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
         if let State::Follows(following) = &mut self.state
             && following.takeover.is_some()
-            && following.look.is_none()
-            && following.look_at <= now
+            && following.poll.is_none()
+            && following.poll_at <= now
         {
             following.poll_for_takeover(common, now);
         }
@@ -344,7 +344,7 @@ impl Standby {
             }
             State::Begins { .. } => {
                 match answer {
-                    Ok(Answer::ChangelogEnd(place)) => self.begin(common, now, place),
+                    Ok(Answer::ChangelogEnd(position)) => self.begin(common, now, position),
                     Ok(_) => {}
                     Err(failure) => self.begin_later(common, now.steady, NotFollowed::Store(failure)),
                 }
@@ -356,7 +356,7 @@ impl Standby {
                 match taken {
                     Ok(()) if is_takeover => self.finish_takeover(common, leases),
                     Ok(()) => None,
-                    Err(lost) if lost.is_away() && following.waits(common, now.steady) => None,
+                    Err(lost) if lost.is_away() && following.retry_later(common, now.steady) => None,
                     Err(lost) if is_takeover => Some(self.discard(common, lost)),
                     Err(lost) => {
                         self.begin_later(common, now.steady, lost);
@@ -376,18 +376,18 @@ impl Standby {
         }
     }
 
-    fn begin<R>(&mut self, common: &mut Common<R>, now: Now, place: ChangelogPosition) {
+    fn begin<R>(&mut self, common: &mut Common<R>, now: Now, position: ChangelogPosition) {
         let follower = Box::new(Follower::new(common.engine_config(), common.config.shards, now));
         let mut following = Following {
             follower,
-            place,
+            position,
             newest: Timestamp::default(),
-            first: InitialLoad::NotAsked,
-            look: None,
-            look_at: now.steady,
+            initial_load: InitialLoad::NotAsked,
+            poll: None,
+            poll_at: now.steady,
             takeover: None,
         };
-        following.look(common, now.steady);
+        following.poll(common, now.steady);
         self.state = State::Follows(Box::new(following));
     }
 
@@ -424,98 +424,100 @@ impl Standby {
 impl Following {
     /// Whether the initial load is complete, including rows that changed meanwhile: the standby could take over.
     fn is_read(&self) -> bool {
-        matches!(self.first, InitialLoad::Done)
+        matches!(self.initial_load, InitialLoad::Done)
     }
 
     /// No wake-up is needed while a call is pending, because a turn follows each answer. After a pause, the next
     /// rows arrive without a wake-up.
     fn wake_at(&self, now: Timestamp) -> Timestamp {
-        let look_at = if self.look.is_none() { self.look_at } else { Timestamp::MAX };
-        match self.first {
-            InitialLoad::Reads { rows_from, .. } if rows_from > now => look_at.min(rows_from),
-            _ => look_at,
+        let poll_at = if self.poll.is_none() { self.poll_at } else { Timestamp::MAX };
+        match self.initial_load {
+            InitialLoad::Reads { rows_from, .. } if rows_from > now => poll_at.min(rows_from),
+            _ => poll_at,
         }
     }
 
     fn waits_for(&self, call: CallId) -> bool {
-        let first = matches!(self.first, InitialLoad::Reads { call: asked, .. } if asked == call);
+        let initial_load =
+            matches!(self.initial_load, InitialLoad::Reads { call: asked, .. } if asked == call);
         let counts = self.takeover.as_ref().is_some_and(|takeover| takeover.counting == Some(call));
-        first || counts || self.look.as_ref().and_then(ChangelogPoll::call) == Some(call)
+        initial_load || counts || self.poll.as_ref().and_then(ChangelogPoll::call) == Some(call)
     }
 
     fn abandon<R>(&mut self, common: &mut Common<R>) {
-        let look = self.look.take().as_ref().and_then(ChangelogPoll::call);
+        let poll = self.poll.take().as_ref().and_then(ChangelogPoll::call);
         let counting = self.takeover.take().and_then(|takeover| takeover.counting);
-        let first = match self.first {
+        let initial_load = match self.initial_load {
             InitialLoad::Reads { call, .. } => Some(call),
             _ => None,
         };
-        for call in [look, counting, first].into_iter().flatten() {
+        for call in [poll, counting, initial_load].into_iter().flatten() {
             common.act(Action::Abandon(call));
         }
     }
 
     /// Handles an unavailable store. Returns whether the engine stays usable, so that the next poll reads what was
     /// missed.
-    fn waits<R>(&mut self, common: &mut Common<R>, now: Timestamp) -> bool {
-        let looks = self.takeover.as_ref().map(|takeover| takeover.looks);
-        if !self.is_read() || looks.is_some_and(|looks| looks >= TAKEOVER_POLLS_MAX) {
+    fn retry_later<R>(&mut self, common: &mut Common<R>, now: Timestamp) -> bool {
+        let polls = self.takeover.as_ref().map(|takeover| takeover.polls);
+        if !self.is_read() || polls.is_some_and(|polls| polls >= TAKEOVER_POLLS_MAX) {
             return false;
         }
         self.abandon(common);
-        self.takeover = looks.map(|looks| Takeover { looks, counting: None, there: None });
-        self.look_at = now + if looks.is_some() { POLL_RETRY_DELAY_TAKEOVER } else { POLL_RETRY_DELAY };
+        self.takeover = polls.map(|polls| Takeover { polls, counting: None, counted: None });
+        self.poll_at = now + if polls.is_some() { POLL_RETRY_DELAY_TAKEOVER } else { POLL_RETRY_DELAY };
         true
     }
 
-    // Looks.
+    // Polls.
 
     /// Finishes a complete poll. Returns the time up to which all changes are known, once the initial load is
     /// complete.
     fn complete<R>(&mut self, common: &mut Common<R>, now: Timestamp, is_soon: bool) -> Option<Timestamp> {
-        let look = self.look.take_if(|look| matches!(look.step, PollStep::Complete))?;
-        if let InitialLoad::RowsLoaded { rows, started_at } = self.first
-            && look.rereads
+        let poll = self.poll.take_if(|poll| matches!(poll.step, PollStep::Complete))?;
+        if let InitialLoad::RowsLoaded { rows, started_at } = self.initial_load
+            && poll.rereads
         {
             common.notice(Notice::Follows { rows, took: now.since(started_at) });
-            self.first = InitialLoad::Done;
+            self.initial_load = InitialLoad::Done;
         }
-        self.look_at = match self.first {
+        self.poll_at = match self.initial_load {
             InitialLoad::NotAsked => now,
             InitialLoad::Reads { .. } => now + POLL_INTERVAL_LOADING,
             InitialLoad::RowsLoaded { .. } => now,
             InitialLoad::Done if is_soon => now + PAUSE_BEFORE_TAKEOVER,
             InitialLoad::Done => {
-                let millis = now.since(look.started_at).as_millis().saturating_mul(PAUSE_FACTOR);
+                let millis = now.since(poll.started_at).as_millis().saturating_mul(PAUSE_FACTOR);
                 now + Duration::from_millis(millis).clamp(PAUSE_MIN, PAUSE_MAX)
             }
         };
-        if matches!(self.first, InitialLoad::NotAsked) {
+        if matches!(self.initial_load, InitialLoad::NotAsked) {
             let call = common.call(Call::Preload, None);
-            self.look_at = now + POLL_INTERVAL_LOADING;
-            self.first = InitialLoad::Reads { call, started_at: now, portion_from: now, rows_from: EARLIEST };
+            self.poll_at = now + POLL_INTERVAL_LOADING;
+            self.initial_load =
+                InitialLoad::Reads { call, started_at: now, portion_from: now, rows_from: EARLIEST };
         }
-        self.is_read().then_some(look.started_at)
+        self.is_read().then_some(poll.started_at)
     }
 
     fn poll_when_due<R>(&mut self, common: &mut Common<R>, now: Timestamp, at_once: bool) {
-        if self.look.is_none() && (self.look_at <= now || at_once) {
-            self.look(common, now);
+        if self.poll.is_none() && (self.poll_at <= now || at_once) {
+            self.poll(common, now);
         }
     }
 
     /// Polls the changelog. Reads the changed rows again once all rows have been read.
-    fn look<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
-        let rereads = matches!(self.first, InitialLoad::RowsLoaded { .. } | InitialLoad::Done);
-        let step = PollStep::Since(common.call(Call::ChangelogSince(self.place), None));
-        self.look = Some(ChangelogPoll { started_at: now, rereads, step });
+    fn poll<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
+        let rereads = matches!(self.initial_load, InitialLoad::RowsLoaded { .. } | InitialLoad::Done);
+        let step = PollStep::Since(common.call(Call::ChangelogSince(self.position), None));
+        self.poll = Some(ChangelogPoll { started_at: now, rereads, step });
     }
 
     fn poll_for_takeover<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
         let Some(takeover) = &mut self.takeover else { return };
-        takeover.looks += 1;
+        takeover.polls += 1;
         takeover.counting = Some(common.call(Call::CountJobs, None));
-        self.look(common, now);
+        self.poll(common, now);
     }
 
     // Answers.
@@ -533,7 +535,7 @@ impl Following {
             Answer::Loaded(loaded) => self.initial_load_finished(now, call, loaded),
             Answer::Jobs(counts) => {
                 if let Some(takeover) = &mut self.takeover {
-                    (takeover.counting, takeover.there) = (None, Some(live(&counts)));
+                    (takeover.counting, takeover.counted) = (None, Some(live(&counts)));
                 }
                 Ok(())
             }
@@ -543,12 +545,12 @@ impl Following {
 
     fn changed<R>(&mut self, common: &mut Common<R>, since: ChangelogPage) -> Result<(), NotFollowed> {
         self.guarded(|follower| follower.follow(&since.touched))?.map_err(NotFollowed::Unfollowed)?;
-        (self.place, self.newest) = (since.end, since.now);
+        (self.position, self.newest) = (since.end, since.now);
         if !since.whole {
-            let call = common.call(Call::ChangelogSince(self.place), None);
+            let call = common.call(Call::ChangelogSince(self.position), None);
             return self.step(PollStep::Since(call));
         }
-        if !self.look.as_ref().is_some_and(|look| look.rereads) {
+        if !self.poll.as_ref().is_some_and(|poll| poll.rereads) {
             return self.step(PollStep::Complete);
         }
         let stale = self.follower.stale(usize::MAX);
@@ -559,7 +561,7 @@ impl Following {
         if reread.unreadable > 0 {
             return Err(NotFollowed::Damaged(reread.unreadable));
         }
-        let Some(ChangelogPoll { step: PollStep::Rereads { keys, left, .. }, .. }) = &mut self.look else {
+        let Some(ChangelogPoll { step: PollStep::Rereads { keys, left, .. }, .. }) = &mut self.poll else {
             return Ok(());
         };
         let (keys, left) = (std::mem::take(keys), std::mem::take(left));
@@ -582,16 +584,16 @@ impl Following {
     }
 
     fn step(&mut self, step: PollStep) -> Result<(), NotFollowed> {
-        if let Some(look) = &mut self.look {
-            look.step = step;
+        if let Some(poll) = &mut self.poll {
+            poll.step = step;
         }
         Ok(())
     }
 
-    // The first reading.
+    // The initial load.
 
     fn restore(&mut self, now: Timestamp, call: CallId, rows: Vec<LiveRow>) -> Result<(), NotFollowed> {
-        let InitialLoad::Reads { call: asked, portion_from, rows_from, .. } = &mut self.first else {
+        let InitialLoad::Reads { call: asked, portion_from, rows_from, .. } = &mut self.initial_load else {
             return Ok(());
         };
         if *asked != call {
@@ -611,7 +613,7 @@ impl Following {
         call: CallId,
         loaded: Loaded,
     ) -> Result<(), NotFollowed> {
-        let InitialLoad::Reads { call: asked, started_at, .. } = self.first else { return Ok(()) };
+        let InitialLoad::Reads { call: asked, started_at, .. } = self.initial_load else { return Ok(()) };
         if asked != call {
             return Ok(());
         }
@@ -619,8 +621,8 @@ impl Following {
             return Err(NotFollowed::Damaged(loaded.quarantined));
         }
         self.guarded(Follower::loaded)?;
-        self.first = InitialLoad::RowsLoaded { rows: loaded.rows, started_at };
-        self.look_at = now;
+        self.initial_load = InitialLoad::RowsLoaded { rows: loaded.rows, started_at };
+        self.poll_at = now;
         Ok(())
     }
 
@@ -628,14 +630,14 @@ impl Following {
 
     /// Returns `None` until the last poll and the count are complete; then whether the engine may be used.
     fn check_takeover(&mut self) -> Option<Result<(), NotFollowed>> {
-        let there = self.takeover.as_ref()?.there.as_ref()?;
-        if !matches!(self.look.as_ref()?.step, PollStep::Complete) {
+        let counted = self.takeover.as_ref()?.counted.as_ref()?;
+        if !matches!(self.poll.as_ref()?.step, PollStep::Complete) {
             return None;
         }
         let here = live(self.follower.live());
-        Some(match here == *there {
+        Some(match here == *counted {
             true => Ok(()),
-            false => Err(NotFollowed::Miscounted { here, there: there.clone() }),
+            false => Err(NotFollowed::Miscounted { here, there: counted.clone() }),
         })
     }
 

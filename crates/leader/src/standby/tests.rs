@@ -359,20 +359,20 @@ fn the_initial_load_starts_later_with_many_jobs() {
 fn a_standby_polls_often_before_a_handover() {
     let mut scene = Scene::new();
     scene.run(A_WHILE);
-    let looks = |scene: &Scene| scene.times(|call| matches!(call, Call::ChangelogSince(_))).len();
-    let before = looks(&scene);
+    let polls = |scene: &Scene| scene.times(|call| matches!(call, Call::ChangelogSince(_))).len();
+    let before = polls(&scene);
     scene.run(Duration::from_secs(1));
-    assert_eq!(looks(&scene) - before, 4);
+    assert_eq!(polls(&scene) - before, 4);
     let soon = Standing { takeover_is_near: true, ..Standing::default() };
     scene.leader.handle(scene.clocks(), Event::Standing(soon));
-    let before = looks(&scene);
+    let before = polls(&scene);
     scene.run(Duration::from_secs(1));
-    assert!(looks(&scene) - before >= 190, "{}", looks(&scene) - before);
+    assert!(polls(&scene) - before >= 190, "{}", polls(&scene) - before);
     // The frequent polls end when no release follows.
     scene.run(Duration::from_secs(20));
-    let before = looks(&scene);
+    let before = polls(&scene);
     scene.run(Duration::from_secs(1));
-    assert_eq!(looks(&scene) - before, 4);
+    assert_eq!(polls(&scene) - before, 4);
 }
 
 /// [`Scene::run`] contains the assertion.

@@ -208,8 +208,8 @@ pub(crate) fn jobs(filter: &JobFilter, page: Page<JobId>) -> List {
 
 fn job_conditions(filter: &JobFilter, after: Option<JobId>) -> Conditions {
     let mut conditions = Conditions::default();
-    let by_label = reads_labels(filter);
-    let id = if by_label || reads_executions(filter) { "l.job" } else { "t.id" };
+    let by_label = scans_labels(filter);
+    let id = if by_label || scans_executions(filter) { "l.job" } else { "t.id" };
     if by_label && let Some((key, value)) = filter.labels.first_key_value() {
         conditions.add("l.key = ?", key.clone());
         conditions.add("l.value = ?", value.clone());
@@ -241,23 +241,23 @@ fn job_conditions(filter: &JobFilter, after: Option<JobId>) -> Conditions {
 
 /// Returns whether a list scans the first label. The jobs of a schedule or a run are usually fewer than those of a
 /// label.
-fn reads_labels(filter: &JobFilter) -> bool {
-    !filter.labels.is_empty() && !names_few(filter)
+fn scans_labels(filter: &JobFilter) -> bool {
+    !filter.labels.is_empty() && !names_jobs_or_origin(filter)
 }
 
 /// Returns whether a filter names jobs, or their schedule, backfill or run: each of these has an index.
-fn names_few(filter: &JobFilter) -> bool {
+fn names_jobs_or_origin(filter: &JobFilter) -> bool {
     !filter.ids.is_empty() || filter.schedule.is_some() || filter.backfill.is_some() || filter.run.is_some()
 }
 
 /// Returns whether a list scans the live executions: each running job has one, so they are few, whatever the number of
 /// waiting jobs.
-fn reads_executions(filter: &JobFilter) -> bool {
+fn scans_executions(filter: &JobFilter) -> bool {
     let is_running = |status: &JobStatus| *status == JobStatus::Running;
     !filter.statuses.is_empty()
         && filter.statuses.iter().all(is_running)
         && filter.labels.is_empty()
-        && !names_few(filter)
+        && !names_jobs_or_origin(filter)
 }
 
 /// Returns the smallest ID of the first millisecond at or after `at`.
@@ -350,10 +350,10 @@ fn ended_job_index(filter: &JobFilter) -> Option<&'static str> {
 }
 
 fn job_leg(filter: &JobFilter, table: Table, index: Option<&'static str>, condition: Option<String>) -> Leg {
-    if reads_labels(filter) {
+    if scans_labels(filter) {
         return Leg { by: Some(("labels", "job")), condition, ..Leg::of(table, "l.job DESC") };
     }
-    if reads_executions(filter) {
+    if scans_executions(filter) {
         return Leg { by: Some(("executions", "job")), condition, ..Leg::of(table, "l.job DESC") };
     }
     let partial = match index {

@@ -17,9 +17,9 @@ use crate::codec::DecodeError;
 use crate::query::Quarantined;
 use crate::rows::Table;
 
-fn is_row(table: Table) -> String {
-    let is = |(n, column)| format!("{column} = ?{n}");
-    (1..).zip(table.key()).map(is).collect::<Vec<_>>().join(" AND ")
+fn key_condition(table: Table) -> String {
+    let equals = |(n, column)| format!("{column} = ?{n}");
+    (1..).zip(table.key()).map(equals).collect::<Vec<_>>().join(" AND ")
 }
 
 /// Row that could not be decoded.
@@ -158,15 +158,16 @@ pub(super) fn move_to_quarantine(
         let key = row.shown_key();
         let bytes = postcard::to_stdvec(&cells).map_err(|error| Failure::Broken(error.to_string()))?;
         statements.quarantine.execute(params![row.table.name(), key, row.reason, now.as_micros(), bytes])?;
-        let (table, is_row) = (row.table.name(), is_row(row.table));
+        let (table, key_condition) = (row.table.name(), key_condition(row.table));
         if let Some((rest, shared)) = row.table.companion() {
             let shared = shared.join(", ");
             let delete = format!(
-                "DELETE FROM {rest} WHERE ({shared}) IN (SELECT {shared} FROM {table} WHERE {is_row})"
+                "DELETE FROM {rest} WHERE ({shared}) IN (SELECT {shared} FROM {table} WHERE {key_condition})"
             );
             connection.execute(&delete, params_from_iter(&row.key))?;
         }
-        connection.execute(&format!("DELETE FROM {table} WHERE {is_row}"), params_from_iter(&row.key))?;
+        connection
+            .execute(&format!("DELETE FROM {table} WHERE {key_condition}"), params_from_iter(&row.key))?;
     }
     write_counters(statements, &counters)
 }
@@ -174,7 +175,7 @@ pub(super) fn move_to_quarantine(
 fn copy(connection: &Connection, row: &DamagedRow) -> Result<Option<Vec<(String, Cell)>>, Failure> {
     let using = |(rest, shared): (&str, &[&str])| format!(" LEFT JOIN {rest} USING ({})", shared.join(", "));
     let rest = row.table.companion().map(using).unwrap_or_default();
-    let select = format!("SELECT * FROM {}{rest} WHERE {}", row.table.name(), is_row(row.table));
+    let select = format!("SELECT * FROM {}{rest} WHERE {}", row.table.name(), key_condition(row.table));
     let mut statement = connection.prepare(&select)?;
     let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement.query(params_from_iter(&row.key))?;

@@ -57,7 +57,7 @@ pub(super) struct WalCheckpointer {
     /// Pages of the WAL, including the newest commit.
     pages: Arc<AtomicI32>,
     /// Pages of the WAL at the last call of [`wal_restarted`](Self::wal_restarted).
-    seen: i32,
+    pages_before: i32,
     helper: Option<CheckpointThread>,
     stage: Stage,
     progress: Progress,
@@ -81,17 +81,17 @@ enum Stage {
 /// Result of a checkpoint, in pages of the WAL.
 #[derive(Debug, Clone, Copy)]
 struct CheckpointResult {
-    of: i32,
-    moved: i32,
+    pages: i32,
+    checkpointed: i32,
 }
 
 /// Progress of the checkpoint of the current WAL.
 #[derive(Debug, Clone, Copy, Default)]
 struct Progress {
     /// Number of checkpointed pages.
-    moved: i32,
+    checkpointed: i32,
     /// Pages of the WAL when a checkpoint made no progress because of a reader.
-    held_at: i32,
+    blocked_at: i32,
 }
 
 /// Whether the next checkpoint runs now, and on which thread.
@@ -104,20 +104,20 @@ enum NextCheckpoint {
 }
 
 impl Progress {
-    fn note(&mut self, moved: Option<CheckpointResult>) {
-        let Some(CheckpointResult { of, moved }) = moved else { return };
+    fn note(&mut self, result: Option<CheckpointResult>) {
+        let Some(CheckpointResult { pages, checkpointed }) = result else { return };
         // With short readers, each checkpoint makes some progress.
-        if moved < of && moved == self.moved {
-            self.held_at = of;
+        if checkpointed < pages && checkpointed == self.checkpointed {
+            self.blocked_at = pages;
         }
-        self.moved = moved;
+        self.checkpointed = checkpointed;
     }
 
     fn next(self, pages: i32) -> NextCheckpoint {
-        let since_held = pages - self.held_at;
-        if pages - self.moved <= REST_PAGES || since_held >= HELPER_LIMIT_PAGES {
+        let since_blocked = pages - self.blocked_at;
+        if pages - self.checkpointed <= REST_PAGES || since_blocked >= HELPER_LIMIT_PAGES {
             NextCheckpoint::OnWriter
-        } else if since_held <= REST_PAGES {
+        } else if since_blocked <= REST_PAGES {
             NextCheckpoint::Deferred
         } else {
             NextCheckpoint::OnHelper
@@ -147,7 +147,7 @@ impl WalCheckpointer {
         Ok(Self {
             trust,
             pages,
-            seen: 0,
+            pages_before: 0,
             helper: Some(helper),
             stage: Stage::Grows,
             progress: Progress::default(),
@@ -160,7 +160,7 @@ impl WalCheckpointer {
     /// synced. Called after each commit. Misses a restart if the first commit is longer than the whole previous WAL.
     pub(super) fn wal_restarted(&mut self) -> bool {
         let pages = self.pages.load(Ordering::Relaxed);
-        std::mem::replace(&mut self.seen, pages) > pages
+        std::mem::replace(&mut self.pages_before, pages) > pages
     }
 
     /// Checkpoints the WAL if it has grown enough. Called between commits.
@@ -177,8 +177,8 @@ impl WalCheckpointer {
             return;
         }
         if self.stage == Stage::WithHelper {
-            let Some(moved) = self.helper.as_ref().and_then(CheckpointThread::outcome) else { return };
-            self.progress.note(moved);
+            let Some(result) = self.helper.as_ref().and_then(CheckpointThread::outcome) else { return };
+            self.progress.note(result);
         }
         self.stage = Stage::Rest;
         match self.progress.next(pages) {
@@ -241,8 +241,8 @@ impl CheckpointThread {
             .name("store-wal".into())
             .spawn(move || {
                 while ordered.recv().is_ok() {
-                    let moved = checkpoint_wal(&connection, &trust, CheckpointMode::PASSIVE);
-                    if finished.send(moved).is_err() {
+                    let result = checkpoint_wal(&connection, &trust, CheckpointMode::PASSIVE);
+                    if finished.send(result).is_err() {
                         return;
                     }
                 }
@@ -261,7 +261,7 @@ impl CheckpointThread {
     /// Returns the result of the checkpoint; `None` while it runs.
     fn outcome(&self) -> Option<Option<CheckpointResult>> {
         match self.done.try_recv() {
-            Ok(moved) => Some(moved),
+            Ok(result) => Some(result),
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => Some(None),
         }
@@ -281,7 +281,7 @@ fn checkpoint_wal(
 ) -> Option<CheckpointResult> {
     trust.check().ok()?;
     match connection.wal_checkpoint_v2(Some(rusqlite::MAIN_DB), mode) {
-        Ok((of, moved)) => Some(CheckpointResult { of, moved }),
+        Ok((pages, checkpointed)) => Some(CheckpointResult { pages, checkpointed }),
         // The other thread runs a checkpoint, or a reader blocks it.
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => None,
         Err(error) => {

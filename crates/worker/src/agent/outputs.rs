@@ -94,7 +94,7 @@ async fn store_all(shared: &Shared, assignment: &Assignment) -> Result<Vec<FileV
                     break;
                 }
                 Err(Attempt::Failed(failure)) => return Err(failure),
-                Err(Attempt::Again(status)) => {
+                Err(Attempt::Retry(status)) => {
                     tracing::warn!(
                         execution_id = assignment.execution_id, artifact = output.artifact, error = %status,
                         "output not stored yet; retrying"
@@ -108,7 +108,7 @@ async fn store_all(shared: &Shared, assignment: &Assignment) -> Result<Vec<FileV
 }
 
 enum Attempt {
-    Again(Status),
+    Retry(Status),
     Failed(Failure),
 }
 
@@ -144,7 +144,7 @@ async fn store_one(
             let (artifact, path) = (output.artifact.clone(), output.path.clone());
             Ok(Some(FileVersion { artifact, sha256, path }))
         }
-        Err(status) if is_retryable(&status) => Err(Attempt::Again(status)),
+        Err(status) if is_retryable(&status) => Err(Attempt::Retry(status)),
         Err(status) => {
             let detail = format!("cannot store output `{}`: {}", output.path, status.message());
             Err(Attempt::Failed(Failure { error: "output_not_stored", detail }))
@@ -154,10 +154,10 @@ async fn store_one(
 
 /// Waits for a session and returns a client for its server.
 async fn connected(shared: &Shared) -> Result<Client, Attempt> {
-    let gone = || Attempt::Again(Status::unavailable("the worker has no session with a server"));
+    let no_session = || Attempt::Retry(Status::unavailable("the worker has no session with a server"));
     let mut session = shared.session.subscribe();
-    let server = session.wait_for(Option::is_some).await.map_err(|_| gone())?;
-    server.as_ref().map(super::connect::Server::connect_lazily).ok_or_else(gone)
+    let server = session.wait_for(Option::is_some).await.map_err(|_| no_session())?;
+    server.as_ref().map(super::connect::Server::connect_lazily).ok_or_else(no_session)
 }
 
 /// Stores a file; returns the hash of its content.

@@ -37,7 +37,7 @@ struct MessageFill {
 }
 
 impl MessageFill {
-    fn is_left(&self) -> bool {
+    fn has_space(&self) -> bool {
         self.reports < REPORTS_A_MESSAGE && self.bytes < MESSAGE_BYTES
     }
 
@@ -217,12 +217,12 @@ impl Supervisor {
 
     /// Returns the next reports, as far as they fit into one message.
     fn next_reports(&mut self) -> Vec<v1::Report> {
-        let (mut room, mut reports) = (MessageFill::default(), Vec::new());
-        while room.is_left()
+        let (mut fill, mut reports) = (MessageFill::default(), Vec::new());
+        while fill.has_space()
             && let Some((execution, fence, report)) = self.core.next_report()
         {
             let report = self.message(execution, fence, report);
-            room.take(&report);
+            fill.take(&report);
             reports.push(report);
         }
         reports

@@ -242,7 +242,7 @@ struct Thread {
 
 impl Thread {
     fn start(&mut self, launch: &Launch) -> Result<Process, NotStarted> {
-        let Launch { id, order, prepared, launch_state: birth } = launch;
+        let Launch { id, order, prepared, launch_state } = launch;
         let Run::Process(process) = &order.spec.run else {
             return Err(
                 start_failed("runtime_unknown", "this worker supports only the `process` runtime").into()
@@ -263,11 +263,11 @@ impl Thread {
             groups: prepared.group.as_ref().map(Group::procs).unwrap_or_default(),
             clone_into: prepared.group.as_ref().and_then(Group::folder),
             groups_optional: prepared.group.as_ref().is_some_and(Group::is_plain),
-            pid: &birth.pid,
+            pid: &launch_state.pid,
             lease_until: &self.lease_until,
         };
         let (started, started_unix_millis) = (now(), unix_millis());
-        if !birth.begin(started) {
+        if !launch_state.begin(started) {
             return Err(NotStarted::Forbidden);
         }
         match self.spawner.spawn(&program) {

@@ -341,7 +341,7 @@ impl Supervisor {
             let next_at = fuse.next_at(boot_millis());
             // Before any task is thawed. A killed fuse may still complete a system call until it is reaped.
             self.dying_fuses.insert(fuse.kill());
-            self.fuse_is_gone(next_at);
+            self.restart_fuse(next_at);
         }
     }
 
@@ -354,7 +354,7 @@ impl Supervisor {
         let Some(fuse) = self.fuse.take_if(|fuse| fuse.pid() == pid) else { return false };
         tracing::error!("the fuse process has exited; restarting it");
         self.poller.unwatch(fuse.socket());
-        self.fuse_is_gone(fuse.next_at(boot_millis()));
+        self.restart_fuse(fuse.next_at(boot_millis()));
         true
     }
 
@@ -363,7 +363,7 @@ impl Supervisor {
     }
 
     /// Starts a new fuse after the old one has exited or was killed, now or at `next_at`.
-    fn fuse_is_gone(&mut self, next_at: BootMillis) {
+    fn restart_fuse(&mut self, next_at: BootMillis) {
         if next_at <= boot_millis() {
             self.start_fuse();
         } else {

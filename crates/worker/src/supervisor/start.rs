@@ -129,11 +129,13 @@ impl Supervisor {
     fn launch(&mut self, id: ExecutionId, order: Box<StartRequest>) {
         match self.prepare(id, &order) {
             Ok(prepared) => {
-                let birth = Arc::<LaunchState>::default();
+                let launch_state = Arc::<LaunchState>::default();
                 let procs = prepared.group.as_ref().and_then(Group::procs_path);
-                self.launching
-                    .insert(id, Launching { procs, launch_state: Arc::clone(&birth), is_warned: false });
-                self.launcher.launch(Launch { id, order, prepared, launch_state: birth });
+                self.launching.insert(
+                    id,
+                    Launching { procs, launch_state: Arc::clone(&launch_state), is_warned: false },
+                );
+                self.launcher.launch(Launch { id, order, prepared, launch_state });
             }
             Err(failure) => {
                 self.guards.release(id);

@@ -334,11 +334,11 @@ impl Supervisor {
     fn kill(&mut self, id: ExecutionId) {
         if self.processes.remove(&id).is_some() {
             self.world.record_step(id, Step::Killed);
-            self.is_gone(id, 137);
+            self.exited(id, 137);
         }
     }
 
-    fn is_gone(&mut self, execution: ExecutionId, exit: i32) {
+    fn exited(&mut self, execution: ExecutionId, exit: i32) {
         self.handle(Event::Exited { execution });
         let how = match self.core.end_reason(execution) {
             Some(EndReason::ByItself) => How::Exited,
@@ -373,7 +373,7 @@ impl Supervisor {
         for (id, exit) in ended {
             self.processes.remove(&id);
             self.world.record_step(id, Step::Ended { exit });
-            self.is_gone(id, exit);
+            self.exited(id, exit);
         }
         if self.core.next_alarm().is_some_and(|at| at <= now) {
             self.handle(Event::AlarmFired);

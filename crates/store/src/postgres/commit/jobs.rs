@@ -104,12 +104,12 @@ impl Heads {
 
 /// Columns of complete jobs, for one of the tables.
 #[derive(Default)]
-struct Whole {
+struct FullRows {
     states: States,
     heads: Heads,
 }
 
-impl Whole {
+impl FullRows {
     fn push(&mut self, id: JobId, head: &JobHead, state: &JobState) {
         self.states.push(id, state);
         self.heads.push(id, head);
@@ -126,8 +126,8 @@ impl Whole {
     }
 }
 
-/// `$1` to `$16`: the columns of [`Whole`], with the number of rows at `$7`.
-macro_rules! whole {
+/// `$1` to `$16`: the columns of [`FullRows`], with the number of rows at `$7`.
+macro_rules! full_rows {
     () => {
         "unnest($1, $2, $3, $4, $5, $6, $8, $9, $10, $11, $12, $13, $14, $15, $16)
          AS u (id, status, worker, expires_at, state, history,
@@ -156,13 +156,13 @@ macro_rules! counted {
 }
 
 const NOT_LIVE: &str = "a changed job is not live";
-const TWICE: &str = "a new job already exists";
+const ALREADY_EXISTS: &str = "a new job already exists";
 
 impl Steps {
     /// Writes the changes of jobs in a batch, and adds to `counters` what the database cannot count itself.
     pub(super) fn jobs(&mut self, changes: &[Change], counters: &mut Counters) -> Result<(), Failure> {
-        let (mut new, mut new_ended) = (Whole::default(), Whole::default());
-        let (mut updated, mut updated_ended) = (Whole::default(), Whole::default());
+        let (mut new, mut new_ended) = (FullRows::default(), FullRows::default());
+        let (mut updated, mut updated_ended) = (FullRows::default(), FullRows::default());
         let (mut changed, mut ended) = (States::default(), States::default());
         let mut labels = Labels::default();
         for change in changes {
@@ -252,10 +252,10 @@ impl Steps {
     }
 
     /// Writes jobs of which everything changed; their new status is counted elsewhere.
-    fn updated_jobs(&mut self, updated: Whole, ended: Whole) {
+    fn updated_jobs(&mut self, updated: FullRows, ended: FullRows) {
         let part = self.part;
-        let with_part = |whole: Whole| {
-            let mut params = whole.params();
+        let with_part = |rows: FullRows| {
+            let mut params = rows.params();
             params.push(int(part));
             params
         };
@@ -270,7 +270,7 @@ impl Steps {
                             head = u.head, schedule = u.schedule, backfill = u.backfill, run = u.run,
                             shard = u.shard
                         FROM ",
-                    whole!(),
+                    full_rows!(),
                     ", jobs o WHERE j.id = u.id AND o.id = u.id
                         RETURNING o.namespace, o.status AS was
                     ), ",
@@ -286,7 +286,7 @@ impl Steps {
                 concat!(
                     "WITH gone AS (
                         DELETE FROM jobs j USING ",
-                    whole!(),
+                    full_rows!(),
                     " WHERE j.id = u.id
                         RETURNING u.id, u.status, u.worker, u.expires_at, u.namespace, u.owner, u.queue,
                             u.name, u.state, u.history, u.head, u.schedule, u.backfill, u.run, u.shard,
@@ -306,10 +306,10 @@ impl Steps {
         }
     }
 
-    fn new_jobs(&mut self, live: Whole, ended: Whole) {
+    fn new_jobs(&mut self, live: FullRows, ended: FullRows) {
         if !live.is_empty() {
             self.add_guarded(
-                TWICE,
+                ALREADY_EXISTS,
                 concat!(
                     "WITH put AS (
                         INSERT INTO jobs (id, status, worker, expires_at, namespace, owner, queue, name,
@@ -317,7 +317,7 @@ impl Steps {
                         SELECT u.id, u.status, u.worker, u.expires_at, u.namespace, u.owner, u.queue,
                             u.name, u.state, u.history, u.head, u.schedule, u.backfill, u.run, u.shard
                         FROM ",
-                    whole!(),
+                    full_rows!(),
                     " RETURNING 1
                     )
                     SELECT 1 / (CASE WHEN count(*) = $7 THEN 1 ELSE 0 END) FROM put"
@@ -328,7 +328,7 @@ impl Steps {
         if !ended.is_empty() {
             // The history does not have the shard of a row; this works for any number of shards.
             self.add_guarded(
-                TWICE,
+                ALREADY_EXISTS,
                 concat!(
                     "WITH put AS (
                         INSERT INTO jobs_ended (id, status, worker, expires_at, namespace, owner, queue,
@@ -336,7 +336,7 @@ impl Steps {
                         SELECT u.id, u.status, u.worker, u.expires_at, u.namespace, u.owner, u.queue,
                             u.name, u.state, u.history, u.head, u.schedule, u.backfill, u.run
                         FROM ",
-                    whole!(),
+                    full_rows!(),
                     " RETURNING 1
                     )
                     SELECT 1 / (CASE WHEN count(*) = $7 THEN 1 ELSE 0 END) FROM put"

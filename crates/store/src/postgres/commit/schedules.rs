@@ -24,8 +24,8 @@ use crate::postgres::param::{
     Param, bigs, blobs, escape, ids, ints, optional_bigs, optional_ids, optional_texts, texts,
 };
 
-const NOT_THERE: &str = "a changed schedule does not exist";
-const TWICE: &str = "a new schedule, or one with its name, already exists";
+const NOT_FOUND: &str = "a changed schedule does not exist";
+const ALREADY_EXISTS: &str = "a new schedule, or one with its name, already exists";
 
 /// Columns of a schedule's state.
 #[derive(Default)]
@@ -54,7 +54,7 @@ impl States {
 
 /// Columns of complete schedules.
 #[derive(Default)]
-struct Whole {
+struct FullRows {
     states: States,
     namespaces: Vec<String>,
     names: Vec<String>,
@@ -63,7 +63,7 @@ struct Whole {
     shards: Vec<i32>,
 }
 
-impl Whole {
+impl FullRows {
     fn push(&mut self, id: ScheduleId, head: &ScheduleHead, state: &ScheduleState) {
         self.states.push(id, state);
         self.namespaces.push(escape(&head.spec.namespace));
@@ -124,7 +124,8 @@ impl Steps {
     }
 
     fn put_schedules(&mut self, changes: &[Change]) -> Result<(), Failure> {
-        let (mut new, mut updated, mut changed) = (Whole::default(), Whole::default(), States::default());
+        let (mut new, mut updated, mut changed) =
+            (FullRows::default(), FullRows::default(), States::default());
         let (mut keys, mut values, mut labelled) = (Vec::new(), Vec::new(), Vec::new());
         for change in changes {
             let Change::Schedule { id, new: is_new, head, state } = change else { continue };
@@ -145,7 +146,7 @@ impl Steps {
         self.new_schedules(new);
         if !changed.ids.is_empty() {
             self.add_guarded(
-                NOT_THERE,
+                NOT_FOUND,
                 "WITH changed AS (
                     UPDATE schedules s SET status = u.status, next_at = u.next_at, state = u.state
                     FROM unnest($1, $2, $3, $4) AS u (id, status, next_at, state)
@@ -165,13 +166,13 @@ impl Steps {
         Ok(())
     }
 
-    fn new_schedules(&mut self, new: Whole) {
+    fn new_schedules(&mut self, new: FullRows) {
         if new.heads.is_empty() {
             return;
         }
         let (params, heads) = new.params();
         self.add_guarded(
-            TWICE,
+            ALREADY_EXISTS,
             "WITH put AS (
                 INSERT INTO schedules (id, status, next_at, state, namespace, name, owner, shard)
                 SELECT * FROM unnest($1, $2, $3, $4, $6, $7, $8, $9) RETURNING 1
@@ -179,17 +180,17 @@ impl Steps {
             SELECT 1 / (CASE WHEN count(*) = $5 THEN 1 ELSE 0 END) FROM put",
             params,
         );
-        self.add_guarded(TWICE, "INSERT INTO schedule_heads SELECT * FROM unnest($1, $2)", heads);
+        self.add_guarded(ALREADY_EXISTS, "INSERT INTO schedule_heads SELECT * FROM unnest($1, $2)", heads);
     }
 
-    fn updated_schedules(&mut self, updated: Whole) {
+    fn updated_schedules(&mut self, updated: FullRows) {
         if updated.heads.is_empty() {
             return;
         }
         let replaced = updated.states.ids.clone();
         let (params, heads) = updated.params();
         self.add_guarded(
-            NOT_THERE,
+            NOT_FOUND,
             "WITH changed AS (
                 UPDATE schedules s SET status = u.status, next_at = u.next_at, state = u.state,
                     namespace = u.namespace, name = u.name, owner = u.owner, shard = u.shard

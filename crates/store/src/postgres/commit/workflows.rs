@@ -25,10 +25,10 @@ use crate::postgres::param::{
     Param, big, bigs, blobs, escape, ids, ints, optional_bigs, optional_ids, optional_texts, texts,
 };
 
-const WORKFLOW_TWICE: &str = "a new workflow, or one with its name, already exists";
-const WORKFLOW_NOT_THERE: &str = "a changed workflow does not exist";
-const RUN_TWICE: &str = "a new run already exists";
-const RUN_NOT_THERE: &str = "a changed run is not live";
+const WORKFLOW_ALREADY_EXISTS: &str = "a new workflow, or one with its name, already exists";
+const WORKFLOW_NOT_FOUND: &str = "a changed workflow does not exist";
+const RUN_ALREADY_EXISTS: &str = "a new run already exists";
+const RUN_NOT_LIVE: &str = "a changed run is not live";
 
 /// Columns of a workflow's state.
 #[derive(Default)]
@@ -55,7 +55,7 @@ impl States {
 
 /// Columns of workflows whose specs change too.
 #[derive(Default)]
-struct Whole {
+struct FullRows {
     states: States,
     namespaces: Vec<String>,
     names: Vec<String>,
@@ -63,7 +63,7 @@ struct Whole {
     shards: Vec<i32>,
 }
 
-impl Whole {
+impl FullRows {
     fn push(&mut self, id: WorkflowId, head: &WorkflowHead, state: &WorkflowState) -> Result<(), Failure> {
         self.namespaces.push(escape(&head.spec.namespace));
         self.names.push(escape(&head.spec.name));
@@ -203,7 +203,7 @@ impl Steps {
         self.new_runs(new);
         if !changed.ids.is_empty() {
             self.add_guarded(
-                RUN_NOT_THERE,
+                RUN_NOT_LIVE,
                 "WITH changed AS (
                     UPDATE runs r SET status = u.status, expires_at = u.expires_at, state = u.state
                     FROM unnest($1, $2, $3, $4) AS u (id, status, expires_at, state)
@@ -221,7 +221,7 @@ impl Steps {
     }
 
     fn put_workflows(&mut self, changes: &[Change]) -> Result<(), Failure> {
-        let (mut new, mut replaced) = (Whole::default(), Whole::default());
+        let (mut new, mut replaced) = (FullRows::default(), FullRows::default());
         let (mut changed, mut heads) = (States::default(), Heads::default());
         let mut labels = Labels::default();
         for change in changes {
@@ -242,7 +242,7 @@ impl Steps {
         }
         if !new.shards.is_empty() {
             self.add_guarded(
-                WORKFLOW_TWICE,
+                WORKFLOW_ALREADY_EXISTS,
                 "WITH put AS (
                     INSERT INTO workflows (id, generation, state, namespace, name, owner, shard)
                     SELECT * FROM unnest($1, $2, $3, $5, $6, $7, $8)
@@ -256,7 +256,7 @@ impl Steps {
             let relabelled = vec![ids(replaced.states.ids.clone())];
             self.add("DELETE FROM workflow_labels WHERE workflow = ANY($1)", relabelled);
             self.add_guarded(
-                WORKFLOW_NOT_THERE,
+                WORKFLOW_NOT_FOUND,
                 "WITH changed AS (
                     UPDATE workflows w SET generation = u.generation, state = u.state,
                         namespace = u.namespace, name = u.name, owner = u.owner
@@ -270,7 +270,7 @@ impl Steps {
         }
         if !changed.ids.is_empty() {
             self.add_guarded(
-                WORKFLOW_NOT_THERE,
+                WORKFLOW_NOT_FOUND,
                 "WITH changed AS (
                     UPDATE workflows w SET generation = u.generation, state = u.state
                     FROM unnest($1, $2, $3) AS u (id, generation, state)
@@ -315,7 +315,7 @@ impl Steps {
             ints(shards),
         ]);
         self.add_guarded(
-            RUN_TWICE,
+            RUN_ALREADY_EXISTS,
             "WITH put AS (
                 INSERT INTO runs
                     (id, status, expires_at, state, workflow, caller, schedule, backfill, namespace, name,
@@ -336,7 +336,11 @@ impl Steps {
              ON CONFLICT (hash) DO UPDATE SET body = excluded.body WHERE FALSE",
             vec![ids(hashes), blobs(bodies)],
         );
-        self.add_guarded(RUN_TWICE, "INSERT INTO run_heads SELECT * FROM unnest($1, $2, $3)", run_heads);
+        self.add_guarded(
+            RUN_ALREADY_EXISTS,
+            "INSERT INTO run_heads SELECT * FROM unnest($1, $2, $3)",
+            run_heads,
+        );
     }
 
     /// An expired key may be used again before it is deleted; a valid key may not.
