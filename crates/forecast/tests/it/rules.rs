@@ -111,7 +111,7 @@ fn an_invalid_plan_is_rejected() {
 }
 
 #[test]
-fn a_forecast_of_too_many_runs_ends_early_and_says_so() {
+fn a_forecast_of_too_many_runs_ends_early_with_a_note() {
     let mut plan = hours(24).worker("w1", 1).with(schedule("a", "* * * * *"), secs(1));
     plan.options.runs_max = 10;
     let answer = plan.answer();
