@@ -30,7 +30,7 @@ fn assert_drawn(image: &str, text: &str, places: &[diagram::Place]) {
 
 /// A7. The docs show the transition table that the engine uses.
 #[test]
-fn the_life_of_a_job_is_drawn_from_its_table() {
+fn the_lifecycle_of_a_job_is_drawn_from_its_table() {
     assert_drawn(
         "job-lifecycle.svg",
         &lifecycle::diagram(),
@@ -64,7 +64,7 @@ fn the_life_of_a_job_is_drawn_from_its_table() {
 
 /// C2. The same for runs and steps.
 #[test]
-fn the_lives_of_runs_and_steps_are_drawn_from_their_tables() {
+fn the_lifecycles_of_runs_and_steps_are_drawn_from_their_tables() {
     let (run, step) = model::run::lifecycle::diagrams();
     assert_drawn(
         "run-lifecycle.svg",

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_event_is_given_up() {
+    fn an_endless_event_is_refused() {
         let mut decoder = Decoder::default();
         let chunk = vec![b'x'; 1024 * 1024];
         assert!((0..16).any(|_| !decoder.feed(&chunk)));

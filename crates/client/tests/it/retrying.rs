@@ -141,7 +141,7 @@ async fn missing_server_is_unreachable_and_retries_are_reported() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_is_given_up() {
+async fn a_server_that_never_answers_causes_a_timeout() {
     client::install_crypto();
     // Connections are accepted by the backlog, but no response is sent.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -156,7 +156,7 @@ async fn a_server_that_never_answers_is_given_up() {
 }
 
 #[tokio::test]
-async fn the_token_is_sent_and_redirects_do_not_carry_it_away() {
+async fn the_token_is_sent_and_not_carried_over_by_redirects() {
     let fake = Fake::default();
     fake.answers_with(|| {
         axum::http::Response::builder()

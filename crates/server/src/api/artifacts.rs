@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_upload_that_falls_silent_is_given_up() {
+    async fn a_stalled_upload_is_an_error() {
         let first = futures::stream::iter([Ok::<_, std::io::Error>("some bytes")]);
         let body = Body::from_stream(first.chain(futures::stream::pending()));
         let parts: Vec<_> = steady(body).collect().await;

@@ -644,7 +644,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_before_good_records_is_damage_without_synced_records() {
+    fn a_gap_before_valid_records_is_damage_without_synced_records() {
         let place = place();
         let state = State { worker: worker(), held: HashMap::new(), forgotten: VecDeque::new() };
         let mut bytes = MAGIC.to_vec();
