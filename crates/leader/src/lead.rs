@@ -9,7 +9,7 @@
 //! # Suspension
 //! The leadership lease may end before the store has confirmed a renewal: the store is slow, or this server is cut
 //! off from it. From then on another server may lead. So this server is not ready, closes its sessions, renews no
-//! worker lease, and releases no effect without a commit. It keeps its engine and its in-flight commits: the next
+//! worker lease (`renew_worker_leases`), and releases no effect without a commit. It keeps its engine and its in-flight commits: the next
 //! successful renewal proves that no other server took the shards, and ends the suspension. A commit that succeeds
 //! during a suspension is durable, so its clients are answered.
 //!
@@ -295,16 +295,11 @@ impl Leading {
         if common.standing.hands_over && self.ending.is_none() {
             self.hand_over(common, now);
         }
-        // A worker lease that depends on this server's lease must not outlive it: the next leader waits only for
-        // worker leases that were granted before it took over.
         self.check_lease(common, now)?;
         if let Some(since) = self.suspended_since {
             return self.stay_suspended(common, now.steady, since);
         }
-        // Replies to heartbeats need no commit.
-        for grant in self.engine.take_grants() {
-            common.act(Action::ToWorker(grant));
-        }
+        self.renew_worker_leases(common);
         if self.may_flush(common) {
             self.flush(common, now)?;
         } else {
@@ -323,6 +318,17 @@ impl Leading {
                 Err(if ending.hands_over { End::HandedOver } else { End::Stopped })
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Sends the answers to heartbeats, which renew worker leases. They need no commit.
+    ///
+    /// Called only after [`Self::check_lease`] found the leadership lease valid: a new leader waits only for
+    /// worker leases that were granted before it took over. The engine (`engine::worker::lease`) decides which
+    /// workers get a lease.
+    fn renew_worker_leases<R>(&mut self, common: &mut Common<R>) {
+        for grant in self.engine.take_grants() {
+            common.act(Action::ToWorker(grant));
         }
     }
 

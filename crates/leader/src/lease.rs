@@ -10,7 +10,8 @@
 //! The store counts from the time at which it grants the lease. The leader does not know that time, so it counts from
 //! the sending of the request. However long the answer took, the leader stops first.
 //!
-//! Used by `leader`, which renews the lease, and by `lead`, which suspends leadership when the lease ends.
+//! Used by `leader`, which renews the lease, and by `lead`, which suspends leadership when the lease ends. Only
+//! while it is valid, `lead` renews the leases of workers (`renew_worker_leases`).
 //!
 //! # Invariants
 //! - The end of the lease never moves back.

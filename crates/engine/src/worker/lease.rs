@@ -1,5 +1,9 @@
 //! Leases: heartbeats renew a worker's lease; a worker whose lease has ended is lost.
 //!
+//! A lease is renewed if two conditions hold. The heartbeat belongs to the worker's current session
+//! ([`Engine::heartbeat`]), and the leadership lease of this server is valid: the crate `leader` sends the
+//! grant only then (`renew_worker_leases` in `leader::lead`).
+//!
 //! The worker counts its lease from the *sending* of a heartbeat. The engine counts from its *receipt* and
 //! waits longer, for clock drift and for the fuse. So a worker that is declared lost here has already frozen
 //! its tasks.
@@ -17,6 +21,8 @@ use crate::output::Effect;
 use crate::timer::Timer;
 
 impl Engine {
+    /// Answers a heartbeat: grants a lease to the worker's current session, and a lease of zero to any other
+    /// session, so that the worker opens a new one.
     pub(crate) fn heartbeat(&mut self, id: WorkerId, session: Session, seq: u64, health: Health) {
         let lease = self.config.lease;
         let known = self.workers.get_mut(&id).filter(|worker| worker.session == Some(session));
