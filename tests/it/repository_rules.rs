@@ -96,6 +96,57 @@ fn every_link_within_the_repository_has_a_target() {
     assert!(broken.is_empty(), "broken links: {broken:#?}");
 }
 
+/// Returns the code spans of a line of Markdown.
+fn code_spans(line: &str) -> Vec<&str> {
+    line.split('`').skip(1).step_by(2).collect()
+}
+
+/// Returns whether a code span is the path of a file or folder of the repository.
+fn is_source_path(span: &str) -> bool {
+    ["crates/", "tests/", "bench/", "scripts/", "examples/", "docs/"].iter().any(|dir| span.starts_with(dir))
+}
+
+#[test]
+fn every_source_path_in_the_docs_exists() {
+    let mut wrong = Vec::new();
+    let mut files = pages::markdown_files(&repository().join("docs"));
+    files.extend(["README.md", "README.zh-CN.md", "CHANGELOG.md"].map(|f| repository().join(f)));
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap();
+        let prose: String = text.split("```").step_by(2).collect();
+        for span in prose.lines().flat_map(code_spans).filter(|span| is_source_path(span)) {
+            if !repository().join(span).exists() {
+                wrong.push(format!("{}: {span}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "paths that do not exist: {wrong:#?}");
+}
+
+/// A row of a table names a file, then functions or types in this file.
+#[test]
+fn every_name_on_the_architecture_page_is_in_its_file() {
+    let page = fs::read_to_string(repository().join("docs/src/architecture.md")).unwrap();
+    let (mut wrong, mut checked) = (Vec::new(), 0);
+    for line in page.lines().filter(|line| line.starts_with('|')) {
+        let mut source = None;
+        for span in code_spans(line) {
+            if is_source_path(span) {
+                // `None` for a folder.
+                source = fs::read_to_string(repository().join(span)).ok();
+            } else if let Some(source) = &source {
+                checked += 1;
+                let name = span.rsplit("::").next().unwrap_or(span);
+                if !source.contains(name) {
+                    wrong.push(format!("{span}: {line}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "names that are not in their file: {wrong:#?}");
+    assert!(checked > 40, "found only {checked} names");
+}
+
 #[test]
 fn every_page_of_the_book_is_in_its_summary() {
     let book = repository().join("docs/src");
