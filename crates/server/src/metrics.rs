@@ -203,7 +203,7 @@ impl Metrics {
         r.register("log_bytes", "Bytes of stored log frames", self.log_bytes.clone());
         r.register(
             "worker_streams_closed",
-            "Streams of workers closed by this server, by reason",
+            "Connections of workers closed by this server, by reason",
             self.worker_streams_closed.clone(),
         );
         r.register("engine_reloads", "Reloads of the engine after a failure", self.engine_reloads.clone());
@@ -220,12 +220,12 @@ impl Metrics {
         );
         r.register(
             "takeovers",
-            "Takeovers of the shards by this server, by source of the live rows",
+            "Takeovers by this server, by source of the live rows: followed as a standby, or loaded",
             self.takeovers.clone(),
         );
         r.register(
             "tails_lost",
-            "Takeovers of shards whose last commits the store may have lost",
+            "Takeovers after which the store may lack its last commits",
             self.tails_lost.clone(),
         );
         r.register(
@@ -241,12 +241,12 @@ impl Metrics {
         );
         r.register(
             "engine_time_ahead_seconds",
-            "Time by which engine time is ahead of the wall clock; schedules and retries are delayed by it",
+            "Engine time minus wall clock, if engine time is ahead; schedules and retries are delayed by it",
             self.clock_ahead.clone(),
         );
         r.register(
             "clock_leap_refused_seconds",
-            "Forward jump of the wall clock that engine time does not follow",
+            "Forward leap of the wall clock that the server does not follow",
             self.clock_refused.clone(),
         );
         r.register("build", "Version of the server", Info::new([("version", env!("CARGO_PKG_VERSION"))]));

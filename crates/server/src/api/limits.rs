@@ -112,7 +112,7 @@ impl Limits {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "http_places",
-            "Concurrent requests by lane; bytes of request bodies for the lane `body_bytes`",
+            "Concurrent requests by lane (kind of request); bytes for `body_bytes`",
             self.counted.places.clone(),
         );
         registry.register(
