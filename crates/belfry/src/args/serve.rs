@@ -108,7 +108,7 @@ pub(crate) struct ServerRunArgs {
     /// Name of the server, shown to users [default: server]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// URL under which other servers and workers reach this server [default: the listening address]
+    /// URL under which other servers and workers reach this server [default: the listening address; none for 0.0.0.0]
     #[arg(long, value_name = "URL")]
     pub(crate) advertise_url: Option<String>,
     /// Allow any listening address, because a proxy in front of the server terminates TLS
