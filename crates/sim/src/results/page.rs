@@ -9,9 +9,9 @@ use crate::mutations::Found;
 /// Rows of the table of violations: label, and the invariants that count.
 const PROMISES: &[(&str, &[Invariant])] = &[
     ("lost jobs or reports", &[Invariant::I1, Invariant::I11, Invariant::I30]),
-    ("invented or duplicate jobs", &[Invariant::I2, Invariant::I3]),
+    ("duplicate jobs, or jobs without a submission", &[Invariant::I2, Invariant::I3]),
     ("duplicate or overlapping executions", &[Invariant::I7, Invariant::I8, Invariant::I9]),
-    ("visible before commit, or stale and accepted", &[Invariant::I6, Invariant::I10]),
+    ("visible before the commit, or accepted with an old fence", &[Invariant::I6, Invariant::I10]),
     (
         "firings missing, extra, early or wrong",
         &[Invariant::I14, Invariant::I15, Invariant::I16, Invariant::I18],
@@ -23,7 +23,40 @@ const PROMISES: &[(&str, &[Invariant])] = &[
     ("steps lost, repeated or against their join rule", &[Invariant::I19]),
     ("incomplete histories or illegal transitions", &[Invariant::I4, Invariant::I5]),
     ("stuck objects, or shards without an owner", &[Invariant::I26, Invariant::I27]),
-    ("engines that differ from their rows or between plays", &[Invariant::I28, Invariant::I29]),
+    ("engines that differ from their rows, or between runs of a seed", &[Invariant::I28, Invariant::I29]),
+];
+
+/// Titles of faults whose recorded kind is a short name of the nemesis.
+const FAULT_TITLES: &[(&str, &str)] = &[
+    ("back", "server clock set back"),
+    ("burst", "burst of submissions"),
+    ("commits unknown", "commits with an unknown outcome"),
+    ("halt", "machine stopped"),
+    ("leap", "server clock leaps ahead"),
+    ("lose last", "last commits lost"),
+    ("mute worker", "messages of a worker lost"),
+    ("packets cable", "packets of a worker dropped"),
+    ("packets from there", "packets from a worker dropped"),
+    ("packets to there", "packets to a worker dropped"),
+    ("road broken", "worker connections broken"),
+    ("road cut", "worker cut off"),
+    ("road cut to one", "worker cut off from one server"),
+    ("road down cut", "worker cut off, server to worker"),
+    ("road flapping", "worker cut off repeatedly"),
+    ("road refused", "worker connections refused"),
+    ("road slow", "worker connection slow"),
+    ("road up cut", "worker cut off, worker to server"),
+    ("rough net", "network with loss and delay"),
+    ("sessions", "database sessions ended"),
+    ("step clock", "server clock stepped"),
+    ("store road broken", "database connections broken"),
+    ("store road cut", "server cut off from the database"),
+    ("store road down cut", "server cut off, database to server"),
+    ("store road refused", "database connections refused"),
+    ("store road slow", "database connection slow"),
+    ("store road up cut", "server cut off, server to database"),
+    ("wipe worker", "disk of a worker wiped"),
+    ("worker clocks", "worker clocks wrong"),
 ];
 
 /// Maximum number of runs in a table: more columns do not fit on a page.
@@ -56,7 +89,7 @@ pub fn page(results: &[Results]) -> String {
             row("setting", &|r| r.run.setting.clone()),
             row("commit", &|r| format!("`{}`", r.run.commit)),
             row("date", &|r| r.run.date.clone()),
-            row("histories judged", &|r| grouped(r.histories)),
+            row("checked histories", &|r| grouped(r.histories)),
             row("first seed", &|r| r.run.seed.to_string()),
             row("time covered", &|r| hours(r.seconds)),
             row("duration", &|r| hours(r.took_seconds)),
@@ -82,20 +115,27 @@ pub fn page(results: &[Results]) -> String {
     promises.push(row("upper bound of violations per job (95 %)", &|r| odds(r.jobs)));
     table("violations", &promises);
     let mut kinds: Vec<_> = results.iter().flat_map(|r| r.faults.keys().cloned()).collect();
-    kinds.sort();
+    kinds.sort_by(|a, b| title(a).cmp(title(b)));
     kinds.dedup();
     let counts: Vec<_> = kinds
         .iter()
-        .map(|kind| row(kind, &|r| r.faults.get(kind).map_or_else(String::new, |count| grouped(*count))))
+        .map(|kind| {
+            row(title(kind), &|r| r.faults.get(kind).map_or_else(String::new, |count| grouped(*count)))
+        })
         .collect();
     table("faults", &counts);
     let recovery: Vec<_> = kinds
         .iter()
-        .map(|kind| row(kind, &|r| r.recovery.get(kind).map_or_else(String::new, spread)))
+        .map(|kind| row(title(kind), &|r| r.recovery.get(kind).map_or_else(String::new, spread)))
         .chain([row("delay of firings", &|r| spread(&r.lateness))])
         .collect();
     table("recovery, in ms: p50, p99, max", &recovery);
     text
+}
+
+/// Returns the title of a kind of fault.
+fn title(kind: &str) -> &str {
+    FAULT_TITLES.iter().find(|(recorded, _)| *recorded == kind).map_or(kind, |(_, title)| *title)
 }
 
 /// Returns the names of the runs; repeated names are numbered from the second on.
