@@ -100,7 +100,7 @@ impl World {
 
     /// Passes the newest checkpoint of its job to a task. Only the current execution gets it.
     fn pass_checkpoint(&mut self, assignment: &Assignment, fence: Fence) -> bool {
-        if assignment.checkpoint.is_none() || self.plan.has(Mutation::WorkerHandsOnNoCheckpoint) {
+        if assignment.checkpoint.is_none() || self.plan.has(Mutation::WorkerPassesNoCheckpoint) {
             return true;
         }
         let execution = assignment.execution;

@@ -293,7 +293,7 @@ impl World {
     fn ask(&mut self, server: usize, request: u64, attempt: u32, op: &Op) {
         let ticket = Ticket(self.number());
         let input = match op {
-            Op::Task(execution, _, request) if self.plan.has(Mutation::StaleSaveAsCurrent) => {
+            Op::Task(execution, _, request) if self.plan.has(Mutation::StaleCheckpointAsCurrent) => {
                 let current =
                     self.store.newest_like(*execution).map(|(_, execution, fence)| (execution, fence));
                 current.map(|(execution, fence)| Op::Task(execution, fence, request.clone()).input(ticket))

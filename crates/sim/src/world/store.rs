@@ -83,7 +83,7 @@ impl Store {
             newest: BTreeMap::new(),
             mutation,
             past: VecDeque::new(),
-            keeps_past: keeps_past || mutation == Some(Mutation::StoreReadsThePast),
+            keeps_past: keeps_past || mutation == Some(Mutation::StoreReadsOldRows),
             tail_lost: false,
             torn: 0,
             changelog: [(ChangelogPosition { commit: 0, epoch: Epoch(0) }, Vec::new())].into(),
@@ -151,7 +151,7 @@ impl Store {
     /// Whether a job was ever committed, as seen by a reader.
     pub(crate) fn has_job(&self, job: JobId) -> bool {
         let rows = match self.past.back() {
-            Some(past) if self.has(Mutation::StoreReadsThePast) => past,
+            Some(past) if self.has(Mutation::StoreReadsOldRows) => past,
             _ => &self.rows,
         };
         rows.jobs.contains_key(&job) || rows.ended.contains_key(&job)
@@ -266,7 +266,7 @@ impl Store {
 
     /// Whether workers may hold executions that the store lost.
     pub(crate) fn tail_lost(&self) -> bool {
-        self.tail_lost && !self.has(Mutation::LostTailIsTrusted)
+        self.tail_lost && !self.has(Mutation::LostCommitsAreIgnored)
     }
 
     /// Records that every worker has reported since commits were lost.
@@ -280,7 +280,7 @@ impl Store {
 
     /// Whether the commit directly before this one succeeded, so that no earlier commit of the server is missing.
     pub(crate) fn may_commit_behind(&self, server: usize, before: u64) -> bool {
-        self.newest.get(&server) == Some(&before) || self.has(Mutation::StoreGoesOnBehindAFailure)
+        self.newest.get(&server) == Some(&before) || self.has(Mutation::StoreContinuesAfterAFailure)
     }
 
     /// Records a successful commit call.
@@ -307,7 +307,7 @@ impl Store {
         }
         let mut changes = batch.changes.clone();
         let mut rows = Vec::with_capacity(changes.len());
-        if self.has(Mutation::StoreTearsBatches) {
+        if self.has(Mutation::StoreCommitsPartsOfBatches) {
             self.torn += 1;
             if self.torn.is_multiple_of(7) {
                 changes.truncate(changes.len() / 2);
@@ -366,7 +366,7 @@ impl Store {
         if self.has(Mutation::LoadForgetsTriggers) {
             rows.iter_mut().for_each(forget_triggers);
         }
-        if self.has(Mutation::LoadForgetsTriesOfRuns) {
+        if self.has(Mutation::LoadForgetsAttemptsOfRuns) {
             rows.iter_mut().for_each(forget_tries);
         }
         rows.retain(|row| {
@@ -386,7 +386,7 @@ impl Store {
                     if state.status == JobStatus::Retrying
             ) && !matches!(
                 (self.mutation, row),
-                (Some(Mutation::LoadForgetsRunsBetweenTries), LiveRow::Run { state, .. })
+                (Some(Mutation::LoadForgetsRetryingRuns), LiveRow::Run { state, .. })
                     if state.status == RunStatus::Retrying
             )
         });

@@ -44,17 +44,17 @@ fn slices_report_every_violation_of_the_whole_history() {
         Mutation::WorkerThawsBeforeItsStops,
         Mutation::FuseDoesNotFire,
         Mutation::StaleReportAsCurrent,
-        Mutation::StaleSaveAsCurrent,
-        Mutation::WorkerHandsOnNoCheckpoint,
+        Mutation::StaleCheckpointAsCurrent,
+        Mutation::WorkerPassesNoCheckpoint,
         Mutation::LoadForgetsExecutions,
         Mutation::LoadForgetsQueues,
         Mutation::StoreForgetsNewJobs,
         Mutation::StoreForgetsKeys,
         Mutation::StoreForgetsCancels,
-        Mutation::StoreTearsBatches,
+        Mutation::StoreCommitsPartsOfBatches,
         Mutation::StoreIgnoresEpochs,
         Mutation::StoreReusesEpochs,
-        Mutation::StoreReadsThePast,
+        Mutation::StoreReadsOldRows,
     ];
     for bug in within.map(Bug::InCore).into_iter().chain(around.map(Bug::InModel)) {
         for seed in 0..6 {

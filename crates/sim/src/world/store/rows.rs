@@ -83,7 +83,10 @@ impl Rows {
         match change {
             Change::Job { id, new, head, state } => Some(self.apply_job(id, new, head, state)),
             Change::Execution { new, record } => {
-                if matches!(mutation, Some(Mutation::StaleReportAsCurrent | Mutation::StaleSaveAsCurrent)) {
+                if matches!(
+                    mutation,
+                    Some(Mutation::StaleReportAsCurrent | Mutation::StaleCheckpointAsCurrent)
+                ) {
                     self.jobs_of.insert(record.id, record.job);
                 }
                 let row = execution_row(new, &record);
