@@ -24,7 +24,7 @@ use crate::results::BenchmarkResult;
 
 /// Benchmarks in the order of the page, with their headings.
 const SECTIONS: &[(&str, &[&str])] = &[
-    ("Jobs through the whole path", &["noop", "limits", "spawn", "latency"]),
+    ("Jobs, end to end", &["noop", "limits", "spawn", "latency"]),
     ("Submission", &["submit-batch", "submit-single"]),
     ("Many jobs", &["memory", "growth", "reads", "logs"]),
     ("Schedules", &["schedules-idle", "schedules-burst", "schedules-minute"]),
@@ -34,6 +34,48 @@ const SECTIONS: &[(&str, &[&str])] = &[
         "Servers that share a database",
         &["noop-postgres", "failover", "handover", "failover-million", "handover-million"],
     ),
+];
+
+/// Phrases in the recorded names of figures, and their replacements in the tables, in this order.
+const TITLES: &[(&str, &str)] = &[
+    ("jobs through the whole path", "jobs, end to end"),
+    ("submitted meanwhile", "submissions at the same time"),
+    ("processor time", "CPU time"),
+    ("of it: server, store: rows, log, sync", "of which: store thread (rows, WAL, sync)"),
+    ("of it: server, engine: decisions, batches", "of which: engine thread (decisions, batches)"),
+    ("of it: server, HTTP and gRPC", "of which: HTTP and gRPC of the server"),
+    ("of it: server, everything else", "of which: rest of the server"),
+    ("of it: ", "of which: "),
+    (
+        "rows, put into the same tables by SQLite alone",
+        "inserts of the rows into the same tables by SQLite alone",
+    ),
+    ("bytes of the log of these rows", "bytes of these rows in the WAL"),
+    (
+        "disk: the log of these rows, written and synced, of wall time",
+        "disk: write and sync of these rows in the WAL, wall time",
+    ),
+    (" ended jobs before", " earlier ended jobs"),
+    ("1 workers", "1 worker"),
+    ("jobs beside the reads", "jobs with reads"),
+    (
+        "what writing a job costs beside them, ratio",
+        "cost of writing a job, with reads divided by without reads",
+    ),
+    ("a core, while nothing is due", "CPU usage of one core while no schedule fires"),
+    ("due in one second: all of them jobs, durable", "schedules in one second: until all jobs are durable"),
+    (
+        "due within a minute: from its time to its start",
+        "schedules within a minute: from scheduled time to start",
+    ),
+    ("hand-overs: nothing started", "handovers: time without a job start"),
+    ("as long before it, p50", "the same before the handovers, p50"),
+    (
+        "firings meanwhile: from their time to their start",
+        "firings during the handovers: from scheduled time to start",
+    ),
+    ("kills: a job accepted", "kills: until a job is accepted"),
+    ("started and ended, p50", "until it has started and ended, p50"),
 ];
 
 /// Results of `make bench-peers`.
@@ -137,7 +179,7 @@ pub(crate) fn tables(kept: &[BenchmarkResult]) -> String {
                     text,
                     "| `{}`: {} | {measured} | {spread} | {} | {verdict} |",
                     kept.name,
-                    row.what,
+                    figure_title(&row.what),
                     row.goal()
                 );
             }
@@ -163,6 +205,11 @@ pub(crate) fn tables(kept: &[BenchmarkResult]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Returns the title of a figure.
+fn figure_title(what: &str) -> String {
+    TITLES.iter().fold(what.to_owned(), |title, (recorded, shown)| title.replace(recorded, shown))
 }
 
 /// A part of the cost of a job, and a lower bound for it.
@@ -200,7 +247,7 @@ const PARTS: &[Part] = &[
         what: "no-op, wall time",
         measured: ("noop", "jobs through the whole path"),
         least: &[("limits", limits::DISK)],
-        is: "the disk alone: overwriting and syncing the log of the remaining rows, 500 jobs at a time",
+        is: "the disk alone: overwriting and syncing the WAL of the remaining rows, 500 jobs at a time",
     },
     Part {
         what: "`/bin/true`, wall time of both cores",
@@ -265,7 +312,7 @@ pub(crate) fn peers(found: &Peers) -> String {
         let Peer { title, work, durability, history, .. } = peer;
         let _ = writeln!(text, "| {title} | {work} | {rate} | {spread} | {durability} | {history} |");
     }
-    text.push_str("\n![No-op jobs a second, beside others](images/bench-peers.svg)\n");
+    text.push_str("\n![No-op jobs a second of each scheduler](images/bench-peers.svg)\n");
     text
 }
 
