@@ -328,7 +328,7 @@ fn the_limits_are_listed_with_their_values() {
     assert_eq!(value("GRACE_MAX", "Duration::from_hours(1)"), limits::GRACE_MAX.to_string());
     let source = fs::read_to_string(repository().join("crates/model/src/limits.rs")).unwrap();
     let lines: Vec<&str> = source.lines().collect();
-    let mut text = "| bound | value | constant |\n|---|---|---|\n".to_owned();
+    let mut text = "| limit | value | constant |\n|---|---|---|\n".to_owned();
     for (i, line) in lines.iter().enumerate() {
         let Some((name, rest)) = line.strip_prefix("pub const ").and_then(|l| l.split_once(':')) else {
             continue;
@@ -356,7 +356,7 @@ fn every_error_code_is_on_its_page() {
 fn every_route_is_on_its_page() {
     let document = fs::read_to_string(repository().join("docs/openapi.json")).unwrap();
     let document: Value = serde_json::from_str(&document).unwrap();
-    let mut text = "| route | what it does |\n|---|---|\n".to_owned();
+    let mut text = "| route | purpose |\n|---|---|\n".to_owned();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in ["get", "post", "put", "patch", "delete"] {
             let Some(summary) = methods.get(method).and_then(|m| m["summary"].as_str()) else { continue };
@@ -408,7 +408,7 @@ fn list_commands(path: &[&str], text: &mut String) {
 
 #[test]
 fn every_command_is_on_its_page() {
-    let mut text = "| command | what it does | short for it |\n|---|---|---|\n".to_owned();
+    let mut text = "| command | purpose | alias |\n|---|---|---|\n".to_owned();
     list_commands(&[], &mut text);
     for command in
         ["`belfry submit`", "`belfry job cancel`", "`belfry worker drain`", "`belfry schedule next`"]

@@ -39,7 +39,7 @@ pub const PATH_LEN_MAX: usize = 1024;
 pub const CONSTRAINTS_MAX: usize = 32;
 /// Maximum number of custom resources of a job.
 pub const CUSTOM_RESOURCES_MAX: usize = 16;
-/// Maximum number of retries after failed runs, and after failed starts.
+/// Maximum number of retries of a job after failed runs, and after failed starts.
 pub const RETRIES_MAX: u32 = 1_000;
 /// Maximum delay before a retry.
 pub const BACKOFF_MAX: Duration = Duration::from_hours(24);
@@ -55,7 +55,7 @@ pub const CONCURRENCY_MAX: u32 = 1_000_000;
 pub const KEY_LEN_MAX: usize = 255;
 /// Maximum retention of an ended job.
 pub const RETENTION_MAX: Duration = Duration::from_hours(24 * 366 * 10);
-/// Retention of an idempotency key.
+/// Default retention of an idempotency key (`server.key_retention`).
 pub const IDEMPOTENCY_KEY_RETENTION: Duration = Duration::from_hours(24 * 7);
 /// Maximum size of the output of an execution (`$BELFRY_OUTPUT`).
 pub const OUTPUT_BYTES_MAX: usize = 64 * 1024;
@@ -81,7 +81,7 @@ pub const CALENDAR_STEPS_MAX: usize = 1_000;
 pub const CALENDAR_DATES_MAX: usize = 20_000;
 /// Maximum depth of references between calendars.
 pub const CALENDAR_DEPTH_MAX: usize = 8;
-/// Maximum number of layers of one calendar, including those of the calendars that it refers to.
+/// Maximum number of compiled steps (layers) of one calendar, with those of the calendars that it refers to.
 pub const CALENDAR_COST_MAX: usize = 10_000;
 /// Maximum size of an imported iCalendar file.
 pub const ICALENDAR_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -105,7 +105,7 @@ pub const MISSED_LAST_MAX: u32 = 1_000;
 pub const MISSED_LIMIT_MAX: u32 = 10_000;
 /// Maximum catch-up window.
 pub const CATCH_UP_WINDOW_MAX: Duration = Duration::from_hours(24 * 366 * 10);
-/// Maximum time before a firing from which resources may be reserved for it.
+/// Maximum time before a firing in which resources are reserved for it (`reserve_ahead`).
 pub const RESERVE_AHEAD_MAX: Duration = Duration::from_hours(24);
 /// Maximum length of a description, note or reason, in bytes.
 pub const NOTE_LEN_MAX: usize = 1_000;
@@ -153,7 +153,7 @@ pub const TRIGGER_CHAIN_MAX: usize = 32;
 pub const TRIGGERED_RUNS_MAX: usize = 1_000;
 /// Maximum size of an output that a trigger stores while it waits for its other sources.
 pub const STORED_OUTPUT_BYTES_MAX: usize = 8 * 1024;
-/// Maximum number of late workers that a step over workers names.
+/// Maximum number of late workers that a step over workers lists.
 pub const LATE_WORKERS_NAMED_MAX: usize = 100;
 /// Maximum number of approvers of a step.
 pub const APPROVERS_MAX: usize = 100;
