@@ -97,7 +97,7 @@ impl Engine {
         };
         self.transition(id, JobStatus::Running, Cause::Placed, about);
         self.send_assignment(id);
-        self.on_reserved_job_placed(id);
+        self.use_reservation(id);
     }
 
     /// Called when a worker joins or its admission changes: any shape may now have an eligible worker.

@@ -21,7 +21,7 @@ use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use model::id::{Epoch, IdSource};
 use model::record::{Change, Event, EventKind, KeyRecord, Lease, QueueRecord};
-use model::{Duration, ExecutionId, JobId, JobStatus, Refusal, ShardId, Timestamp, WorkerId};
+use model::{Duration, ExecutionId, JobId, JobStatus, Refusal, ScheduleId, ShardId, Timestamp, WorkerId};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
@@ -124,6 +124,8 @@ pub struct Engine {
     pub(crate) live_counts: LiveCounts,
     pub(crate) pending: Pending,
     pub(crate) reconciliation: Reconciliation,
+    /// Worker and schedule of each waiting job that may use a reservation.
+    pub(crate) reservations: BTreeMap<JobId, (ScheduleId, WorkerId)>,
     /// Whether new work is held back; see [`hold_new_work`](Engine::hold_new_work).
     pub(crate) holds_new_work: bool,
     /// How long after the start another owner of the shards may still renew worker leases.
@@ -185,6 +187,7 @@ impl Engine {
             live_counts: LiveCounts::default(),
             pending: Pending::default(),
             reconciliation: Reconciliation::default(),
+            reservations: BTreeMap::new(),
             holds_new_work: false,
             former_owner_lease: Duration::ZERO,
             started: false,
@@ -196,7 +199,7 @@ impl Engine {
     pub fn handle(&mut self, now: impl Into<Now>, input: Input) {
         self.advance(now.into());
         match input {
-            Input::Submit { ticket, jobs } => self.submit(ticket, jobs),
+            Input::Submit { ticket, jobs } => self.submit(ticket, &jobs),
             Input::Update { ticket, job, head, expected_version, actor } => {
                 self.update(ticket, job, &head, expected_version, &actor);
             }
@@ -229,6 +232,7 @@ impl Engine {
             }
             Input::Tick => {}
         }
+        self.settle();
     }
 
     /// Fires due timers, places waiting jobs, and returns everything decided since the last flush.
@@ -237,11 +241,17 @@ impl Engine {
         let mut timers = TIMERS_PER_FLUSH_MAX;
         let mut begun = if self.holds_new_work { 0 } else { Self::start_budget() };
         self.release_schedules();
+        self.settle();
         loop {
             self.replan_calendar_users(&mut timers);
+            self.settle();
             self.on_timers(&mut timers);
-            self.advance_runs(&mut begun);
+            while begun > 0 && self.workflows.has_runs_to_advance() {
+                self.advance_runs(&mut begun);
+                self.settle();
+            }
             self.dispatch();
+            self.settle();
             // A placed job releases the reservation of its schedule, which may arm the next one at a due
             // time.
             if timers == 0 || !self.has_due_timers() {
@@ -294,6 +304,7 @@ impl Engine {
             let due = self.steady_timers.pop_due(self.steady).or_else(|| self.wall_timers.pop_due(self.now));
             let Some(timer) = due else { break };
             *left = left.saturating_sub(self.on_timer(timer, *left));
+            self.settle();
         }
     }
 
@@ -452,17 +463,5 @@ impl Engine {
 
     pub(crate) fn arm_key_purge(&mut self) {
         self.steady_timers.arm(self.steady + KEY_PURGE_INTERVAL, Timer::PurgeKeys);
-    }
-
-    fn purge_keys(&mut self) {
-        let now = self.purge_before();
-        let before = self.keys.len() + self.workflows.keys.len();
-        self.keys.retain(|_, key| key.expires_at > now);
-        self.workflows.keys.retain(|_, key| key.expires_at > now);
-        if self.keys.len() + self.workflows.keys.len() < before {
-            let forget = self.owned.iter().map(|&shard| Change::PurgeKeys { shard, expired_before: now });
-            self.pending.others.extend(forget);
-        }
-        self.arm_key_purge();
     }
 }

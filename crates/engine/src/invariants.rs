@@ -45,7 +45,7 @@ impl Engine {
                 return Err(format!("{id} has the runs {known:?}, expected {expected:?}"));
             }
             self.check_schedule_timer(id, schedule)?;
-            kept += usize::from(self.reserved_worker(id).is_some());
+            kept += usize::from(schedule.reserved_worker().is_some());
         }
         let on_workers: usize = self.workers.values().map(|worker| worker.reserved.len()).sum();
         if kept != on_workers {

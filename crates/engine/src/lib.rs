@@ -56,6 +56,8 @@ mod reconcile;
 mod restore;
 mod rewind;
 mod schedule;
+mod settle;
+mod signal;
 mod timer;
 mod worker;
 mod workflow;

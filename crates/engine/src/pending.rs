@@ -1,6 +1,6 @@
 //! Decisions since the last flush, which are not yet returned to the driver.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use model::checkpoint::CheckpointRecord;
@@ -8,6 +8,7 @@ use model::record::{Change, Event, EventKind, ExecutionRecord, WorkerRecord};
 use model::{JobId, Timestamp};
 
 use crate::output::Effect;
+use crate::signal::Signal;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
@@ -26,6 +27,8 @@ pub(crate) struct Pending {
     pub(crate) grants: Vec<Effect>,
     /// Effects, released after the commit.
     pub(crate) effects: Vec<Effect>,
+    /// Signals that are not yet delivered, in order.
+    pub(crate) signals: VecDeque<Signal>,
 }
 
 impl Pending {
@@ -37,6 +40,7 @@ impl Pending {
             && self.events.is_empty()
             && self.grants.is_empty()
             && self.effects.is_empty()
+            && self.signals.is_empty()
     }
 
     /// Adds a worker's row and emits an event.

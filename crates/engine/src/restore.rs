@@ -227,8 +227,11 @@ impl Engine {
         for id in placed {
             self.resume_without_worker(id);
         }
+        self.settle();
         self.start_schedules();
+        self.settle();
         self.start_runs();
+        self.settle();
         self.arm_key_purge();
         self.capacity_changed();
     }

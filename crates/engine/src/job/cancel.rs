@@ -50,6 +50,19 @@ impl Engine {
         Ok(Reply::Cancelling { status: job.state.status, version: job.state.version })
     }
 
+    /// Cancels a job; with `kill`, without its grace period.
+    pub(crate) fn stop_job(&mut self, job: JobId, detail: &str, kill: bool) {
+        let stopping = self.jobs.get(&job).is_some_and(|job| job.state.cancel_requested_at.is_some());
+        if kill && let Some(live) = self.jobs.get_mut(&job).and_then(|job| job.live.as_mut()) {
+            live.without_grace = true;
+        }
+        let _ = self.try_cancel(job, detail, None);
+        if kill && stopping {
+            // The job is already being stopped with its grace period.
+            self.send_stop(job);
+        }
+    }
+
     fn request_stop(&mut self, id: JobId, detail: &str) {
         let now = self.now;
         let Some(job) = self.jobs.get_mut(&id) else { return };

@@ -7,37 +7,17 @@
 use std::sync::Arc;
 
 use model::checkpoint::{Checkpoint, CheckpointRecord};
-use model::{ExecutionId, Fence, JobId, Refusal};
+use model::{JobId, Refusal};
 
 use crate::engine::Engine;
-use crate::input::{TaskRequest, Ticket};
 use crate::output::Reply;
 
 impl Engine {
-    /// Processes a request of a running task. Replies only if there is a ticket.
-    pub(crate) fn on_task_request(
-        &mut self,
-        ticket: Option<Ticket>,
-        execution: ExecutionId,
-        fence: Fence,
-        request: TaskRequest,
-    ) {
-        let current = self.live_execution(execution).filter(|(_, known, _)| *known == fence);
-        let reply = match (current, request) {
-            (None, _) => Err(Refusal::ExecutionNotCurrent { execution }),
-            (Some((job, ..)), TaskRequest::SaveCheckpoint { content_type, data, hash, expected_version }) => {
-                self.save_checkpoint(job, content_type, data, hash, expected_version)
-            }
-            (Some((job, ..)), TaskRequest::AddElements { step, batch, elements }) => {
-                self.add_elements(job, step.as_deref(), &batch, elements)
-            }
-        };
-        if let Some(ticket) = ticket {
-            self.reply(ticket, reply);
-        }
-    }
-
-    fn save_checkpoint(
+    /// Saves a checkpoint of a job.
+    ///
+    /// # Errors
+    /// The job is not live, or has another checkpoint than the expected one.
+    pub(crate) fn save_checkpoint(
         &mut self,
         id: JobId,
         content_type: Box<str>,

@@ -70,8 +70,7 @@ impl Engine {
         }
         let mut reasons = self.queues.reasons(self.steady, job, |at| self.wall_time_of(at));
         let shape = &job.profile.shape;
-        let kept = self.schedules.reserved_jobs.get(&id).and_then(|&schedule| self.reserved_worker(schedule));
-        reasons.extend(kept.map(|worker| Reason::Reserved { worker }));
+        reasons.extend(self.reservations.get(&id).map(|&(_, worker)| Reason::Reserved { worker }));
         if self.workers.is_empty() {
             reasons.push(Reason::NoWorkers);
             return reasons;

@@ -41,9 +41,8 @@ use mutation::{Mutation, is_on};
 use crate::engine::Engine;
 use crate::profile::Profile;
 use crate::queue::Flow;
-use crate::schedule::RunEnd;
+use crate::signal::{JobEnded, Signal, WorkEnd};
 use crate::timer::Timer;
-use crate::workflow::JobEnd;
 
 pub(crate) use finish::backoff;
 
@@ -257,32 +256,14 @@ impl Engine {
             job.state.expires_at = Some(now + job.profile.retention.unwrap_or(retention));
         }
         self.transition(id, to, cause, about);
-        let origin = self.jobs.get(&id).and_then(|job| Some((job.origin.clone()?, job.state.started_at)));
-        if let Some((origin, started_at)) = origin {
-            let ended_at = about.ended_at.unwrap_or(now);
-            self.on_run_ended(id.into(), &origin, RunEnd { status: to, started_at, ended_at });
-        }
-        self.report_to_step(id, to);
-        self.notify_listeners_of_job(id, to);
-    }
-
-    /// Reports the end of a job to the step that it belongs to, if any.
-    fn report_to_step(&mut self, id: JobId, status: JobStatus) {
+        self.reservations.remove(&id);
         let Some(job) = self.jobs.get(&id) else { return };
-        let Some(step) = job.step.clone() else { return };
-        let outcome = job.state.outcome.as_deref();
+        let end =
+            WorkEnd { status: to, started_at: job.state.started_at, ended_at: about.ended_at.unwrap_or(now) };
         // The row of the last execution, which is not yet written to the store.
         let execution = self.pending.ended.last().filter(|record| record.job == id);
         let files = execution.and_then(|record| record.files.clone());
-        let end = JobEnd {
-            status,
-            ended_at: job.state.finished_at,
-            // Also for a failed job: a compensation step needs to know the error.
-            output: outcome.and_then(|o| o.output.clone()),
-            files: files.filter(|_| status == JobStatus::Succeeded),
-            message: outcome.and_then(|o| o.message.clone()).filter(|_| status != JobStatus::Succeeded),
-        };
-        self.on_step_job_ended(id, &step, end);
+        self.pending.signals.push_back(Signal::JobEnded(JobEnded { job: id, end, files }));
     }
 
     pub(crate) fn disarm_deadline(&mut self, id: JobId) {

@@ -10,22 +10,14 @@ use thin_vec::ThinVec;
 
 use super::{Job, TransitionDetails};
 use crate::engine::{Engine, IdempotencyEntry};
-use crate::input::{NewJob, Ticket};
-use crate::output::{Reply, Submitted};
+use crate::input::NewJob;
+use crate::output::Submitted;
 use crate::profile::Profile;
 use crate::timer::Timer;
 
 impl Engine {
-    /// Creates all jobs, or none if an idempotency key was used for a different request.
-    pub(crate) fn submit(&mut self, ticket: Ticket, jobs: Vec<NewJob>) {
-        if let Err(refusal) = self.check_keys(&jobs).and_then(|()| self.check_runs(&jobs)) {
-            return self.reply(ticket, Err(refusal));
-        }
-        let submitted = jobs.into_iter().map(|job| self.submit_one(job)).collect();
-        self.reply(ticket, Ok(Reply::Submitted(submitted)));
-    }
-
-    fn check_keys(&self, jobs: &[NewJob]) -> Result<(), Refusal> {
+    /// Checks that no idempotency key was used for a different request.
+    pub(crate) fn check_keys(&self, jobs: &[NewJob]) -> Result<(), Refusal> {
         let mut own: std::collections::BTreeMap<u128, u128> = std::collections::BTreeMap::new();
         for (index, key) in jobs.iter().enumerate().filter_map(|(i, job)| Some((i, job.key?))) {
             if let Some(known) = self.keys.get(&key.key).filter(|known| known.body != key.body) {
@@ -38,19 +30,8 @@ impl Engine {
         Ok(())
     }
 
-    /// A run that a user repeats counts towards the overlap limit of its schedule like any other run.
-    fn check_runs(&self, jobs: &[NewJob]) -> Result<(), Refusal> {
-        for job in jobs {
-            let known = job.key.is_some_and(|key| self.keys.contains_key(&key.key));
-            if let Some(origin) = job.head.origin.as_ref().filter(|_| !known) {
-                let check = self.check_run_limit(origin.schedule);
-                check.map_err(|(name, runs)| Refusal::ScheduleRunLimit { name, runs })?;
-            }
-        }
-        Ok(())
-    }
-
-    fn submit_one(&mut self, new: NewJob) -> Submitted {
+    /// Creates a job, unless its idempotency key belongs to an earlier one.
+    pub(crate) fn submit_one(&mut self, new: &NewJob) -> Submitted {
         if let Some(known) = new.key.and_then(|key| self.keys.get(&key.key)) {
             return Submitted { job: known.job, new: false };
         }
@@ -69,10 +50,7 @@ impl Engine {
             let record = KeyRecord { key: key.key, body: key.body, job: id, expires_at };
             self.pending.others.push(Change::Key(record));
         }
-        self.create(id, &new);
-        if let Some(origin) = &new.head.origin {
-            self.adopt_run(origin.schedule, id.into());
-        }
+        self.create(id, new);
         Submitted { job: id, new: true }
     }
 

@@ -19,6 +19,8 @@ use super::ledger::with_actor;
 use super::overlap::FiringResult;
 use super::{ScheduledWork, Template};
 use crate::engine::Engine;
+use crate::signal::WorkEnd;
+use crate::workflow::NotStarted;
 
 /// Maximum delay of a firing that is recorded as on time.
 pub(super) const ON_TIME_MAX: Duration = Duration::from_secs(1);
@@ -45,22 +47,6 @@ impl Firing {
     pub(super) fn is_automatic(&self) -> bool {
         matches!(self.cause, FiringCause::Timer | FiringCause::CatchUp)
     }
-}
-
-/// Reason why a firing created no job or run.
-#[derive(Debug)]
-pub(crate) struct NotStarted {
-    pub(crate) outcome: FiringOutcome,
-    pub(crate) detail: String,
-}
-
-/// End of a job or run as its schedule needs it; the status of a run is mapped to that of a job.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RunEnd {
-    pub(crate) status: JobStatus,
-    pub(crate) started_at: Option<Timestamp>,
-    /// When the task or run ended; earlier than now if the worker could not report it immediately.
-    pub(crate) ended_at: Timestamp,
 }
 
 impl Engine {
@@ -155,10 +141,7 @@ impl Engine {
     }
 
     /// Handles the end of a job or run of a schedule. It is still in memory.
-    pub(crate) fn on_run_ended(&mut self, work: Work, origin: &Origin, end: RunEnd) {
-        if let Work::Job(job) = work {
-            self.schedules.reserved_jobs.remove(&job);
-        }
+    pub(crate) fn on_run_ended(&mut self, work: Work, origin: &Origin, end: WorkEnd) {
         let now = self.now;
         let id = origin.schedule;
         if let Some(schedule) = self.schedules.get_mut(id) {
@@ -222,7 +205,7 @@ impl super::Schedule {
 }
 
 /// Adds the end of a run to the statistics of its schedule. A cancelled run changes nothing.
-fn update_track(track: &mut RunStatistics, end: RunEnd, by_itself: bool) {
+fn update_track(track: &mut RunStatistics, end: WorkEnd, by_itself: bool) {
     let before = track.streak;
     match end.status {
         JobStatus::Succeeded => {

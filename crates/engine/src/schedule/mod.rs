@@ -46,17 +46,17 @@ use hashbrown::HashTable;
 use indexmap::IndexMap;
 use model::firing::{FiringOutcome, LedgerRecord, Origin, ScheduleHead, ScheduleState, ScheduleStatus, Work};
 use model::record::{Change, Event, EventKind, ScheduleEvent};
-use model::{BackfillId, JobId, ScheduleId, ShardId, Timestamp};
+use model::{BackfillId, Refusal, ScheduleId, ShardId, Timestamp};
 use thin_vec::ThinVec;
 
 use crate::engine::Engine;
-use crate::input::{ScheduleRequest, Ticket};
+use crate::input::ScheduleRequest;
+use crate::output::Reply;
 use crate::timer::Timer;
 pub(crate) use backfill::Backfill;
 pub(crate) use calendars::Calendars;
-pub(crate) use fire::{NotStarted, RunEnd};
 pub(crate) use plan::{Plan, Plans, ScheduledWork, Template, Templates};
-pub(crate) use reserve::{Reservation, WorkerReservation};
+pub(crate) use reserve::Reservation;
 
 /// A schedule and its unfinished runs.
 #[derive(Debug)]
@@ -152,8 +152,6 @@ pub(crate) struct Schedules {
     ledger: Vec<LedgerRecord>,
     /// Schedules with a timing that can no longer be parsed, with the reason.
     unusable: BTreeMap<ScheduleId, String>,
-    /// Waiting jobs with a reservation, and the schedule of each.
-    pub(crate) reserved_jobs: BTreeMap<JobId, ScheduleId>,
     /// Whether a hold of new work has ended and the firings and backfills that it delayed are not yet
     /// released.
     pub(crate) is_released: bool,
@@ -254,9 +252,16 @@ impl Schedules {
 }
 
 impl Engine {
-    /// Processes a request and sends exactly one reply.
-    pub(crate) fn on_schedule_request(&mut self, ticket: Ticket, request: ScheduleRequest, actor: &Arc<str>) {
-        let reply = match request {
+    /// Processes a request about schedules.
+    ///
+    /// # Errors
+    /// The reason why the request is refused.
+    pub(crate) fn on_request_for_schedules(
+        &mut self,
+        request: ScheduleRequest,
+        actor: &Arc<str>,
+    ) -> Result<Reply, Refusal> {
+        match request {
             ScheduleRequest::Apply { schedules } => self.apply_schedules(&schedules),
             ScheduleRequest::Pause { schedule, note, expected_version } => {
                 self.pause_schedule(schedule, expected_version, actor, note)
@@ -280,8 +285,7 @@ impl Engine {
             ScheduleRequest::RemoveCalendar { namespace, name, expected_version } => {
                 self.remove_calendar(&namespace, &name, expected_version)
             }
-        };
-        self.reply(ticket, reply);
+        }
     }
 
     fn touch_schedule(&mut self, id: ScheduleId) {

@@ -142,7 +142,7 @@ impl Engine {
 
     /// Handles the report of a worker that a job is still running or has not started: decides the firing that
     /// waited for it.
-    pub(crate) fn on_run_reported(&mut self, job: JobId) {
+    pub(crate) fn on_run_confirmed(&mut self, job: JobId) {
         let Some(found) = self.jobs.get(&job) else { return };
         let origin = match &found.step {
             Some(step) => self.workflows.origin_of(self.workflows.outermost(step.run)),
@@ -196,12 +196,7 @@ impl Engine {
         for run in others {
             self.stop_run(run, &detail, kill);
         }
-        // Runs that had not started end immediately, and the firing starts with their end.
-        let last = self.schedules.get(id).and_then(|schedule| schedule.state.last);
-        match last.filter(|&(last, _)| last == at) {
-            Some((_, work)) => FiringResult { outcome: FiringOutcome::Fired, work: Some(work) },
-            None => FiringResult { outcome: FiringOutcome::Buffered, work: None },
-        }
+        FiringResult { outcome: FiringOutcome::Buffered, work: None }
     }
 
     fn coalesce_buffer(&mut self, id: ScheduleId) {
@@ -220,19 +215,6 @@ impl Engine {
         match run {
             Work::Job(job) => self.stop_job(job, detail, kill),
             Work::Run(run) => self.stop_scheduled(run, detail, kill),
-        }
-    }
-
-    /// Cancels a job; with `kill`, without its grace period.
-    pub(crate) fn stop_job(&mut self, job: JobId, detail: &str, kill: bool) {
-        let stopping = self.jobs.get(&job).is_some_and(|job| job.state.cancel_requested_at.is_some());
-        if kill && let Some(live) = self.jobs.get_mut(&job).and_then(|job| job.live.as_mut()) {
-            live.without_grace = true;
-        }
-        let _ = self.try_cancel(job, detail, None);
-        if kill && stopping {
-            // The job is already being stopped with its grace period.
-            self.send_stop(job);
         }
     }
 

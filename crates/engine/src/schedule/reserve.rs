@@ -10,15 +10,13 @@
 
 use std::sync::Arc;
 
-use model::api;
 use model::firing::ScheduleStatus;
-use model::{Duration, JobId, JobStatus, ScheduleId, Timestamp, WorkerId};
+use model::{Duration, JobId, ScheduleId, Timestamp, WorkerId};
 
-use super::ScheduledWork;
+use super::{Schedule, ScheduledWork};
 use crate::engine::Engine;
-use crate::placement;
-use crate::profile::Shape;
 use crate::timer::Timer;
+use crate::worker::WorkerReservation;
 
 /// Maximum time after a firing until its job must use the reservation; then the reservation is released.
 const RESERVATION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -40,24 +38,10 @@ pub(crate) struct Reservation {
     job: Option<JobId>,
 }
 
-/// Resources on a worker that only a job of the schedule may use.
-#[derive(Debug, Clone)]
-pub(crate) struct WorkerReservation {
-    pub(crate) schedule: ScheduleId,
-    pub(crate) name: Arc<str>,
-    pub(crate) scheduled_for: Timestamp,
-    pub(crate) shape: Arc<Shape>,
-}
-
-impl WorkerReservation {
-    pub(crate) fn view(&self) -> api::Reservation {
-        api::Reservation {
-            schedule_id: self.schedule,
-            schedule: self.name.as_ref().to_owned(),
-            scheduled_for: self.scheduled_for,
-            cpu: self.shape.cpu,
-            memory: self.shape.memory,
-        }
+impl Schedule {
+    /// Returns the worker with its reservation.
+    pub(crate) fn reserved_worker(&self) -> Option<WorkerId> {
+        self.reservation.as_deref()?.worker
     }
 }
 
@@ -109,10 +93,7 @@ impl Engine {
         let ScheduledWork::Job { profile, .. } = &schedule.template.starts else { return None };
         let shape = Arc::clone(&profile.shape);
         let kept = WorkerReservation { schedule: id, name: Arc::clone(&schedule.name), scheduled_for, shape };
-        let chosen = placement::best_of(&kept.shape, self.workers.values(), None)
-            .or_else(|| placement::soonest_available(&kept.shape, self.workers.values()))?;
-        self.workers.get_mut(&chosen)?.reserved.push(kept);
-        Some(chosen)
+        self.reserve_on_worker(kept)
     }
 
     /// Assigns the reservation of a firing to its job.
@@ -120,14 +101,14 @@ impl Engine {
         let Some(reservation) = self.schedules.get(id).and_then(|s| s.reservation.as_deref().copied()) else {
             return;
         };
-        if reservation.worker.is_none() || reservation.job.is_some() || reservation.at != at {
+        let Some(worker) = reservation.worker.filter(|_| reservation.job.is_none() && reservation.at == at)
+        else {
             return;
-        }
+        };
         self.wall_timers.disarm(reservation.armed, Timer::Reserve(id));
         let armed = self.now + RESERVATION_TIMEOUT;
         self.set_reservation(id, Reservation { job: Some(job), armed, ..reservation });
-        self.schedules.reserved_jobs.insert(job, id);
-        self.dispatch_wanted = true;
+        self.assign_to_job(job, id, worker);
     }
 
     /// Releases the reservation of a scheduled time that was decided without a job.
@@ -142,53 +123,22 @@ impl Engine {
     pub(crate) fn release_reservation(&mut self, id: ScheduleId) {
         let Some(reservation) = self.schedules.get_mut(id).and_then(|s| s.reservation.take()) else { return };
         self.wall_timers.disarm(reservation.armed, Timer::Reserve(id));
-        if let Some(job) = reservation.job {
-            self.schedules.reserved_jobs.remove(&job);
-        }
         if let Some(worker) = reservation.worker {
-            if let Some(worker) = self.workers.get_mut(&worker) {
-                worker.reserved.retain(|kept| kept.schedule != id);
-            }
-            self.capacity_freed(worker);
+            self.release_on_worker(id, reservation.job, worker);
         }
     }
 
     /// Moves the reservations on a lost or removed worker to other workers.
     pub(crate) fn move_reservations(&mut self, worker: WorkerId) {
-        let kept = self.workers.get_mut(&worker).map(|worker| std::mem::take(&mut worker.reserved));
-        for kept in kept.unwrap_or_default() {
-            self.release_reservation(kept.schedule);
-            self.arm_reservation(kept.schedule);
+        for schedule in self.schedules_with_reservation_on(worker) {
+            self.release_reservation(schedule);
+            self.arm_reservation(schedule);
         }
     }
 
-    /// Places jobs with a reservation, if the resources are free and the job's queue allows it.
-    pub(crate) fn place_reserved_jobs(&mut self) {
-        let expected: Vec<_> = self.schedules.reserved_jobs.iter().map(|(&job, &id)| (job, id)).collect();
-        for (job_id, id) in expected {
-            let Some(job) = self.jobs.get(&job_id) else { continue };
-            let Some(worker) = self.reserved_worker(id) else { continue };
-            let fits = self
-                .workers
-                .get(&worker)
-                .is_some_and(|w| placement::is_eligible(&job.profile.shape, w, Some(id)));
-            let waits = job.state.status == JobStatus::Waiting;
-            if waits && fits && self.queues.allows_start(job, self.steady) {
-                self.place(job_id, worker);
-            }
-        }
-    }
-
-    /// Returns the worker with the reservation of a schedule.
-    pub(crate) fn reserved_worker(&self, id: ScheduleId) -> Option<WorkerId> {
-        self.schedules.get(id)?.reservation.as_deref()?.worker
-    }
-
-    /// Releases the reservation of a job that was placed, on that worker or another one.
-    pub(crate) fn on_reserved_job_placed(&mut self, job: JobId) {
-        if let Some(id) = self.schedules.reserved_jobs.remove(&job) {
-            self.release_reservation(id);
-            self.arm_reservation(id);
-        }
+    /// Ends the reservation of a schedule whose job was placed, on that worker or another one.
+    pub(crate) fn on_reservation_used(&mut self, id: ScheduleId) {
+        self.release_reservation(id);
+        self.arm_reservation(id);
     }
 }

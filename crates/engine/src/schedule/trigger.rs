@@ -7,10 +7,27 @@ use model::record::{Change, KeyRecord, RunKeyRecord};
 use model::schedule::OverlapPolicy;
 use model::{Duration, Refusal, ScheduleId, Timestamp};
 
+use super::Schedules;
 use super::fire::Firing;
 use crate::engine::{Engine, IdempotencyEntry};
 use crate::input::Key;
 use crate::output::Reply;
+
+impl Schedules {
+    /// Returns the reply to a trigger, after the signals of the request have been delivered: a firing that
+    /// replaces runs starts immediately if they end immediately.
+    pub(crate) fn triggered(&self, id: ScheduleId, reply: Reply) -> Reply {
+        let last = self.get(id).and_then(|schedule| schedule.state.last);
+        match (reply, last) {
+            (Reply::Triggered { outcome: FiringOutcome::Buffered, scheduled_for, .. }, Some((at, work)))
+                if at == scheduled_for =>
+            {
+                Reply::Triggered { outcome: FiringOutcome::Fired, work: Some(work), scheduled_for }
+            }
+            (reply, _) => reply,
+        }
+    }
+}
 
 impl Engine {
     /// Fires a schedule now, also while it is paused or completed. The run counts towards the overlap limit

@@ -12,6 +12,7 @@ use super::Worker;
 use crate::engine::Engine;
 use crate::input::{Held, Join, Session};
 use crate::output::Effect;
+use crate::signal::Signal;
 
 impl Engine {
     /// Opens a session; any previous session of the worker ends.
@@ -58,7 +59,7 @@ impl Engine {
         if fresh || *worker.record != record {
             worker.record = Arc::new(WorkerRecord { updated_at: now, ..record });
             self.pending.worker(now, &worker.record);
-            self.notify_broadcasts(id);
+            self.pending.signals.push_back(Signal::WorkerJoined(id));
         }
     }
 
@@ -71,7 +72,7 @@ impl Engine {
                 .live_execution(execution)
                 .filter(|&(_, fence, worker)| fence == entry.fence && worker == id);
             if let Some((job, ..)) = wanted.filter(|_| entry.running) {
-                self.on_run_reported(job);
+                self.pending.signals.push_back(Signal::JobConfirmed(job));
             }
             if wanted.is_some() || is_on(Mutation::EngineIgnoresStrayExecutions) {
                 continue;
@@ -113,7 +114,7 @@ impl Engine {
                 if !is_on(Mutation::EngineSendsAssignmentsOnce) {
                     self.send_assignment(job);
                 }
-                self.on_run_reported(job);
+                self.pending.signals.push_back(Signal::JobConfirmed(job));
             }
         }
         if let Some(worker) = self.workers.get_mut(&id) {
@@ -127,7 +128,7 @@ impl Engine {
         for (job, execution) in missing.unwrap_or_default() {
             if self.live_execution(execution).is_some_and(|(live, ..)| live == job) {
                 self.on_execution_unknown_to_worker(job);
-                self.on_run_reported(job);
+                self.pending.signals.push_back(Signal::JobConfirmed(job));
             }
         }
     }

@@ -18,6 +18,7 @@ use mutation::{Mutation, is_on};
 use crate::engine::Engine;
 use crate::input::Session;
 use crate::output::Effect;
+use crate::signal::Signal;
 use crate::timer::Timer;
 
 impl Engine {
@@ -91,7 +92,7 @@ impl Engine {
         if !is_on(Mutation::EngineKeepsJobsOfLostWorkers) {
             jobs.into_iter().for_each(|job| self.on_lease_ended(job));
         }
-        self.move_reservations(id);
+        self.pending.signals.push_back(Signal::WorkerLost(id));
     }
 
     /// Extends all leases after a delay of the engine itself: silence during the delay does not count. The

@@ -5,6 +5,7 @@
 //! - [`lease`]: heartbeats, and the loss of a worker whose lease has certainly ended.
 //! - [`admission`]: cordon, drain and removal by an operator.
 //! - [`report`]: reports about executions.
+//! - [`reservation`]: resources reserved for the next firing of a schedule.
 //!
 //! # Invariants
 //! - `used` is the sum over `jobs`; a lost worker has only jobs whose outcome is unknown.
@@ -15,6 +16,7 @@ mod index;
 mod join;
 mod lease;
 mod report;
+mod reservation;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,11 +26,11 @@ use model::worker::Health;
 use model::{Bytes, Duration, ExecutionId, JobId, Millicores, Timestamp};
 
 pub(crate) use index::Workers;
+pub(crate) use reservation::WorkerReservation;
 
 use crate::input::Session;
 use crate::output::WorkerView;
 use crate::profile::Shape;
-use crate::schedule::WorkerReservation;
 
 /// State of a worker.
 #[derive(Debug)]

@@ -24,12 +24,12 @@ impl Engine {
         run.ok_or(Refusal::RunNotLive { run: id })
     }
 
-    fn find_step(&self, id: RunId, name: &str) -> Result<u32, Refusal> {
+    pub(crate) fn find_step(&self, id: RunId, name: &str) -> Result<u32, Refusal> {
         let run = self.live_run(id)?;
         run.plan.place(name).ok_or_else(|| Refusal::StepNotFound { run: id, step: name.into() })
     }
 
-    fn run_reply(&self, id: RunId) -> Result<Reply, Refusal> {
+    pub(crate) fn run_reply(&self, id: RunId) -> Result<Reply, Refusal> {
         let run = self.workflows.runs.get(&id).ok_or(Refusal::RunNotLive { run: id })?;
         Ok(Reply::Run { status: run.state.status, version: run.state.version })
     }
@@ -255,7 +255,7 @@ impl Engine {
         self.touch_step(id, step);
     }
 
-    fn step_reply(&self, id: RunId, step: u32) -> Result<Reply, Refusal> {
+    pub(crate) fn step_reply(&self, id: RunId, step: u32) -> Result<Reply, Refusal> {
         let run = self.workflows.runs.get(&id).ok_or(Refusal::RunNotLive { run: id })?;
         Ok(Reply::Step { status: run.step(step).status(), version: run.state.version })
     }

@@ -14,19 +14,6 @@ use super::scope::{Element, RunScope, as_text};
 use crate::engine::Engine;
 use crate::profile::Profile;
 
-/// End of a job as reported to its step.
-#[derive(Debug)]
-pub(crate) struct JobEnd {
-    pub(crate) status: JobStatus,
-    /// When its task ended; earlier than now if the worker could not report it immediately.
-    pub(crate) ended_at: Option<Timestamp>,
-    /// Output of the task, as JSON.
-    pub(crate) output: Option<Arc<str>>,
-    pub(crate) message: Option<Box<str>>,
-    /// Versions of artifacts that it read and stored.
-    pub(crate) files: Option<Box<Files>>,
-}
-
 impl Engine {
     /// Creates the job of a step or of one of its elements.
     ///
@@ -99,20 +86,25 @@ impl Engine {
         job
     }
 
-    /// Handles the final status of the job of a step or of one of its elements.
-    pub(crate) fn on_step_job_ended(&mut self, job: JobId, origin: &StepOrigin, end: JobEnd) {
+    /// Handles the final status of the job of a step or of one of its elements. The job is still in memory.
+    pub(crate) fn on_step_job_ended(&mut self, id: JobId, origin: &StepOrigin, files: Option<Box<Files>>) {
         let key = origin.key();
-        if !self.is_job_of(job, origin) {
-            return;
-        }
-        let (status, cause) = match end.status {
+        let Some(job) = self.jobs.get(&id).filter(|_| self.is_job_of(id, origin)) else { return };
+        let outcome = job.state.outcome.as_deref();
+        let succeeded = job.state.status == JobStatus::Succeeded;
+        // Also for a failed job: a compensation step needs to know the error.
+        let output = outcome.and_then(|outcome| outcome.output.clone());
+        let message = outcome.and_then(|outcome| outcome.message.clone()).filter(|_| !succeeded);
+        let ended_at = job.state.finished_at;
+        let (status, cause) = match job.state.status {
             JobStatus::Succeeded => (StepStatus::Succeeded, StepCause::JobSucceeded),
             JobStatus::Cancelled => (StepStatus::Cancelled, StepCause::JobCancelled),
             JobStatus::Expired => (StepStatus::Failed, StepCause::JobExpired),
             _ => (StepStatus::Failed, StepCause::JobFailed),
         };
-        let files = end.files.and_then(|files| self.files_of_job(key.run, key.step, &files));
-        let also = StepDetails { message: end.message, output: end.output, files, ended_at: end.ended_at };
+        let files = files.filter(|_| succeeded);
+        let files = files.and_then(|files| self.files_of_job(key.run, key.step, &files));
+        let also = StepDetails { message, output, files, ended_at };
         self.on_work_ended(key.run, key.step, key.item, status, cause, also);
     }
 

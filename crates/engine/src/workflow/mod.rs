@@ -70,13 +70,14 @@ use model::run::{
     StepState, StepStatus, WorkflowHead, WorkflowState, lifecycle,
 };
 use model::workflow::UpstreamCounts;
-use model::{RunId, Timestamp, WorkflowId, WorkflowSpec, limits};
+use model::{Refusal, RunId, Timestamp, WorkflowId, WorkflowSpec, limits};
 
 use crate::engine::Engine;
-use crate::input::{Ticket, WorkflowRequest};
+use crate::input::WorkflowRequest;
+use crate::output::Reply;
 use elements::Elements;
-pub(crate) use job::JobEnd;
 use plan::{Plan, Plans, index};
+pub(crate) use scheduled::NotStarted;
 use scheduled::Resolved;
 use trigger::Listeners;
 
@@ -202,6 +203,10 @@ impl Workflows {
             && (held || self.to_advance.is_empty())
     }
 
+    pub(crate) fn has_runs_to_advance(&self) -> bool {
+        !self.to_advance.is_empty()
+    }
+
     fn find(&self, namespace: &str, name: &str) -> Option<WorkflowId> {
         let id = self.names.get(&crate::schedule::name_hash(namespace, name)).copied()?;
         let found = self.all.get(&id)?;
@@ -236,9 +241,16 @@ impl StepDetails {
 }
 
 impl Engine {
-    /// Processes a request and sends exactly one reply.
-    pub(crate) fn on_workflow_request(&mut self, ticket: Ticket, request: WorkflowRequest, actor: &Arc<str>) {
-        let reply = match request {
+    /// Processes a request about workflows and runs.
+    ///
+    /// # Errors
+    /// The reason why the request is refused.
+    pub(crate) fn on_request_for_workflows(
+        &mut self,
+        request: WorkflowRequest,
+        actor: &Arc<str>,
+    ) -> Result<Reply, Refusal> {
+        match request {
             WorkflowRequest::Apply { workflows } => self.apply_workflows(&workflows),
             WorkflowRequest::Delete { workflow, expected_version } => {
                 self.delete_workflow(workflow, expected_version)
@@ -258,8 +270,7 @@ impl Engine {
             WorkflowRequest::Event { run, event, payload } => self.take_event(run, &event, &payload, actor),
             WorkflowRequest::Why { run, step } => self.explain_step(run, &step),
             WorkflowRequest::WhyRun { run, most } => self.explain_run(run, most),
-        };
-        self.reply(ticket, reply);
+        }
     }
 
     /// Marks a run to be advanced by the next flush.

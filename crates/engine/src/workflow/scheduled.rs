@@ -22,13 +22,20 @@ use super::elements::work_of;
 use super::{Run, Workflows};
 use crate::engine::Engine;
 use crate::input::CarriedResults;
-use crate::schedule::{NotStarted, RunEnd};
+use crate::signal::{Signal, WorkEnd};
 
 /// A workflow with the workflows that it calls.
 #[derive(Debug, Clone)]
 pub(super) struct Resolved {
     pub(super) definition: Arc<Definition>,
     pub(super) body: Arc<str>,
+}
+
+/// Reason why a firing created no job or run.
+#[derive(Debug)]
+pub(crate) struct NotStarted {
+    pub(crate) outcome: FiringOutcome,
+    pub(crate) detail: String,
 }
 
 impl Run {
@@ -158,7 +165,8 @@ impl Engine {
         let status = job_status_of(run.state.status, cause);
         let started_at = run.state.started_at;
         let ended_at = run.state.finished_at.unwrap_or(self.now);
-        self.on_run_ended(Work::Run(id), &origin, RunEnd { status, started_at, ended_at });
+        let end = WorkEnd { status, started_at, ended_at };
+        self.pending.signals.push_back(Signal::RunEnded { run: id, origin, end });
     }
 
     /// Cancels a run because its schedule replaces it. With `kill`, skips `finally` and the grace period of

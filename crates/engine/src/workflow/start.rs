@@ -103,10 +103,6 @@ impl Engine {
             .plans
             .of(&new.definition, &new.body, new.priority, &mut self.profiles)
             .map_err(|reason| Refusal::InvalidDefinition { reason })?;
-        if let Some(origin) = &new.origin {
-            let room = self.check_run_limit(origin.schedule);
-            room.map_err(|(name, runs)| Refusal::ScheduleRunLimit { name, runs })?;
-        }
         let head = RunHead {
             workflow: new.workflow,
             generation: new.generation,
@@ -122,14 +118,10 @@ impl Engine {
             origin: new.origin,
             trigger: None,
         };
-        let firing = head.origin.clone();
         let run = match new.workflow {
             Some(id) => self.admit_run(id, head, plan, &new.carried),
             None => self.start_run_without_workflow(head, plan, &new.carried),
         };
-        if let Some(origin) = firing {
-            self.adopt_run(origin.schedule, run.into());
-        }
         self.store_start_key(new.key, run);
         Ok(Reply::RunStarted { run, new: true })
     }
