@@ -20,13 +20,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::changelog::{LiveChange, LiveKey};
 use model::record::{Lease, LiveRow};
-use model::{JobId, JobStatus, ShardId, Timestamp};
+use model::{JobStatus, ShardId, Timestamp};
 use mutation::{Mutation, is_on};
 
 use crate::clock::Now;
 use crate::config::Config;
 use crate::engine::{Engine, IdempotencyEntry};
-use crate::timer::Timer;
 
 /// The engine of a standby; see the [module's page](self).
 #[derive(Debug)]
@@ -187,26 +186,5 @@ impl Follower {
         }
         self.engine.become_owner(leases);
         Some(self.engine)
-    }
-}
-
-impl Engine {
-    /// Removes a live job as if its rows had never been restored. Only before [`start`](Self::start).
-    fn remove_restored_job(&mut self, id: JobId) {
-        let Some(job) = self.jobs.swap_remove(&id) else { return };
-        self.live_counts.sub(job.state.status);
-        if let Some(deadline) = job.deadline {
-            self.wall_timers.disarm(deadline, Timer::Deadline(id));
-        }
-        match job.state.status {
-            JobStatus::Ready | JobStatus::Retrying => {
-                self.wall_timers.disarm(job.state.due_at, Timer::JobReady(id))
-            }
-            JobStatus::Waiting => self.queues.remove(id, &job),
-            _ => {}
-        }
-        if let Some(live) = job.live {
-            self.executions.swap_remove(&live.record.id);
-        }
     }
 }

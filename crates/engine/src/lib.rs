@@ -37,15 +37,14 @@
 //!   owns the shards. `reconcile` holds back jobs that could run twice after the store lost commits. `rewind`
 //!   resets engine time.
 
+mod check;
 mod clock;
 mod config;
-mod digest;
 mod dispatch;
 mod engine;
 mod follower;
 pub mod input;
 mod interner;
-mod invariants;
 mod job;
 pub mod output;
 mod pending;
@@ -62,9 +61,9 @@ mod timer;
 mod worker;
 mod workflow;
 
+pub use check::Difference;
 pub use clock::{ClockView, LEAP_MAX, Now};
 pub use config::Config;
-pub use digest::Difference;
 pub use engine::Engine;
 pub use follower::{FollowError, Follower};
 pub use input::{

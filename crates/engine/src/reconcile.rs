@@ -53,6 +53,17 @@ impl Reconciliation {
         self.shards.contains(&id.shard()) && job.profile.delivery != Delivery::AtLeastOnce
     }
 
+    /// Adds shards that may have lost their last commits.
+    pub(crate) fn add(&mut self, shards: &[ShardId]) {
+        if !is_on(Mutation::EngineSkipsReconciliation) {
+            self.shards.extend(shards);
+        }
+    }
+
+    pub(crate) fn take_orphaned(&mut self) -> Vec<OrphanedExecution> {
+        std::mem::take(&mut self.orphaned)
+    }
+
     /// Removes a job that no longer waits. Returns whether it was held back.
     pub(crate) fn release(&mut self, id: JobId) -> bool {
         self.held_back.remove(&id)
@@ -60,28 +71,9 @@ impl Reconciliation {
 }
 
 impl Engine {
-    /// Declares that the last commits of these shards may be lost. Called after all rows are restored and
-    /// before [`start`](Self::start).
-    pub fn assume_lost_commits(&mut self, shards: &[ShardId]) {
-        if !is_on(Mutation::EngineSkipsReconciliation) {
-            self.reconciliation.shards.extend(shards);
-        }
-    }
-
-    /// Returns whether jobs are held back because of [`assume_lost_commits`](Self::assume_lost_commits).
-    pub fn is_reconciling(&self) -> bool {
-        !self.reconciliation.is_over()
-    }
-
-    /// Returns the executions that workers turned out to hold since the last call, and that the store has
-    /// lost or lists as ended. A stop was sent for the running ones.
-    pub fn take_orphaned_executions(&mut self) -> Vec<OrphanedExecution> {
-        std::mem::take(&mut self.reconciliation.orphaned)
-    }
-
     /// Grants every worker one lease to report, and removes the affected jobs from their queues.
     pub(crate) fn start_reconciliation(&mut self) {
-        if !self.is_reconciling() {
+        if self.reconciliation.is_over() {
             return;
         }
         self.reconciliation.until = self.steady + self.first_lease();
@@ -111,7 +103,7 @@ impl Engine {
     }
 
     pub(crate) fn record_orphan(&mut self, held: Held, worker: WorkerId) {
-        if self.is_reconciling() {
+        if !self.reconciliation.is_over() {
             self.reconciliation.orphaned.push(OrphanedExecution { held, worker });
         }
     }

@@ -13,15 +13,12 @@
 
 use std::sync::Arc;
 
-use model::record::{ExecutionRecord, JobHead, JobState, LiveRow, WorkerRecord};
-use model::worker::WorkerStatus;
-use model::{BackfillId, Duration, ExecutionId, ExecutionStatus, JobId, JobStatus, RunId, Timestamp};
-use mutation::{Mutation, is_on};
+use model::record::LiveRow;
+use model::{BackfillId, Duration, ExecutionId, JobId, RunId, ShardId, Timestamp};
 
 use crate::clock::Now;
 use crate::engine::{Engine, IdempotencyEntry};
-use crate::job::{Job, REMINDER_INTERVAL};
-use crate::timer::Timer;
+use crate::reconcile::OrphanedExecution;
 use crate::worker::Worker;
 
 /// A row that contradicts the others and cannot be restored. The driver quarantines it and continues with the
@@ -141,52 +138,21 @@ impl Engine {
         self.now = self.now.max(committed);
     }
 
-    fn restore_job(&mut self, id: JobId, head: JobHead, state: JobState) -> Result<(), Poison> {
-        if state.status.is_final() {
-            return Err(Poison::EndedJob { job: id });
-        }
-        if state.history.last().is_none_or(|last| last.to != state.status) {
-            return Err(Poison::History { job: id });
-        }
-        self.now = self.now.max(state.updated_at);
-        let profile = self.profiles.of(&head.spec);
-        self.live_counts.add(state.status);
-        self.jobs.insert(id, Job::new(&Arc::new(head), profile, state, id.created_at()));
-        self.resume_job(id);
-        Ok(())
+    /// Declares that the last commits of these shards may be lost. Called after all rows are restored and
+    /// before [`start`](Self::start).
+    pub fn assume_lost_commits(&mut self, shards: &[ShardId]) {
+        self.reconciliation.add(shards);
     }
 
-    /// Arms the timers of a job, or puts it into its queue. A running job is handled at the start, because it
-    /// depends on other rows and on the current time.
-    fn resume_job(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get(&id) else { return };
-        if let Some(deadline) = job.deadline.filter(|_| job.state.started_at.is_none()) {
-            self.wall_timers.arm(deadline, Timer::Deadline(id));
-        }
-        match job.state.status {
-            JobStatus::Ready | JobStatus::Retrying => {
-                self.wall_timers.arm(job.state.due_at, Timer::JobReady(id))
-            }
-            JobStatus::Waiting => self.enqueue_or_hold(id),
-            _ => {}
-        }
+    /// Returns whether jobs are held back because of [`assume_lost_commits`](Self::assume_lost_commits).
+    pub fn is_reconciling(&self) -> bool {
+        !self.reconciliation.is_over()
     }
 
-    fn restore_execution(&mut self, record: ExecutionRecord) -> Result<(), Poison> {
-        let (execution, job_id) = (record.id, record.job);
-        let unknown = record.status == ExecutionStatus::Unknown;
-        let job = self.jobs.get_mut(&job_id).filter(|job| {
-            let fits = match job.state.status {
-                JobStatus::Running => true,
-                JobStatus::Waiting | JobStatus::Retrying => unknown,
-                _ => false,
-            };
-            fits && job.state.execution == Some(execution)
-        });
-        let Some(job) = job else { return Err(Poison::StrayExecution { execution, job: job_id }) };
-        job.restore_execution(record, Timestamp::default());
-        self.executions.insert(execution, job_id);
-        Ok(())
+    /// Returns the executions that workers turned out to hold since the last call, and that the store has
+    /// lost or lists as ended. A stop was sent for the running ones.
+    pub fn take_orphaned_executions(&mut self) -> Vec<OrphanedExecution> {
+        self.reconciliation.take_orphaned()
     }
 
     /// Sets for how long another owner of the shards may still renew worker leases. Workers that do not
@@ -194,11 +160,6 @@ impl Engine {
     /// [`start`](Self::start).
     pub fn set_former_owner_lease(&mut self, former_owner: Duration) {
         self.former_owner_lease = former_owner;
-    }
-
-    /// Returns how long after the start a worker that has not connected has certainly frozen its tasks.
-    pub(crate) fn first_lease(&self) -> Duration {
-        self.former_owner_lease + self.lease_with_margin()
     }
 
     /// Starts the engine from the restored rows: continues running jobs, finds missed firings, and ends work
@@ -217,16 +178,7 @@ impl Engine {
         self.queues.restart_rates(self.steady);
         self.find_runs();
         self.find_work();
-        let placed =
-            self.jobs.iter().filter(|(_, job)| job.state.status == JobStatus::Running || job.live.is_some());
-        let placed: Vec<JobId> = placed.map(|(&id, _)| id).collect();
-        for &id in &placed {
-            self.resume_placed(id);
-        }
-        self.expect_workers();
-        for id in placed {
-            self.resume_without_worker(id);
-        }
+        self.resume_executions();
         self.settle();
         self.start_schedules();
         self.settle();
@@ -234,63 +186,5 @@ impl Engine {
         self.settle();
         self.arm_key_purge();
         self.capacity_changed();
-    }
-
-    fn resume_placed(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        let is_running = job.state.status == JobStatus::Running;
-        if is_running {
-            self.queues.restore_running(job);
-        }
-        let Some(live) = job.live.as_mut() else { return };
-        let worker = self.workers.get_mut(&live.record.worker);
-        if !is_running {
-            if let Some(worker) = worker {
-                worker.unknown.insert(id);
-            }
-            return;
-        }
-        live.remind_at = self.steady + REMINDER_INTERVAL;
-        self.steady_timers.arm(live.remind_at, Timer::Remind(live.record.id));
-        if let Some(worker) = worker {
-            worker.reserve(id, &job.profile.shape);
-            if worker.record.status == WorkerStatus::Lost && !live.is_unknown() {
-                let status = WorkerStatus::Expected;
-                worker.record = Arc::new(WorkerRecord { status, ..(*worker.record).clone() });
-            }
-        }
-    }
-
-    fn expect_workers(&mut self) {
-        let mut until = self.steady;
-        if !is_on(Mutation::EngineExpiresLeasesAtTakeover) {
-            until = until + self.first_lease();
-        }
-        for (&id, worker) in self.workers.iter_mut() {
-            if worker.record.status != WorkerStatus::Lost {
-                let status = WorkerStatus::Expected;
-                worker.record = Arc::new(WorkerRecord { status, ..(*worker.record).clone() });
-                worker.lease_until = until;
-                self.steady_timers.arm(until, Timer::Lease(id));
-            }
-        }
-    }
-
-    /// Ends a running job whose execution or worker does not exist: no event would ever end it.
-    fn resume_without_worker(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get(&id) else { return };
-        let is_running = job.state.status == JobStatus::Running;
-        let Some(live) = job.live.as_ref() else {
-            return if is_running {
-                self.on_execution_missing(id)
-            };
-        };
-        match self.workers.get(&live.record.worker).map(|worker| worker.record.status) {
-            None if is_running => self.on_worker_lost(id),
-            None => self.close_unknown(id),
-            Some(WorkerStatus::Lost) if is_running && live.is_unknown() => self.wait_for_result(id),
-            Some(WorkerStatus::Lost) if is_running => self.on_worker_lost(id),
-            Some(_) => {}
-        }
     }
 }

@@ -17,9 +17,11 @@
 //! are shared between jobs ([`Profile`]).
 
 mod cancel;
+mod check;
 mod checkpoint;
 mod explain;
 mod finish;
+mod restore;
 mod start;
 mod submit;
 mod timers;

@@ -12,6 +12,7 @@
 //! - [`fair`]: weighted fair shares.
 //! - [`key`]: concurrency keys and parked jobs.
 //! - [`bucket`]: rate limits.
+//! - [`settings`]: requests that change the settings of a queue.
 //!
 //! # Invariants
 //! - A waiting job is in exactly one lane, or is parked at its key.
@@ -25,6 +26,7 @@ mod bucket;
 mod fair;
 mod key;
 mod lane;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -28,6 +28,7 @@
 mod apply;
 mod backfill;
 mod calendars;
+mod check;
 mod decide;
 mod fire;
 mod ledger;
@@ -482,18 +483,6 @@ impl Engine {
         for id in backfills {
             self.continue_backfill(id);
         }
-    }
-
-    /// Checks that the armed timer is the one that the state requires; for [`Engine::check_invariants`].
-    pub(crate) fn check_schedule_timer(&self, id: ScheduleId, schedule: &Schedule) -> Result<(), String> {
-        let due = schedule.due(self.may_catch_up(id, schedule));
-        if schedule.armed != due {
-            return Err(format!("the timer of {id} is armed for {:?}, expected {due:?}", schedule.armed));
-        }
-        if schedule.armed.is_some_and(|at| !self.wall_timers.is_armed(at, Timer::Schedule(id))) {
-            return Err(format!("{id} is due at {due:?}, but its timer is not armed"));
-        }
-        Ok(())
     }
 }
 

@@ -64,6 +64,11 @@ impl Engine {
         self.config.lease + drift + self.config.lease_margin
     }
 
+    /// Returns how long after the start a worker that has not connected has certainly frozen its tasks.
+    pub(crate) fn first_lease(&self) -> Duration {
+        self.former_owner_lease + self.lease_with_margin()
+    }
+
     /// Handles a lease timer: arms it again if the lease was renewed meanwhile, otherwise the worker is lost.
     pub(crate) fn on_lease(&mut self, id: WorkerId) {
         let Some(worker) = self.workers.get(&id) else { return };

@@ -11,7 +11,7 @@ use super::added_elements::{Batches, Growing};
 use super::elements::{Elements, work_of};
 use super::plan::deadline;
 use super::{Run, Step, Workflow, Workflows};
-use crate::digest::{Difference, first};
+use crate::check::{Difference, first};
 use crate::engine::Engine;
 use crate::timer::Timer;
 

@@ -1,57 +1,28 @@
-//! Invariants of the engine, checked after every flush by tests and by the simulator.
+//! Invariants of jobs, queues and workers, and the comparison with a rebuilt engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::firing::Work;
+use model::queue::QueueSettings;
+use model::record::{ExecutionRecord, JobState, WorkerRecord};
 use model::worker::WorkerStatus;
-use model::{JobId, JobStatus, ScheduleId};
+use model::{JobId, JobStatus, Timestamp};
 
-use crate::engine::Engine;
-use crate::job::Job;
+use super::Job;
+use crate::check::{Difference, count_difference, first};
+use crate::engine::{Engine, IdempotencyEntry};
+use crate::output::QueueView;
+use crate::profile::Profile;
 use crate::timer::Timer;
-use crate::worker::Used;
+use crate::worker::{Used, Worker};
 
 impl Engine {
-    /// Checks all invariants of the [crate's page](crate). Called after a flush.
-    ///
-    /// # Errors
-    /// The first violation.
-    ///
-    /// # Cost
-    /// Visits every live job.
-    pub fn check_invariants(&self) -> Result<(), String> {
+    /// Checks the invariants of jobs, queues and workers.
+    pub(crate) fn check_jobs(&self) -> Result<(), String> {
         for (&id, job) in &self.jobs {
             self.check_job(id, job)?;
         }
         self.check_workers()?;
-        self.check_schedules()?;
-        self.check_workflows()?;
         self.check_queues()
-    }
-
-    /// A schedule has exactly its unfinished runs, and its timer is armed for the next decision.
-    fn check_schedules(&self) -> Result<(), String> {
-        let mut runs: BTreeMap<ScheduleId, Vec<Work>> = BTreeMap::new();
-        for (work, origin) in self.scheduled_work() {
-            runs.entry(origin.schedule).or_default().push(work);
-        }
-        let mut kept = 0;
-        for (id, schedule) in self.schedules.iter() {
-            let mut expected = runs.remove(&id).unwrap_or_default();
-            expected.sort_unstable();
-            let mut known = schedule.runs.clone();
-            known.sort_unstable();
-            if known != expected {
-                return Err(format!("{id} has the runs {known:?}, expected {expected:?}"));
-            }
-            self.check_schedule_timer(id, schedule)?;
-            kept += usize::from(schedule.reserved_worker().is_some());
-        }
-        let on_workers: usize = self.workers.values().map(|worker| worker.reserved.len()).sum();
-        if kept != on_workers {
-            return Err(format!("{kept} schedules have a reservation, but workers have {on_workers}"));
-        }
-        Ok(())
     }
 
     /// Exactly one thing ends the current state of each live job: a timer, a queue, or an execution.
@@ -142,4 +113,80 @@ impl Engine {
         }
         Ok(())
     }
+
+    /// Returns the first job, execution, key, worker or queue that differs from a rebuilt engine.
+    pub(crate) fn job_difference(&self, other: &Self) -> Option<Difference> {
+        first(self.jobs.iter().map(|(id, job)| (id, of_job(job))), |id| other.jobs.get(id).map(of_job))
+            .or_else(|| first(&self.executions, |id| other.executions.get(id)))
+            .or_else(|| {
+                let here = self.keys.iter().map(|(key, known)| (key, of_key(known)));
+                first(here, |key| other.keys.get(key).map(of_key))
+            })
+            .or_else(|| {
+                let here = self.workers.iter().map(|(id, worker)| (id, of_worker(worker)));
+                first(here, |id| other.workers.get(id).map(of_worker))
+            })
+            .or_else(|| self.queue_difference(other))
+            .or_else(|| {
+                count_difference("jobs, executions, keys, workers, queues", self.counts(), other.counts())
+            })
+    }
+
+    fn counts(&self) -> [usize; 5] {
+        let queues = self.queues.view().len();
+        [self.jobs.len(), self.executions.len(), self.keys.len(), self.workers.len(), queues]
+    }
+
+    fn queue_difference(&self, other: &Self) -> Option<Difference> {
+        let (here, there) = (self.queues.view(), other.queues.view());
+        first(here.iter().map(|view| (view.name.as_str(), of_queue(view))), |name| {
+            there.iter().find(|view| view.name == name).map(of_queue)
+        })
+    }
+}
+
+/// State of a job, without the number of its shape, which differs between engines.
+#[derive(Debug)]
+struct JobSnapshot<'a> {
+    state: &'a JobState,
+    deadline: Option<Timestamp>,
+    profile: &'a Profile,
+    live: Option<&'a ExecutionRecord>,
+}
+
+impl PartialEq for JobSnapshot<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        let Profile { namespace, queue, priority, shape, shape_id: _, retry, grace, delivery, retention } =
+            self.profile;
+        let profile = (namespace, queue, priority, shape, retry, (grace, delivery, retention));
+        let Profile { namespace, queue, priority, shape, shape_id: _, retry, grace, delivery, retention } =
+            other.profile;
+        self.state == other.state
+            && self.deadline == other.deadline
+            && profile == (namespace, queue, priority, shape, retry, (grace, delivery, retention))
+            && self.live == other.live
+    }
+}
+
+fn of_job(job: &Job) -> JobSnapshot<'_> {
+    let live = job.live.as_ref().map(|live| &live.record);
+    JobSnapshot { state: &job.state, deadline: job.deadline, profile: &job.profile, live }
+}
+
+fn of_key(known: &IdempotencyEntry) -> (u128, JobId, Timestamp) {
+    (known.body, known.job, known.expires_at)
+}
+
+/// A worker that has not reconnected is expected in a rebuilt engine, and ready in a running one.
+fn of_worker(worker: &Worker) -> (WorkerRecord, &BTreeSet<JobId>, &Used) {
+    let status = match worker.record.status {
+        WorkerStatus::Expected => WorkerStatus::Ready,
+        known => known,
+    };
+    (WorkerRecord { status, ..(*worker.record).clone() }, &worker.jobs, &worker.used)
+}
+
+/// A rebuilt engine decides again which waiting jobs are parked at a key, so the oldest job may differ.
+fn of_queue(view: &QueueView) -> (u64, u64, u64, &QueueSettings) {
+    (view.version, view.waiting, view.running, &view.settings)
 }

@@ -1,0 +1,57 @@
+//! Requests of operators about a queue: set or remove its settings.
+
+use std::sync::Arc;
+
+use model::Refusal;
+use model::queue::QueueSettings;
+use model::record::{Change, Event, EventKind, QueueRecord};
+
+use crate::engine::Engine;
+use crate::input::Ticket;
+use crate::output::Reply;
+
+impl Engine {
+    pub(crate) fn set_queue(
+        &mut self,
+        ticket: Ticket,
+        name: String,
+        settings: QueueSettings,
+        expected_version: Option<u64>,
+    ) {
+        let found = self.queues.version(&name);
+        if let Some(expected) = expected_version.filter(|&expected| expected != found) {
+            return self.reply(ticket, Err(Refusal::VersionMismatch { expected, found }));
+        }
+        let record = QueueRecord { name, settings, version: found + 1, updated_at: self.now };
+        self.queues.set(self.steady, &record);
+        self.capacity_changed();
+        let record = Arc::new(record);
+        let kind = EventKind::Queue { queue: record.name.as_str().into() };
+        self.pending.events.push(Event { at: self.now, namespace: None, kind });
+        let same = |change: &Change| match change {
+            Change::Queue(known) => known.name == record.name,
+            Change::RemoveQueue(name) => **name == *record.name,
+            _ => false,
+        };
+        self.pending.others.retain(|change| !same(change));
+        self.pending.others.push(Change::Queue(Arc::clone(&record)));
+        self.reply(ticket, Ok(Reply::Queue(record)));
+    }
+
+    pub(crate) fn remove_queue(&mut self, ticket: Ticket, name: &str) {
+        let reply = match self.queues.jobs_in(name) {
+            _ if self.queues.version(name) == 0 => Err(Refusal::QueueNotFound { queue: name.into() }),
+            (0, 0) => {
+                self.queues.remove_settings(name);
+                let kind = EventKind::Queue { queue: name.into() };
+                self.pending.events.push(Event { at: self.now, namespace: None, kind });
+                let same = |change: &Change| matches!(change, Change::Queue(known) if known.name == name);
+                self.pending.others.retain(|change| !same(change));
+                self.pending.others.push(Change::RemoveQueue(name.into()));
+                Ok(Reply::QueueRemoved)
+            }
+            (waiting, running) => Err(Refusal::QueueInUse { queue: name.into(), waiting, running }),
+        };
+        self.reply(ticket, reply);
+    }
+}
