@@ -30,9 +30,9 @@ impl Engine {
     /// # Cost
     /// Visits every live job.
     pub fn check_invariants(&self) -> Result<(), String> {
-        self.check_jobs()?;
-        self.check_schedules()?;
-        self.check_workflows()
+        self.jobs.check_jobs(&self.cx)?;
+        self.schedules.check_schedules(&self.cx, &self.workflows, &self.jobs)?;
+        self.workflows.check_workflows(&self.cx, &self.jobs)
     }
 
     /// Returns the first difference from another engine over the same rows. Called after a flush of both
@@ -41,9 +41,10 @@ impl Engine {
     /// # Cost
     /// Compares every live row: for the simulator and tests only.
     pub fn difference(&self, other: &Self) -> Option<Difference> {
-        self.job_difference(other)
-            .or_else(|| self.schedule_difference(other))
-            .or_else(|| self.workflow_difference(other))
+        self.jobs
+            .job_difference(&other.jobs)
+            .or_else(|| self.schedules.schedule_difference(&other.schedules))
+            .or_else(|| self.workflows.workflow_difference(&other.workflows))
     }
 }
 

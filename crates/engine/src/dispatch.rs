@@ -10,7 +10,8 @@ use model::record::ExecutionRecord;
 use model::{Cause, ExecutionId, ExecutionStatus, JobId, JobStatus, WorkerId};
 use rand::Rng;
 
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
 use crate::job::{LiveExecution, REMINDER_INTERVAL, TransitionDetails};
 use crate::placement;
 use crate::profile::Profile;
@@ -19,36 +20,36 @@ use crate::timer::Timer;
 /// Maximum number of candidates per flush, so that its batch stays small enough to commit.
 const CANDIDATES_PER_FLUSH_MAX: usize = 10_000;
 
-impl Engine {
+impl Jobs {
     /// Places every waiting job that limits and workers allow.
-    pub(crate) fn dispatch(&mut self) {
-        if self.holds_new_work {
+    pub(crate) fn dispatch(&mut self, cx: &mut Context) {
+        if cx.holds_new_work {
             return;
         }
         let mut looks = CANDIDATES_PER_FLUSH_MAX;
         while looks > 0 && std::mem::take(&mut self.dispatch_wanted) {
-            self.place_reserved_jobs();
+            self.place_reserved_jobs(cx);
             self.unblock_freed();
-            self.place_waiting(&mut looks);
+            self.place_waiting(cx, &mut looks);
         }
     }
 
-    fn place_waiting(&mut self, looks: &mut usize) {
+    fn place_waiting(&mut self, cx: &mut Context, looks: &mut usize) {
         while *looks > 0 {
             *looks -= 1;
-            let next = self.queues.next(self.steady, &self.blocked);
+            let next = self.queues.next(cx.steady, &self.blocked);
             for (queue, until) in next.slow {
-                self.steady_timers.arm(until, Timer::Rate(queue));
+                cx.steady_timers.arm(until, Timer::Rate(queue));
             }
             let Some(candidate) = next.candidate else { return };
-            let job = self.jobs.get(&candidate.job).expect("every job in a queue is live");
+            let job = self.all.get(&candidate.job).expect("every job in a queue is live");
             if !self.queues.key_is_open(job) {
                 self.queues.park(candidate.job, job);
                 continue;
             }
             let Profile { shape_id, shape, .. } = &*candidate.profile;
             match self.workers.best(*shape_id, shape, placement::last_worker(job)) {
-                Some(worker) => self.place(candidate.job, worker),
+                Some(worker) => self.place(cx, candidate.job, worker),
                 None => {
                     self.blocked.insert(*shape_id, Arc::clone(shape));
                 }
@@ -57,20 +58,20 @@ impl Engine {
         self.dispatch_wanted = true;
     }
 
-    pub(crate) fn place(&mut self, id: JobId, worker: WorkerId) {
-        self.close_unknown(id);
-        let now = self.now;
-        let execution = ExecutionId::from_bits(self.ids.next(now, id.shard(), self.rng.next_u64()));
-        let Some(job) = self.jobs.get(&id) else { return };
-        let fence = self.next_fence(id, job.state.fence);
-        self.queues.on_job_placed(id, job, self.steady);
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+    pub(crate) fn place(&mut self, cx: &mut Context, id: JobId, worker: WorkerId) {
+        self.close_unknown(cx, id);
+        let now = cx.now;
+        let execution = ExecutionId::from_bits(cx.ids.next(now, id.shard(), cx.rng.next_u64()));
+        let Some(job) = self.all.get(&id) else { return };
+        let fence = self.next_fence(cx, id, job.state.fence);
+        self.queues.on_job_placed(id, job, cx.steady);
+        let Some(job) = self.all.get_mut(&id) else { return };
         let number = job.state.executions + 1;
         job.state.executions = number;
         job.state.fence = fence;
         job.state.execution = Some(execution);
         job.state.worker = Some(worker);
-        let remind_at = self.steady + REMINDER_INTERVAL;
+        let remind_at = cx.steady + REMINDER_INTERVAL;
         let record = ExecutionRecord {
             id: execution,
             job: id,
@@ -90,14 +91,14 @@ impl Engine {
             worker.reserve(id, &job.profile.shape);
         }
         self.executions.insert(execution, id);
-        self.steady_timers.arm(remind_at, Timer::Remind(execution));
+        cx.steady_timers.arm(remind_at, Timer::Remind(execution));
         let about = TransitionDetails {
             execution: Some((number, execution, worker)),
             ..TransitionDetails::default()
         };
-        self.transition(id, JobStatus::Running, Cause::Placed, about);
-        self.send_assignment(id);
-        self.use_reservation(id);
+        self.transition(cx, id, JobStatus::Running, Cause::Placed, about);
+        self.send_assignment(cx, id);
+        self.use_reservation(cx, id);
     }
 
     /// Called when a worker joins or its admission changes: any shape may now have an eligible worker.
@@ -124,7 +125,7 @@ impl Engine {
         if self.reconciliation.release(id) {
             return;
         }
-        if let Some(job) = self.jobs.get(&id).filter(|job| job.state.status == JobStatus::Waiting) {
+        if let Some(job) = self.all.get(&id).filter(|job| job.state.status == JobStatus::Waiting) {
             self.queues.remove(id, job);
             self.dispatch_wanted = true;
         }

@@ -25,7 +25,8 @@ use mutation::{Mutation, is_on};
 
 use crate::clock::Now;
 use crate::config::Config;
-use crate::engine::{Engine, IdempotencyEntry};
+use crate::engine::Engine;
+use crate::job::IdempotencyEntry;
 
 /// The engine of a standby; see the [module's page](self).
 #[derive(Debug)]
@@ -105,9 +106,9 @@ impl Follower {
         let forgets = |touched: &LiveChange| matches!(touched, LiveChange::KeysPurged { .. });
         for together in touched.chunk_by(|a, b| forgets(a) && forgets(b)) {
             match *together {
-                [LiveChange::Ended(job)] => self.engine.remove_restored_job(job),
+                [LiveChange::Ended(job)] => self.engine.jobs.remove_restored_job(&mut self.engine.cx, job),
                 [LiveChange::Key(key)] => {
-                    self.engine.keys.insert(key.key, IdempotencyEntry::from(key));
+                    self.engine.jobs.keys.insert(key.key, IdempotencyEntry::from(key));
                 }
                 [LiveChange::RunKey(key)] => {
                     self.engine.workflows.keys.insert(key.key, key);
@@ -126,7 +127,7 @@ impl Follower {
                 _ => false,
             })
         };
-        self.engine.keys.retain(|_, key| stays(key.job.shard(), key.expires_at));
+        self.engine.jobs.keys.retain(|_, key| stays(key.job.shard(), key.expires_at));
         self.engine.workflows.keys.retain(|_, key| stays(key.run.shard(), key.expires_at));
     }
 
@@ -155,23 +156,25 @@ impl Follower {
     fn forget(&mut self, key: LiveKey) {
         let engine = &mut self.engine;
         match key {
-            LiveKey::Workers => engine.workers.clear(),
-            LiveKey::Queues => engine.queues.clear_settings(),
+            LiveKey::Workers => engine.jobs.workers.clear(),
+            LiveKey::Queues => engine.jobs.queues.clear_settings(),
             // `follow` refuses changes of calendars.
             LiveKey::Calendars => {}
-            LiveKey::Schedule(id) => engine.remove_restored_schedule(id),
+            LiveKey::Schedule(id) => {
+                engine.schedules.remove_restored_schedule(&mut engine.cx, &mut engine.jobs, id)
+            }
             LiveKey::Backfill(id) => {
                 engine.schedules.backfills.remove(&id);
             }
-            LiveKey::Workflow(id) => engine.remove_restored_workflow(id),
-            LiveKey::Run(id) => engine.remove_restored_run(id),
-            LiveKey::Job(id) => engine.remove_restored_job(id),
+            LiveKey::Workflow(id) => engine.workflows.remove_restored_workflow(id),
+            LiveKey::Run(id) => engine.workflows.remove_restored_run(id),
+            LiveKey::Job(id) => engine.jobs.remove_restored_job(&mut engine.cx, id),
         }
     }
 
     /// Returns the number of live jobs by status.
     pub fn live(&self) -> &BTreeMap<JobStatus, u64> {
-        self.engine.live_counts.all()
+        self.engine.jobs.live_counts.all()
     }
 
     /// Returns the engine, as the owner of the leased shards.

@@ -40,6 +40,7 @@
 mod check;
 mod clock;
 mod config;
+mod context;
 mod dispatch;
 mod engine;
 mod follower;

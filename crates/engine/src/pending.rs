@@ -1,23 +1,16 @@
 //! Decisions since the last flush, which are not yet returned to the driver.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use model::checkpoint::CheckpointRecord;
-use model::record::{Change, Event, EventKind, ExecutionRecord, WorkerRecord};
-use model::{JobId, Timestamp};
+use model::Timestamp;
+use model::record::{Change, Event, EventKind, WorkerRecord};
 
 use crate::output::Effect;
 use crate::signal::Signal;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    /// Jobs with changed rows, each once; `Job::dirty` marks them.
-    pub(crate) jobs: Vec<JobId>,
-    /// Ended executions, which their jobs no longer refer to.
-    pub(crate) ended: Vec<ExecutionRecord>,
-    /// The last checkpoint of each job that saved one.
-    pub(crate) checkpoints: BTreeMap<JobId, Box<CheckpointRecord>>,
     /// Rows of other kinds, in order; a later row with the same key replaces an earlier one when it is
     /// written.
     pub(crate) others: Vec<Change>,
@@ -33,10 +26,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     pub(crate) fn is_empty(&self) -> bool {
-        self.jobs.is_empty()
-            && self.ended.is_empty()
-            && self.checkpoints.is_empty()
-            && self.others.is_empty()
+        self.others.is_empty()
             && self.events.is_empty()
             && self.grants.is_empty()
             && self.effects.is_empty()

@@ -16,9 +16,10 @@ use model::spec::Delivery;
 use model::{JobId, JobStatus, ShardId, Timestamp, WorkerId};
 use mutation::{Mutation, is_on};
 
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::input::Held;
 use crate::job::Job;
+use crate::job::Jobs;
 use crate::timer::Timer;
 
 /// Shards that may have lost commits, and the jobs that are held back.
@@ -70,15 +71,15 @@ impl Reconciliation {
     }
 }
 
-impl Engine {
+impl Jobs {
     /// Grants every worker one lease to report, and removes the affected jobs from their queues.
-    pub(crate) fn start_reconciliation(&mut self) {
+    pub(crate) fn start_reconciliation(&mut self, cx: &mut Context) {
         if self.reconciliation.is_over() {
             return;
         }
-        self.reconciliation.until = self.steady + self.first_lease();
-        self.steady_timers.arm(self.reconciliation.until, Timer::Reconciled);
-        for (&id, job) in &self.jobs {
+        self.reconciliation.until = cx.steady + self.first_lease(cx);
+        cx.steady_timers.arm(self.reconciliation.until, Timer::Reconciled);
+        for (&id, job) in &self.all {
             if job.state.status == JobStatus::Waiting && self.reconciliation.concerns(id, job) {
                 self.queues.remove(id, job);
                 self.reconciliation.held_back.insert(id);
@@ -93,7 +94,7 @@ impl Engine {
 
     /// Puts a waiting job into its queue, or holds it back during a reconciliation.
     pub(crate) fn enqueue_or_hold(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.all.get_mut(&id) else { return };
         if self.reconciliation.concerns(id, job) {
             self.reconciliation.held_back.insert(id);
         } else {

@@ -17,7 +17,8 @@ use model::record::LiveRow;
 use model::{BackfillId, Duration, ExecutionId, JobId, RunId, ShardId, Timestamp};
 
 use crate::clock::Now;
-use crate::engine::{Engine, IdempotencyEntry};
+use crate::engine::Engine;
+use crate::job::IdempotencyEntry;
 use crate::reconcile::OrphanedExecution;
 use crate::worker::Worker;
 
@@ -84,50 +85,53 @@ impl Engine {
     /// [`Poison`] for a row that contradicts the others; the engine does not change.
     pub fn restore(&mut self, row: LiveRow) -> Result<(), Poison> {
         match row {
-            LiveRow::Job { id, head, state } => self.restore_job(id, head, *state),
-            LiveRow::Execution(record) => self.restore_execution(*record),
+            LiveRow::Job { id, head, state } => self.jobs.restore_job(&mut self.cx, id, head, *state),
+            LiveRow::Execution(record) => self.jobs.restore_execution(*record),
             LiveRow::Key(key) => {
-                self.keys.insert(key.key, IdempotencyEntry::from(key));
+                self.jobs.keys.insert(key.key, IdempotencyEntry::from(key));
                 Ok(())
             }
             LiveRow::Worker(record) => {
-                self.workers.insert(record.id, Worker::new(Arc::new(record)));
+                self.jobs.workers.insert(record.id, Worker::new(Arc::new(record)));
                 Ok(())
             }
             LiveRow::Queue(record) => {
-                self.queues.set(self.steady, &record);
+                self.jobs.queues.set(self.cx.steady, &record);
                 Ok(())
             }
             LiveRow::Calendar(record) => {
-                self.restore_calendar(record);
+                self.schedules.restore_calendar(record);
                 Ok(())
             }
             LiveRow::Schedule { id, head, state } => {
-                self.restore_schedule(id, &head, *state);
+                self.schedules.restore_schedule(&mut self.cx, id, &head, *state);
                 Ok(())
             }
             LiveRow::Backfill { head, state } => {
                 let backfill = head.id;
-                self.restore_backfill(head, state).map_err(|reason| Poison::Backfill { backfill, reason })
+                self.schedules
+                    .restore_backfill(&mut self.cx, head, state)
+                    .map_err(|reason| Poison::Backfill { backfill, reason })
             }
             LiveRow::Workflow { id, head, state } => {
-                self.restore_workflow(id, &head, state);
+                self.workflows.restore_workflow(&mut self.cx, id, &head, state);
                 Ok(())
             }
-            LiveRow::Run { id, head, state } => {
-                self.restore_run(id, head, *state).map_err(|reason| Poison::Run { run: id, reason })
-            }
+            LiveRow::Run { id, head, state } => self
+                .workflows
+                .restore_run(&mut self.cx, id, head, *state)
+                .map_err(|reason| Poison::Run { run: id, reason }),
             LiveRow::RunKey(key) => {
                 self.workflows.keys.insert(key.key, key);
                 Ok(())
             }
             LiveRow::ElementBatch(batch) => {
                 let (run, step) = (batch.key.run, batch.key.step);
-                self.restore_batch(&batch).map_err(|reason| Poison::Step { run, step, reason })
+                self.workflows.restore_batch(&batch).map_err(|reason| Poison::Step { run, step, reason })
             }
             LiveRow::Step(record) => {
                 let (run, step) = (record.key.run, record.key.step);
-                self.restore_step(*record).map_err(|reason| Poison::Step { run, step, reason })
+                self.workflows.restore_step(*record).map_err(|reason| Poison::Step { run, step, reason })
             }
         }
     }
@@ -135,31 +139,31 @@ impl Engine {
     /// Sets engine time to that of the newest commit, so that it never runs backwards. Called before
     /// [`start`](Self::start).
     pub fn resume_from(&mut self, committed: Timestamp) {
-        self.now = self.now.max(committed);
+        self.cx.now = self.cx.now.max(committed);
     }
 
     /// Declares that the last commits of these shards may be lost. Called after all rows are restored and
     /// before [`start`](Self::start).
     pub fn assume_lost_commits(&mut self, shards: &[ShardId]) {
-        self.reconciliation.add(shards);
+        self.jobs.reconciliation.add(shards);
     }
 
     /// Returns whether jobs are held back because of [`assume_lost_commits`](Self::assume_lost_commits).
     pub fn is_reconciling(&self) -> bool {
-        !self.reconciliation.is_over()
+        !self.jobs.reconciliation.is_over()
     }
 
     /// Returns the executions that workers turned out to hold since the last call, and that the store has
     /// lost or lists as ended. A stop was sent for the running ones.
     pub fn take_orphaned_executions(&mut self) -> Vec<OrphanedExecution> {
-        self.reconciliation.take_orphaned()
+        self.jobs.reconciliation.take_orphaned()
     }
 
     /// Sets for how long another owner of the shards may still renew worker leases. Workers that do not
     /// connect to this server are lost only after such a lease has ended. Called immediately before
     /// [`start`](Self::start).
     pub fn set_former_owner_lease(&mut self, former_owner: Duration) {
-        self.former_owner_lease = former_owner;
+        self.jobs.former_owner_lease = former_owner;
     }
 
     /// Starts the engine from the restored rows: continues running jobs, finds missed firings, and ends work
@@ -167,24 +171,24 @@ impl Engine {
     /// row.
     pub fn start(&mut self, now: impl Into<Now>) {
         let now = now.into();
-        if self.now > Timestamp::default() {
-            self.resumed_from = Some((self.now, now.steady));
+        if self.cx.now > Timestamp::default() {
+            self.cx.resumed_from = Some((self.cx.now, now.steady));
         }
-        self.clock_filter.begin(now, self.now);
-        self.now = self.now.max(now.wall);
-        self.steady = self.steady.max(now.steady);
-        self.started = true;
-        self.start_reconciliation();
-        self.queues.restart_rates(self.steady);
-        self.find_runs();
-        self.find_work();
-        self.resume_executions();
+        self.cx.clock_filter.begin(now, self.cx.now);
+        self.cx.now = self.cx.now.max(now.wall);
+        self.cx.steady = self.cx.steady.max(now.steady);
+        self.cx.started = true;
+        self.jobs.start_reconciliation(&mut self.cx);
+        self.jobs.queues.restart_rates(self.cx.steady);
+        self.schedules.find_runs(&self.workflows, &self.jobs);
+        self.workflows.find_work(&self.jobs);
+        self.jobs.resume_executions(&mut self.cx);
         self.settle();
-        self.start_schedules();
+        self.schedules.start_schedules(&mut self.cx, &mut self.workflows, &mut self.jobs);
         self.settle();
-        self.start_runs();
+        self.workflows.start_runs(&mut self.cx, &mut self.jobs);
         self.settle();
         self.arm_key_purge();
-        self.capacity_changed();
+        self.jobs.capacity_changed();
     }
 }

@@ -16,14 +16,29 @@ use crate::signal::{JobEnded, Signal};
 impl Engine {
     /// Delivers signals until none is left. A delivery may raise further signals.
     pub(crate) fn settle(&mut self) {
-        while let Some(signal) = self.pending.signals.pop_front() {
+        while let Some(signal) = self.cx.pending.signals.pop_front() {
             match signal {
                 Signal::JobEnded(ended) => self.on_job_ended(ended),
-                Signal::RunEnded { run, origin, end } => self.on_run_ended(run.into(), &origin, end),
-                Signal::JobConfirmed(job) => self.on_run_confirmed(job),
-                Signal::WorkerJoined(worker) => self.notify_broadcasts(worker),
-                Signal::WorkerLost(worker) => self.move_reservations(worker),
-                Signal::ReservationUsed(schedule) => self.on_reservation_used(schedule),
+                Signal::RunEnded { run, origin, end } => self.schedules.on_run_ended(
+                    &mut self.cx,
+                    &mut self.workflows,
+                    &mut self.jobs,
+                    run.into(),
+                    &origin,
+                    end,
+                ),
+                Signal::JobConfirmed(job) => {
+                    self.schedules.on_run_confirmed(&mut self.cx, &self.workflows, &mut self.jobs, job)
+                }
+                Signal::WorkerJoined(worker) => {
+                    self.workflows.notify_broadcasts(&mut self.cx, &self.jobs, worker)
+                }
+                Signal::WorkerLost(worker) => {
+                    self.schedules.move_reservations(&mut self.cx, &mut self.jobs, worker)
+                }
+                Signal::ReservationUsed(schedule) => {
+                    self.schedules.on_reservation_used(&mut self.cx, &mut self.jobs, schedule)
+                }
             }
         }
     }
@@ -32,42 +47,57 @@ impl Engine {
     /// runs of workflows that listen to it.
     fn on_job_ended(&mut self, ended: JobEnded) {
         let JobEnded { job: id, end, files } = ended;
-        let Some(job) = self.jobs.get(&id) else { return };
+        let Some(job) = self.jobs.get(id) else { return };
         let (origin, step) = (job.origin.clone(), job.step.clone());
         if let Some(origin) = origin {
-            self.on_run_ended(id.into(), &origin, end);
+            self.schedules.on_run_ended(
+                &mut self.cx,
+                &mut self.workflows,
+                &mut self.jobs,
+                id.into(),
+                &origin,
+                end,
+            );
         }
         if let Some(step) = step {
-            self.on_step_job_ended(id, &step, files);
+            self.workflows.on_step_job_ended(&mut self.cx, &mut self.jobs, id, &step, files);
         }
-        self.notify_listeners_of_job(id, end.status);
+        self.workflows.notify_listeners_of_job(&mut self.cx, &mut self.jobs, id, end.status);
     }
 
     /// Creates all jobs, or none if an idempotency key was used for a different request.
     pub(crate) fn submit(&mut self, ticket: Ticket, jobs: &[NewJob]) {
-        let checked = self.check_keys(jobs).and_then(|()| {
-            let is_known = |job: &NewJob| job.key.is_some_and(|key| self.keys.contains_key(&key.key));
+        let checked = self.jobs.check_keys(jobs).and_then(|()| {
+            let is_known = |job: &NewJob| job.key.is_some_and(|key| self.jobs.keys.contains_key(&key.key));
             let new = jobs.iter().filter(|job| !is_known(job));
             let mut schedules = new.filter_map(|job| job.head.origin.as_ref()).map(|origin| origin.schedule);
             schedules.try_for_each(|schedule| self.check_schedule(schedule))
         });
         if let Err(refusal) = checked {
-            return self.reply(ticket, Err(refusal));
+            return self.cx.reply(ticket, Err(refusal));
         }
         let mut submitted = Vec::with_capacity(jobs.len());
         for job in jobs {
-            let created = self.submit_one(job);
+            let created = self.jobs.submit_one(&mut self.cx, job);
             if let Some(origin) = job.head.origin.as_ref().filter(|_| created.new) {
-                self.adopt_run(origin.schedule, created.job.into());
+                self.schedules.adopt_run(
+                    &mut self.cx,
+                    &self.workflows,
+                    &mut self.jobs,
+                    origin.schedule,
+                    created.job.into(),
+                );
             }
             submitted.push(created);
         }
-        self.reply(ticket, Ok(Reply::Submitted(submitted)));
+        self.cx.reply(ticket, Ok(Reply::Submitted(submitted)));
     }
 
     /// A run that a user repeats counts towards the overlap limit of its schedule like any other run.
     fn check_schedule(&self, schedule: ScheduleId) -> Result<(), Refusal> {
-        self.check_run_limit(schedule).map_err(|(name, runs)| Refusal::ScheduleRunLimit { name, runs })
+        self.schedules
+            .check_run_limit(&self.workflows, &self.jobs, schedule)
+            .map_err(|(name, runs)| Refusal::ScheduleRunLimit { name, runs })
     }
 
     /// Starts a run that a user requested.
@@ -77,9 +107,14 @@ impl Engine {
         if let Some(schedule) = schedule.filter(|_| !known) {
             self.check_schedule(schedule)?;
         }
-        let reply = self.on_request_for_workflows(WorkflowRequest::Start(new), actor)?;
+        let reply = self.workflows.on_request_for_workflows(
+            &mut self.cx,
+            &mut self.jobs,
+            WorkflowRequest::Start(new),
+            actor,
+        )?;
         if let (Some(schedule), &Reply::RunStarted { run, new: true }) = (schedule, &reply) {
-            self.adopt_run(schedule, run.into());
+            self.schedules.adopt_run(&mut self.cx, &self.workflows, &mut self.jobs, schedule, run.into());
         }
         Ok(reply)
     }
@@ -89,20 +124,22 @@ impl Engine {
         let reply = match request {
             WorkflowRequest::Start(new) => self.start_requested_run(new, actor),
             WorkflowRequest::Cancel { run, .. } => {
-                let cancelled = self.on_request_for_workflows(request, actor);
+                let cancelled =
+                    self.workflows.on_request_for_workflows(&mut self.cx, &mut self.jobs, request, actor);
                 // A job that has not started ends with this request, and so may its run.
                 self.settle();
-                cancelled.and_then(|_| self.run_reply(run))
+                cancelled.and_then(|_| self.workflows.run_reply(run))
             }
             WorkflowRequest::Mark { run, ref step, .. } => {
-                let number = self.find_step(run, step);
-                let marked = self.on_request_for_workflows(request, actor);
+                let number = self.workflows.find_step(run, step);
+                let marked =
+                    self.workflows.on_request_for_workflows(&mut self.cx, &mut self.jobs, request, actor);
                 self.settle();
-                marked.and(number).and_then(|step| self.step_reply(run, step))
+                marked.and(number).and_then(|step| self.workflows.step_reply(run, step))
             }
-            request => self.on_request_for_workflows(request, actor),
+            request => self.workflows.on_request_for_workflows(&mut self.cx, &mut self.jobs, request, actor),
         };
-        self.reply(ticket, reply);
+        self.cx.reply(ticket, reply);
     }
 
     /// Processes a request about schedules, and sends exactly one reply.
@@ -111,12 +148,18 @@ impl Engine {
             ScheduleRequest::Trigger { schedule, .. } => Some(schedule),
             _ => None,
         };
-        let mut reply = self.on_request_for_schedules(request, actor);
+        let mut reply = self.schedules.on_request_for_schedules(
+            &mut self.cx,
+            &mut self.workflows,
+            &mut self.jobs,
+            request,
+            actor,
+        );
         if let Some(schedule) = triggered {
             self.settle();
             reply = reply.map(|reply| self.schedules.triggered(schedule, reply));
         }
-        self.reply(ticket, reply);
+        self.cx.reply(ticket, reply);
     }
 
     /// Processes a request of a running task. Replies only if there is a ticket.
@@ -127,30 +170,30 @@ impl Engine {
         fence: Fence,
         request: TaskRequest,
     ) {
-        let current = self.live_execution(execution).filter(|(_, known, _)| *known == fence);
+        let current = self.jobs.live_execution(execution).filter(|(_, known, _)| *known == fence);
         let reply = match (current, request) {
             (None, _) => Err(Refusal::ExecutionNotCurrent { execution }),
             (Some((job, ..)), TaskRequest::SaveCheckpoint { content_type, data, hash, expected_version }) => {
-                self.save_checkpoint(job, content_type, data, hash, expected_version)
+                self.jobs.save_checkpoint(&mut self.cx, job, content_type, data, hash, expected_version)
             }
             (Some((job, ..)), TaskRequest::AddElements { step, batch, elements }) => {
-                self.add_elements(job, step.as_deref(), &batch, elements)
+                self.workflows.add_elements(&self.cx, &self.jobs, job, step.as_deref(), &batch, elements)
             }
         };
         if let Some(ticket) = ticket {
-            self.reply(ticket, reply);
+            self.cx.reply(ticket, reply);
         }
     }
 
     /// Removes expired idempotency keys of jobs and runs.
     pub(crate) fn purge_keys(&mut self) {
-        let now = self.purge_before();
-        let before = self.keys.len() + self.workflows.keys.len();
-        self.keys.retain(|_, key| key.expires_at > now);
+        let now = self.cx.purge_before();
+        let before = self.jobs.keys.len() + self.workflows.keys.len();
+        self.jobs.keys.retain(|_, key| key.expires_at > now);
         self.workflows.keys.retain(|_, key| key.expires_at > now);
-        if self.keys.len() + self.workflows.keys.len() < before {
-            let forget = self.owned.iter().map(|&shard| Change::PurgeKeys { shard, expired_before: now });
-            self.pending.others.extend(forget);
+        if self.jobs.keys.len() + self.workflows.keys.len() < before {
+            let forget = self.cx.owned.iter().map(|&shard| Change::PurgeKeys { shard, expired_before: now });
+            self.cx.pending.others.extend(forget);
         }
         self.arm_key_purge();
     }

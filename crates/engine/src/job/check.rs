@@ -9,26 +9,28 @@ use model::{JobId, JobStatus, Timestamp};
 
 use super::Job;
 use crate::check::{Difference, count_difference, first};
-use crate::engine::{Engine, IdempotencyEntry};
+use crate::context::Context;
+use crate::job::IdempotencyEntry;
+use crate::job::Jobs;
 use crate::output::QueueView;
 use crate::profile::Profile;
 use crate::timer::Timer;
 use crate::worker::{Used, Worker};
 
-impl Engine {
+impl Jobs {
     /// Checks the invariants of jobs, queues and workers.
-    pub(crate) fn check_jobs(&self) -> Result<(), String> {
-        for (&id, job) in &self.jobs {
-            self.check_job(id, job)?;
+    pub(crate) fn check_jobs(&self, cx: &Context) -> Result<(), String> {
+        for (&id, job) in &self.all {
+            self.check_job(cx, id, job)?;
         }
         self.check_workers()?;
         self.check_queues()
     }
 
     /// Exactly one thing ends the current state of each live job: a timer, a queue, or an execution.
-    fn check_job(&self, id: JobId, job: &Job) -> Result<(), String> {
+    fn check_job(&self, cx: &Context, id: JobId, job: &Job) -> Result<(), String> {
         let status = job.state.status;
-        let timer = usize::from(self.wall_timers.is_armed(job.state.due_at, Timer::JobReady(id)));
+        let timer = usize::from(cx.wall_timers.is_armed(job.state.due_at, Timer::JobReady(id)));
         let places = self.queues.places_of(id, job) + usize::from(self.reconciliation.holds(id));
         let unknown = job.live.as_ref().is_some_and(|live| live.is_unknown());
         let live = usize::from(job.live.is_some() && (status == JobStatus::Running || !unknown));
@@ -53,8 +55,8 @@ impl Engine {
             return Err(format!("the execution of {id} is not its current one"));
         }
         let timers = (
-            self.steady_timers.is_armed(live.remind_at, Timer::Remind(record.id)),
-            self.steady_timers.is_armed(live.result_wait_until, Timer::ResultWait(record.id)),
+            cx.steady_timers.is_armed(live.remind_at, Timer::Remind(record.id)),
+            cx.steady_timers.is_armed(live.result_wait_until, Timer::ResultWait(record.id)),
         );
         match (status, unknown) {
             (JobStatus::Running, false) if timers != (true, false) => {
@@ -73,7 +75,7 @@ impl Engine {
             let mut used = Used::default();
             for job_id in &worker.jobs {
                 held.insert(*job_id);
-                let job = self.jobs.get(job_id).ok_or(format!("{id} has {job_id}, which is not live"))?;
+                let job = self.all.get(job_id).ok_or(format!("{id} has {job_id}, which is not live"))?;
                 used.cpu.0 += job.profile.shape.cpu.0;
                 used.memory.0 += job.profile.shape.memory.0;
                 for (resource, amount) in &job.profile.shape.custom {
@@ -94,7 +96,7 @@ impl Engine {
     fn check_queues(&self) -> Result<(), String> {
         let mut running: BTreeMap<&str, u32> = BTreeMap::new();
         let mut waiting: BTreeMap<&str, u64> = BTreeMap::new();
-        for (_, job) in self.jobs.iter().filter(|(id, _)| !self.reconciliation.holds(**id)) {
+        for (_, job) in self.all.iter().filter(|(id, _)| !self.reconciliation.holds(**id)) {
             match job.state.status {
                 JobStatus::Running => *running.entry(&job.profile.queue).or_default() += 1,
                 JobStatus::Waiting => *waiting.entry(&job.profile.queue).or_default() += 1,
@@ -116,7 +118,7 @@ impl Engine {
 
     /// Returns the first job, execution, key, worker or queue that differs from a rebuilt engine.
     pub(crate) fn job_difference(&self, other: &Self) -> Option<Difference> {
-        first(self.jobs.iter().map(|(id, job)| (id, of_job(job))), |id| other.jobs.get(id).map(of_job))
+        first(self.all.iter().map(|(id, job)| (id, of_job(job))), |id| other.all.get(id).map(of_job))
             .or_else(|| first(&self.executions, |id| other.executions.get(id)))
             .or_else(|| {
                 let here = self.keys.iter().map(|(key, known)| (key, of_key(known)));
@@ -128,13 +130,17 @@ impl Engine {
             })
             .or_else(|| self.queue_difference(other))
             .or_else(|| {
-                count_difference("jobs, executions, keys, workers, queues", self.counts(), other.counts())
+                count_difference(
+                    "jobs, executions, keys, workers, queues",
+                    self.object_counts(),
+                    other.object_counts(),
+                )
             })
     }
 
-    fn counts(&self) -> [usize; 5] {
+    fn object_counts(&self) -> [usize; 5] {
         let queues = self.queues.view().len();
-        [self.jobs.len(), self.executions.len(), self.keys.len(), self.workers.len(), queues]
+        [self.all.len(), self.executions.len(), self.keys.len(), self.workers.len(), queues]
     }
 
     fn queue_difference(&self, other: &Self) -> Option<Difference> {

@@ -9,24 +9,26 @@ use std::sync::Arc;
 use model::checkpoint::{Checkpoint, CheckpointRecord};
 use model::{JobId, Refusal};
 
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
 use crate::output::Reply;
 
-impl Engine {
+impl Jobs {
     /// Saves a checkpoint of a job.
     ///
     /// # Errors
     /// The job is not live, or has another checkpoint than the expected one.
     pub(crate) fn save_checkpoint(
         &mut self,
+        cx: &mut Context,
         id: JobId,
         content_type: Box<str>,
         data: Arc<[u8]>,
         hash: u128,
         expected_version: Option<u64>,
     ) -> Result<Reply, Refusal> {
-        let saved_at = self.now;
-        let job = self.jobs.get_mut(&id).ok_or(Refusal::JobNotLive { job: id })?;
+        let saved_at = cx.now;
+        let job = self.all.get_mut(&id).ok_or(Refusal::JobNotLive { job: id })?;
         let last = job.state.checkpoint.as_deref();
         if let Some(last) = last.filter(|last| last.hash == hash) {
             return Ok(Reply::CheckpointSaved { version: last.version });
@@ -45,8 +47,8 @@ impl Engine {
             hash,
         }));
         let record = CheckpointRecord { job: id, version, content_type, saved_at, data };
-        self.pending.checkpoints.insert(id, Box::new(record));
-        self.touch(id);
+        self.checkpoints.insert(id, Box::new(record));
+        self.touch(cx, id);
         Ok(Reply::CheckpointSaved { version })
     }
 }

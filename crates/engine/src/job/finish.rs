@@ -21,8 +21,9 @@ use rand::{Rng, RngExt};
 
 use super::TransitionDetails;
 use super::unknown::lost_with_worker;
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::input::{ExecutionEnd, Report};
+use crate::job::Jobs;
 use crate::timer::Timer;
 
 /// Effect of an execution's end on its job, before the job's policies are applied.
@@ -35,9 +36,9 @@ enum Verdict {
     Returned(Cause),
 }
 
-impl Engine {
-    pub(crate) fn on_ended(&mut self, id: JobId, report: Report) {
-        let live = self.jobs.get(&id).and_then(|job| Some((job, job.live.as_ref()?)));
+impl Jobs {
+    pub(crate) fn on_ended(&mut self, cx: &mut Context, id: JobId, report: Report) {
+        let live = self.all.get(&id).and_then(|job| Some((job, job.live.as_ref()?)));
         let started = live.and_then(|(_, live)| live.record.started_at);
         match report {
             Report::Started => {}
@@ -45,6 +46,7 @@ impl Engine {
                 let outcome =
                     Outcome { error: Some("refused".into()), message: Some(reason), ..Outcome::default() };
                 self.conclude(
+                    cx,
                     id,
                     ExecutionStatus::Lost,
                     Verdict::Returned(Cause::Interrupted),
@@ -55,11 +57,18 @@ impl Engine {
             Report::Refused { reason } => {
                 let outcome =
                     Outcome { error: Some("refused".into()), message: Some(reason), ..Outcome::default() };
-                self.conclude(id, ExecutionStatus::Refused, Verdict::Returned(Cause::Refused), outcome, None);
+                self.conclude(
+                    cx,
+                    id,
+                    ExecutionStatus::Refused,
+                    Verdict::Returned(Cause::Refused),
+                    outcome,
+                    None,
+                );
             }
             Report::StartFailed { outcome } => {
                 let verdict = Verdict::Failed(Cause::StartFailed);
-                self.conclude(id, ExecutionStatus::Failed, verdict, outcome, None);
+                self.conclude(cx, id, ExecutionStatus::Failed, verdict, outcome, None);
             }
             Report::Finished { how, outcome, usage } => {
                 let (status, verdict) = match how {
@@ -73,52 +82,53 @@ impl Engine {
                         (ExecutionStatus::Lost, Verdict::Returned(Cause::Interrupted))
                     }
                 };
-                self.conclude(id, status, verdict, outcome, Some(usage));
+                self.conclude(cx, id, status, verdict, outcome, Some(usage));
             }
         }
     }
 
     /// Handles a started execution that its worker no longer knows.
-    pub(crate) fn on_execution_unknown_to_worker(&mut self, id: JobId) {
+    pub(crate) fn on_execution_unknown_to_worker(&mut self, cx: &mut Context, id: JobId) {
         let outcome = Outcome { error: Some("interrupted".into()), ..Outcome::default() };
-        self.conclude(id, ExecutionStatus::Lost, Verdict::Returned(Cause::Interrupted), outcome, None);
+        self.conclude(cx, id, ExecutionStatus::Lost, Verdict::Returned(Cause::Interrupted), outcome, None);
     }
 
     /// Ends the execution of a running job whose worker is lost.
-    pub(crate) fn on_worker_lost(&mut self, id: JobId) {
+    pub(crate) fn on_worker_lost(&mut self, cx: &mut Context, id: JobId) {
         let outcome = lost_with_worker();
-        self.conclude(id, ExecutionStatus::Lost, Verdict::Returned(Cause::WorkerLost), outcome, None);
+        self.conclude(cx, id, ExecutionStatus::Lost, Verdict::Returned(Cause::WorkerLost), outcome, None);
     }
 
     /// Handles a running job that was restored without its execution. No commit of the engine causes this; a
     /// row was lost.
-    pub(crate) fn on_execution_missing(&mut self, id: JobId) {
-        if let Some(job) = self.jobs.get(&id) {
+    pub(crate) fn on_execution_missing(&mut self, cx: &mut Context, id: JobId) {
+        if let Some(job) = self.all.get(&id) {
             self.queues.on_job_ended(job);
             let about = TransitionDetails {
                 detail: Some("the execution was not in the store"),
                 ..TransitionDetails::default()
             };
             if job.state.cancel_requested_at.is_some() {
-                return self.end(id, JobStatus::Cancelled, Cause::CancelRequested, about);
+                return self.end(cx, id, JobStatus::Cancelled, Cause::CancelRequested, about);
             }
-            self.requeue(id, ExecutionStatus::Lost, Cause::Interrupted, about);
+            self.requeue(cx, id, ExecutionStatus::Lost, Cause::Interrupted, about);
         }
     }
 
     fn conclude(
         &mut self,
+        cx: &mut Context,
         id: JobId,
         status: ExecutionStatus,
         verdict: Verdict,
         mut outcome: Outcome,
         usage: Option<Usage>,
     ) {
-        self.correct_start(id, usage);
-        let ended_at = self.task_end(id, usage);
+        self.correct_start(cx, id, usage);
+        let ended_at = self.task_end(cx, id, usage);
         let files = outcome.files.take();
-        let Some(execution) = self.close_execution(id, status, &outcome, usage, files) else { return };
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(execution) = self.close_execution(cx, id, status, &outcome, usage, files) else { return };
+        let Some(job) = self.all.get_mut(&id) else { return };
         let cancelled = job.state.cancel_requested_at.is_some();
         let said = job.state.outcome.take().filter(|_| cancelled).and_then(|before| before.message);
         let message = outcome.message.clone();
@@ -126,24 +136,24 @@ impl Engine {
         let about = TransitionDetails { execution: Some(execution), detail: message.as_deref(), ended_at };
         match verdict {
             // A success may also have a message, for example that a checkpoint was not saved.
-            Verdict::Succeeded => self.end(id, JobStatus::Succeeded, Cause::Succeeded, about),
+            Verdict::Succeeded => self.end(cx, id, JobStatus::Succeeded, Cause::Succeeded, about),
             // The user wanted the job to end: a failure, stop or loss after the request ends it as cancelled.
             _ if cancelled => {
                 let about = TransitionDetails { detail: said.as_deref(), ..about };
-                self.end(id, JobStatus::Cancelled, Cause::CancelRequested, about);
+                self.end(cx, id, JobStatus::Cancelled, Cause::CancelRequested, about);
             }
-            Verdict::Failed(cause) => self.fail(id, cause, about),
-            Verdict::Returned(cause) => self.requeue(id, status, cause, about),
+            Verdict::Failed(cause) => self.fail(cx, id, cause, about),
+            Verdict::Returned(cause) => self.requeue(cx, id, status, cause, about),
         }
     }
 
     /// Moves the start of the live execution back if its run time does not fit between its recorded start and
     /// now. This happens when the start was reported late, or in one report with the end.
-    fn correct_start(&mut self, id: JobId, usage: Option<Usage>) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+    fn correct_start(&mut self, cx: &Context, id: JobId, usage: Option<Usage>) {
+        let Some(job) = self.all.get_mut(&id) else { return };
         let (Some(live), Some(usage)) = (job.live.as_mut(), usage) else { return };
         let record = &mut live.record;
-        let latest = (self.now - usage.run_time).max(record.assigned_at);
+        let latest = (cx.now - usage.run_time).max(record.assigned_at);
         let known = record.started_at;
         if known.is_some_and(|known| known <= latest) {
             return;
@@ -157,29 +167,30 @@ impl Engine {
 
     /// Returns when the task of the live execution ended, which may be long before its worker could report
     /// it.
-    fn task_end(&self, id: JobId, usage: Option<Usage>) -> Option<Timestamp> {
-        let record = &self.jobs.get(&id)?.live.as_ref()?.record;
+    fn task_end(&self, cx: &Context, id: JobId, usage: Option<Usage>) -> Option<Timestamp> {
+        let record = &self.all.get(&id)?.live.as_ref()?.record;
         let run_time = usage?.run_time;
         // A worker that measured no run time reports zero.
-        (run_time > Duration::ZERO).then_some((record.started_at? + run_time).min(self.now))
+        (run_time > Duration::ZERO).then_some((record.started_at? + run_time).min(cx.now))
     }
 
     /// Ends the live execution of a job and frees its resources. Returns its number, id and worker.
     fn close_execution(
         &mut self,
+        cx: &mut Context,
         id: JobId,
         status: ExecutionStatus,
         outcome: &Outcome,
         usage: Option<Usage>,
         files: Option<Box<Files>>,
     ) -> Option<(u32, model::ExecutionId, model::WorkerId)> {
-        let job = self.jobs.get_mut(&id)?;
+        let job = self.all.get_mut(&id)?;
         let live = job.live.take()?;
         let mut record = live.record;
-        self.steady_timers.disarm(live.remind_at, Timer::Remind(record.id));
+        cx.steady_timers.disarm(live.remind_at, Timer::Remind(record.id));
         self.executions.swap_remove(&record.id);
         record.status = status;
-        record.finished_at = Some(self.now);
+        record.finished_at = Some(cx.now);
         record.outcome = Some(outcome.clone());
         (record.usage, record.files) = (usage, files);
         if let Some(worker) = self.workers.get_mut(&record.worker) {
@@ -188,13 +199,13 @@ impl Engine {
         self.queues.on_job_ended(job);
         self.capacity_freed(record.worker);
         let about = (record.number, record.id, record.worker);
-        self.pending.ended.push(record);
+        self.ended.push(record);
         Some(about)
     }
 
     /// Handles a failure of the job itself: retries it after its backoff, if the policy allows.
-    fn fail(&mut self, id: JobId, cause: Cause, about: TransitionDetails<'_>) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+    fn fail(&mut self, cx: &mut Context, id: JobId, cause: Cause, about: TransitionDetails<'_>) {
+        let Some(job) = self.all.get_mut(&id) else { return };
         let policy = &job.profile.retry;
         let failures = if cause == Cause::StartFailed {
             job.state.start_failures += 1;
@@ -205,51 +216,59 @@ impl Engine {
         };
         let exit_code = job.state.outcome.as_ref().and_then(|o| o.exit_code);
         if !may_retry(policy, cause, failures, exit_code, job.profile.delivery) {
-            return self.end(id, JobStatus::Failed, cause, about);
+            return self.end(cx, id, JobStatus::Failed, cause, about);
         }
         let wait = if is_on(Mutation::EngineSkipsBackoffs) {
             Duration::ZERO
         } else {
-            backoff(&policy.backoff, failures, &mut self.rng)
+            backoff(&policy.backoff, failures, &mut cx.rng)
         };
-        self.wait_before_retry(id, wait, cause, about);
+        self.wait_before_retry(cx, id, wait, cause, about);
     }
 
     /// Returns a job to its queue after an end outside its control, without counting a retry. Prefers another
     /// worker. An `at_most_once` job that may have started fails instead.
     pub(super) fn requeue(
         &mut self,
+        cx: &mut Context,
         id: JobId,
         status: ExecutionStatus,
         cause: Cause,
         about: TransitionDetails<'_>,
     ) {
-        let Some(job) = self.jobs.get(&id) else { return };
+        let Some(job) = self.all.get(&id) else { return };
         let never_started = status == ExecutionStatus::Refused;
         let may_run_again =
             job.profile.delivery != Delivery::AtMostOnce || is_on(Mutation::EngineRepeatsAtMostOnce);
         if !may_run_again && !never_started {
-            return self.end(id, JobStatus::Failed, Cause::OutcomeUnknown, about);
+            return self.end(cx, id, JobStatus::Failed, Cause::OutcomeUnknown, about);
         }
         let given_back =
             job.state.executions.saturating_sub(job.state.run_failures + job.state.start_failures);
         match requeue_delay(given_back) {
             Duration::ZERO => {
-                self.transition(id, JobStatus::Waiting, cause, about);
-                self.enqueue(id);
-                self.expire_if_late(id);
+                self.transition(cx, id, JobStatus::Waiting, cause, about);
+                self.enqueue(cx, id);
+                self.expire_if_late(cx, id);
             }
-            wait => self.wait_before_retry(id, wait, cause, about),
+            wait => self.wait_before_retry(cx, id, wait, cause, about),
         }
     }
 
-    fn wait_before_retry(&mut self, id: JobId, wait: Duration, cause: Cause, about: TransitionDetails<'_>) {
-        let due_at = self.now + wait;
-        if let Some(job) = self.jobs.get_mut(&id) {
+    fn wait_before_retry(
+        &mut self,
+        cx: &mut Context,
+        id: JobId,
+        wait: Duration,
+        cause: Cause,
+        about: TransitionDetails<'_>,
+    ) {
+        let due_at = cx.now + wait;
+        if let Some(job) = self.all.get_mut(&id) {
             job.state.due_at = due_at;
         }
-        self.wall_timers.arm(due_at, Timer::JobReady(id));
-        self.transition(id, JobStatus::Retrying, cause, about);
+        cx.wall_timers.arm(due_at, Timer::JobReady(id));
+        self.transition(cx, id, JobStatus::Retrying, cause, about);
     }
 }
 

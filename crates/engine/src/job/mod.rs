@@ -28,25 +28,96 @@ mod timers;
 mod unknown;
 mod update;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
+use indexmap::IndexMap;
+use model::checkpoint::CheckpointRecord;
+
 use model::firing::Origin;
-use model::record::{Change, Event, EventKind, ExecutionRecord, HistoryEntry, JobHead, JobState};
+use model::record::{Change, Event, EventKind, ExecutionRecord, HistoryEntry, JobHead, JobState, KeyRecord};
 use model::run::StepOrigin;
 use model::spec::Concurrency;
 use model::{
-    Cause, Duration, ExecutionId, ExecutionStatus, Fence, JobId, JobStatus, Timestamp, WorkerId, lifecycle,
-    limits,
+    Cause, Duration, ExecutionId, ExecutionStatus, Fence, JobId, JobStatus, RunId, ScheduleId, Timestamp,
+    WorkerId, lifecycle, limits,
 };
 use mutation::{Mutation, is_on};
 
-use crate::engine::Engine;
-use crate::profile::Profile;
+use crate::context::Context;
+use crate::profile::{Profile, Shape};
 use crate::queue::Flow;
+use crate::queue::Queues;
+use crate::reconcile::Reconciliation;
 use crate::signal::{JobEnded, Signal, WorkEnd};
 use crate::timer::Timer;
+use crate::worker::Workers;
 
 pub(crate) use finish::backoff;
+
+/// A used idempotency key: the hash of its request, and the job that it created.
+#[derive(Debug)]
+pub(crate) struct IdempotencyEntry {
+    pub(crate) body: u128,
+    pub(crate) job: JobId,
+    pub(crate) expires_at: Timestamp,
+}
+
+impl From<KeyRecord> for IdempotencyEntry {
+    fn from(key: KeyRecord) -> Self {
+        Self { body: key.body, job: key.job, expires_at: key.expires_at }
+    }
+}
+
+/// Number of live jobs by status.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(crate) struct LiveCounts(BTreeMap<JobStatus, u64>);
+
+impl LiveCounts {
+    pub(crate) fn add(&mut self, status: JobStatus) {
+        *self.0.entry(status).or_default() += 1;
+    }
+
+    pub(crate) fn all(&self) -> &BTreeMap<JobStatus, u64> {
+        &self.0
+    }
+
+    pub(crate) fn sub(&mut self, status: JobStatus) {
+        if let Some(count) = self.0.get_mut(&status) {
+            *count = count.saturating_sub(1);
+        }
+    }
+}
+
+/// Live jobs, and the queues and workers that run them.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    /// Live jobs. A job that has ended stays until the next flush.
+    pub(crate) all: IndexMap<JobId, Job, FixedState>,
+    pub(crate) executions: IndexMap<ExecutionId, JobId, FixedState>,
+    /// Idempotency keys of submissions.
+    pub(crate) keys: IndexMap<u128, IdempotencyEntry, FixedState>,
+    pub(crate) live_counts: LiveCounts,
+    pub(crate) queues: Queues,
+    pub(crate) workers: Workers,
+    /// Shapes for which no worker is eligible until capacity is freed, by shape id.
+    pub(crate) blocked: BTreeMap<u64, Arc<Shape>>,
+    /// Workers that freed capacity since the last dispatch.
+    pub(crate) freed: BTreeSet<WorkerId>,
+    pub(crate) dispatch_wanted: bool,
+    pub(crate) reconciliation: Reconciliation,
+    /// Worker and schedule of each waiting job that may use a reservation.
+    pub(crate) reservations: BTreeMap<JobId, (ScheduleId, WorkerId)>,
+    /// How long after the start another owner of the shards may still renew worker leases.
+    pub(crate) former_owner_lease: Duration,
+    /// Jobs with changed rows, each once; `Job::dirty` marks them.
+    changed: Vec<JobId>,
+    /// Ended executions, which their jobs no longer refer to.
+    ended: Vec<ExecutionRecord>,
+    /// The last checkpoint of each job that saved one.
+    checkpoints: BTreeMap<JobId, Box<CheckpointRecord>>,
+}
 
 /// A live job.
 #[derive(Debug)]
@@ -167,26 +238,52 @@ pub(crate) struct TransitionDetails<'a> {
     pub(crate) ended_at: Option<Timestamp>,
 }
 
-impl Engine {
+impl Jobs {
+    pub(crate) fn get(&self, id: JobId) -> Option<&Job> {
+        self.all.get(&id)
+    }
+
+    pub(crate) fn contains(&self, id: JobId) -> bool {
+        self.all.contains_key(&id)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (JobId, &Job)> {
+        self.all.iter().map(|(&id, job)| (id, job))
+    }
+
+    /// Adds a run that the end of a job started. Returns whether the job is in memory.
+    pub(crate) fn record_started_run(&mut self, id: JobId, run: RunId) -> bool {
+        let job = self.all.get_mut(&id);
+        job.map(|job| job.state.started.push(run)).is_some()
+    }
+
+    /// Whether nothing changed since the last flush, and no job could be placed.
+    pub(crate) fn is_idle(&self, holds_new_work: bool) -> bool {
+        self.changed.is_empty()
+            && self.ended.is_empty()
+            && self.checkpoints.is_empty()
+            && (holds_new_work || !self.dispatch_wanted)
+    }
+
     /// Marks a job's row as changed and increases its version.
-    pub(crate) fn touch(&mut self, id: JobId) {
-        let now = self.now;
-        if let Some(job) = self.jobs.get_mut(&id) {
+    pub(crate) fn touch(&mut self, cx: &mut Context, id: JobId) {
+        let now = cx.now;
+        if let Some(job) = self.all.get_mut(&id) {
             job.state.updated_at = now;
             job.state.version += 1;
             if !job.dirty {
                 job.dirty = true;
-                self.pending.jobs.push(id);
+                self.changed.push(id);
             }
         }
     }
 
     /// Marks the rows of a job and of its execution as changed.
-    pub(crate) fn touch_execution(&mut self, id: JobId) {
-        if let Some(live) = self.jobs.get_mut(&id).and_then(|job| job.live.as_mut()) {
+    pub(crate) fn touch_execution(&mut self, cx: &mut Context, id: JobId) {
+        if let Some(live) = self.all.get_mut(&id).and_then(|job| job.live.as_mut()) {
             live.dirty = true;
         }
-        self.touch(id);
+        self.touch(cx, id);
     }
 
     /// Changes a job's status, adds it to the history and emits an event.
@@ -195,13 +292,14 @@ impl Engine {
     /// If the transition is not in the table of legal transitions.
     pub(crate) fn transition(
         &mut self,
+        cx: &mut Context,
         id: JobId,
         to: JobStatus,
         cause: Cause,
         about: TransitionDetails<'_>,
     ) {
-        let now = self.now;
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let now = cx.now;
+        let Some(job) = self.all.get_mut(&id) else { return };
         let from = (!job.state.history.is_empty()).then_some(job.state.status);
         assert!(
             lifecycle::is_legal(from, to, cause),
@@ -229,56 +327,63 @@ impl Engine {
             schedule: job.origin.as_ref().map(|origin| origin.schedule),
         };
         let namespace = Some(Arc::clone(&job.profile.namespace));
-        self.pending.events.push(Event { at: now, namespace, kind });
+        cx.pending.events.push(Event { at: now, namespace, kind });
         if let Some(from) = from {
             self.live_counts.sub(from);
         }
         if !to.is_final() {
             self.live_counts.add(to);
         }
-        self.touch(id);
+        self.touch(cx, id);
     }
 
     /// Puts a ready job into its queue.
-    pub(crate) fn enqueue(&mut self, id: JobId) {
-        let now = self.now;
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+    pub(crate) fn enqueue(&mut self, cx: &Context, id: JobId) {
+        let now = cx.now;
+        let Some(job) = self.all.get_mut(&id) else { return };
         job.state.queued_at.get_or_insert(now);
         self.enqueue_or_hold(id);
     }
 
     /// Moves a job to a final status. The caller has removed it from its queue and closed its execution.
-    pub(crate) fn end(&mut self, id: JobId, to: JobStatus, cause: Cause, about: TransitionDetails<'_>) {
-        self.disarm_deadline(id);
-        self.close_unknown(id);
-        let now = self.now;
-        let retention = self.config.retention;
-        if let Some(job) = self.jobs.get_mut(&id) {
+    pub(crate) fn end(
+        &mut self,
+        cx: &mut Context,
+        id: JobId,
+        to: JobStatus,
+        cause: Cause,
+        about: TransitionDetails<'_>,
+    ) {
+        self.disarm_deadline(cx, id);
+        self.close_unknown(cx, id);
+        let now = cx.now;
+        let retention = cx.config.retention;
+        if let Some(job) = self.all.get_mut(&id) {
             job.state.finished_at = Some(about.ended_at.unwrap_or(now));
             job.state.expires_at = Some(now + job.profile.retention.unwrap_or(retention));
         }
-        self.transition(id, to, cause, about);
+        self.transition(cx, id, to, cause, about);
         self.reservations.remove(&id);
-        let Some(job) = self.jobs.get(&id) else { return };
+        let Some(job) = self.all.get(&id) else { return };
         let end =
             WorkEnd { status: to, started_at: job.state.started_at, ended_at: about.ended_at.unwrap_or(now) };
         // The row of the last execution, which is not yet written to the store.
-        let execution = self.pending.ended.last().filter(|record| record.job == id);
+        let execution = self.ended.last().filter(|record| record.job == id);
         let files = execution.and_then(|record| record.files.clone());
-        self.pending.signals.push_back(Signal::JobEnded(JobEnded { job: id, end, files }));
+        cx.raise(Signal::JobEnded(JobEnded { job: id, end, files }));
     }
 
-    pub(crate) fn disarm_deadline(&mut self, id: JobId) {
-        if let Some(deadline) = self.jobs.get(&id).and_then(|job| job.deadline) {
-            self.wall_timers.disarm(deadline, Timer::Deadline(id));
+    pub(crate) fn disarm_deadline(&mut self, cx: &mut Context, id: JobId) {
+        if let Some(deadline) = self.all.get(&id).and_then(|job| job.deadline) {
+            cx.wall_timers.disarm(deadline, Timer::Deadline(id));
         }
     }
 
     /// Writes changed jobs as rows, and removes those that have ended.
     pub(crate) fn drain_jobs(&mut self, changes: &mut Vec<Change>) {
         let mut executions = Vec::new();
-        for id in std::mem::take(&mut self.pending.jobs) {
-            let Some(job) = self.jobs.get_mut(&id) else { continue };
+        for id in std::mem::take(&mut self.changed) {
+            let Some(job) = self.all.get_mut(&id) else { continue };
             job.dirty = false;
             let new = std::mem::take(&mut job.new);
             let head = job.head.take();
@@ -288,25 +393,25 @@ impl Engine {
                 executions.push(Change::Execution { new, record: Box::new(live.record.clone()) });
             }
             let state = if job.state.status.is_final() {
-                self.jobs.swap_remove(&id).map(|job| job.state)
+                self.all.swap_remove(&id).map(|job| job.state)
             } else {
                 Some(job.state.clone())
             };
             changes.extend(state.map(|state| Change::Job { id, new, head, state: Box::new(state) }));
         }
-        let checkpoints = std::mem::take(&mut self.pending.checkpoints);
+        let checkpoints = std::mem::take(&mut self.checkpoints);
         changes.extend(checkpoints.into_values().map(Change::Checkpoint));
-        let ended = std::mem::take(&mut self.pending.ended);
+        let ended = std::mem::take(&mut self.ended);
         changes.extend(ended.into_iter().map(|r| Change::Execution { new: false, record: Box::new(r) }));
         changes.append(&mut executions);
     }
 
     /// Returns the next fence of a job: greater than its last one, and of the current epoch of its shard.
-    pub(crate) fn next_fence(&self, id: JobId, last: Fence) -> Fence {
+    pub(crate) fn next_fence(&self, cx: &Context, id: JobId, last: Fence) -> Fence {
         if is_on(Mutation::EngineKeepsTheFence) && last != Fence::default() {
             return last;
         }
-        last.next(self.epochs.get(&id.shard()).copied().unwrap_or_default())
+        last.next(cx.epochs.get(&id.shard()).copied().unwrap_or_default())
     }
 }
 

@@ -11,36 +11,43 @@ use model::{ExecutionStatus, JobId, JobStatus, Timestamp};
 use mutation::{Mutation, is_on};
 
 use super::{Job, REMINDER_INTERVAL};
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
 use crate::restore::Poison;
 use crate::timer::Timer;
 
-impl Engine {
-    pub(crate) fn restore_job(&mut self, id: JobId, head: JobHead, state: JobState) -> Result<(), Poison> {
+impl Jobs {
+    pub(crate) fn restore_job(
+        &mut self,
+        cx: &mut Context,
+        id: JobId,
+        head: JobHead,
+        state: JobState,
+    ) -> Result<(), Poison> {
         if state.status.is_final() {
             return Err(Poison::EndedJob { job: id });
         }
         if state.history.last().is_none_or(|last| last.to != state.status) {
             return Err(Poison::History { job: id });
         }
-        self.now = self.now.max(state.updated_at);
-        let profile = self.profiles.of(&head.spec);
+        cx.now = cx.now.max(state.updated_at);
+        let profile = cx.profiles.of(&head.spec);
         self.live_counts.add(state.status);
-        self.jobs.insert(id, Job::new(&Arc::new(head), profile, state, id.created_at()));
-        self.resume_job(id);
+        self.all.insert(id, Job::new(&Arc::new(head), profile, state, id.created_at()));
+        self.resume_job(cx, id);
         Ok(())
     }
 
     /// Arms the timers of a job, or puts it into its queue. A running job is handled at the start, because it
     /// depends on other rows and on the current time.
-    fn resume_job(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get(&id) else { return };
+    fn resume_job(&mut self, cx: &mut Context, id: JobId) {
+        let Some(job) = self.all.get(&id) else { return };
         if let Some(deadline) = job.deadline.filter(|_| job.state.started_at.is_none()) {
-            self.wall_timers.arm(deadline, Timer::Deadline(id));
+            cx.wall_timers.arm(deadline, Timer::Deadline(id));
         }
         match job.state.status {
             JobStatus::Ready | JobStatus::Retrying => {
-                self.wall_timers.arm(job.state.due_at, Timer::JobReady(id))
+                cx.wall_timers.arm(job.state.due_at, Timer::JobReady(id))
             }
             JobStatus::Waiting => self.enqueue_or_hold(id),
             _ => {}
@@ -50,7 +57,7 @@ impl Engine {
     pub(crate) fn restore_execution(&mut self, record: ExecutionRecord) -> Result<(), Poison> {
         let (execution, job_id) = (record.id, record.job);
         let unknown = record.status == ExecutionStatus::Unknown;
-        let job = self.jobs.get_mut(&job_id).filter(|job| {
+        let job = self.all.get_mut(&job_id).filter(|job| {
             let fits = match job.state.status {
                 JobStatus::Running => true,
                 JobStatus::Waiting | JobStatus::Retrying => unknown,
@@ -65,15 +72,15 @@ impl Engine {
     }
 
     /// Removes a live job as if its rows had never been restored. Only before the start.
-    pub(crate) fn remove_restored_job(&mut self, id: JobId) {
-        let Some(job) = self.jobs.swap_remove(&id) else { return };
+    pub(crate) fn remove_restored_job(&mut self, cx: &mut Context, id: JobId) {
+        let Some(job) = self.all.swap_remove(&id) else { return };
         self.live_counts.sub(job.state.status);
         if let Some(deadline) = job.deadline {
-            self.wall_timers.disarm(deadline, Timer::Deadline(id));
+            cx.wall_timers.disarm(deadline, Timer::Deadline(id));
         }
         match job.state.status {
             JobStatus::Ready | JobStatus::Retrying => {
-                self.wall_timers.disarm(job.state.due_at, Timer::JobReady(id))
+                cx.wall_timers.disarm(job.state.due_at, Timer::JobReady(id))
             }
             JobStatus::Waiting => self.queues.remove(id, &job),
             _ => {}
@@ -85,21 +92,21 @@ impl Engine {
 
     /// Continues running jobs, gives every worker a full lease to reconnect, and ends jobs whose execution or
     /// worker does not exist. Called once, after the last row.
-    pub(crate) fn resume_executions(&mut self) {
+    pub(crate) fn resume_executions(&mut self, cx: &mut Context) {
         let placed =
-            self.jobs.iter().filter(|(_, job)| job.state.status == JobStatus::Running || job.live.is_some());
+            self.all.iter().filter(|(_, job)| job.state.status == JobStatus::Running || job.live.is_some());
         let placed: Vec<JobId> = placed.map(|(&id, _)| id).collect();
         for &id in &placed {
-            self.resume_placed(id);
+            self.resume_placed(cx, id);
         }
-        self.expect_workers();
+        self.expect_workers(cx);
         for id in placed {
-            self.resume_without_worker(id);
+            self.resume_without_worker(cx, id);
         }
     }
 
-    fn resume_placed(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+    fn resume_placed(&mut self, cx: &mut Context, id: JobId) {
+        let Some(job) = self.all.get_mut(&id) else { return };
         let is_running = job.state.status == JobStatus::Running;
         if is_running {
             self.queues.restore_running(job);
@@ -112,8 +119,8 @@ impl Engine {
             }
             return;
         }
-        live.remind_at = self.steady + REMINDER_INTERVAL;
-        self.steady_timers.arm(live.remind_at, Timer::Remind(live.record.id));
+        live.remind_at = cx.steady + REMINDER_INTERVAL;
+        cx.steady_timers.arm(live.remind_at, Timer::Remind(live.record.id));
         if let Some(worker) = worker {
             worker.reserve(id, &job.profile.shape);
             if worker.record.status == WorkerStatus::Lost && !live.is_unknown() {
@@ -123,35 +130,35 @@ impl Engine {
         }
     }
 
-    fn expect_workers(&mut self) {
-        let mut until = self.steady;
+    fn expect_workers(&mut self, cx: &mut Context) {
+        let mut until = cx.steady;
         if !is_on(Mutation::EngineExpiresLeasesAtTakeover) {
-            until = until + self.first_lease();
+            until = until + self.first_lease(cx);
         }
         for (&id, worker) in self.workers.iter_mut() {
             if worker.record.status != WorkerStatus::Lost {
                 let status = WorkerStatus::Expected;
                 worker.record = Arc::new(WorkerRecord { status, ..(*worker.record).clone() });
                 worker.lease_until = until;
-                self.steady_timers.arm(until, Timer::Lease(id));
+                cx.steady_timers.arm(until, Timer::Lease(id));
             }
         }
     }
 
     /// Ends a running job whose execution or worker does not exist: no event would ever end it.
-    fn resume_without_worker(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get(&id) else { return };
+    fn resume_without_worker(&mut self, cx: &mut Context, id: JobId) {
+        let Some(job) = self.all.get(&id) else { return };
         let is_running = job.state.status == JobStatus::Running;
         let Some(live) = job.live.as_ref() else {
             return if is_running {
-                self.on_execution_missing(id)
+                self.on_execution_missing(cx, id)
             };
         };
         match self.workers.get(&live.record.worker).map(|worker| worker.record.status) {
-            None if is_running => self.on_worker_lost(id),
-            None => self.close_unknown(id),
-            Some(WorkerStatus::Lost) if is_running && live.is_unknown() => self.wait_for_result(id),
-            Some(WorkerStatus::Lost) if is_running => self.on_worker_lost(id),
+            None if is_running => self.on_worker_lost(cx, id),
+            None => self.close_unknown(cx, id),
+            Some(WorkerStatus::Lost) if is_running && live.is_unknown() => self.wait_for_result(cx, id),
+            Some(WorkerStatus::Lost) if is_running => self.on_worker_lost(cx, id),
             Some(_) => {}
         }
     }

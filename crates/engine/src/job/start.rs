@@ -5,14 +5,15 @@ use std::sync::Arc;
 use model::record::{Event, EventKind};
 use model::{ExecutionStatus, JobId};
 
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
 
-impl Engine {
+impl Jobs {
     /// Records the start of an execution. The caller has checked that the report is about the job's live
     /// execution.
-    pub(crate) fn on_started(&mut self, id: JobId) {
-        let now = self.now;
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+    pub(crate) fn on_started(&mut self, cx: &mut Context, id: JobId) {
+        let now = cx.now;
+        let Some(job) = self.all.get_mut(&id) else { return };
         let Some(live) = job.live.as_mut().filter(|live| live.record.status == ExecutionStatus::Assigned)
         else {
             return;
@@ -22,7 +23,7 @@ impl Engine {
         job.state.started_at.get_or_insert(now);
         let kind = EventKind::Started { job: id, execution: live.record.id, worker: live.record.worker };
         let namespace = Some(Arc::clone(&job.profile.namespace));
-        self.pending.events.push(Event { at: now, namespace, kind });
-        self.touch_execution(id);
+        cx.pending.events.push(Event { at: now, namespace, kind });
+        self.touch_execution(cx, id);
     }
 }

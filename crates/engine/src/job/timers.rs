@@ -4,68 +4,69 @@ use model::{Cause, ExecutionId, ExecutionStatus, JobId, JobStatus};
 use mutation::{Mutation, is_on};
 
 use super::{REMINDER_INTERVAL, TransitionDetails};
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
 use crate::output::Effect;
 use crate::timer::Timer;
 
-impl Engine {
-    pub(crate) fn on_due(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get(&id).filter(|job| job.state.due_at <= self.now) else { return };
+impl Jobs {
+    pub(crate) fn on_due(&mut self, cx: &mut Context, id: JobId) {
+        let Some(job) = self.all.get(&id).filter(|job| job.state.due_at <= cx.now) else { return };
         let cause = match job.state.status {
             JobStatus::Ready => Cause::Due,
             JobStatus::Retrying => Cause::BackoffEnded,
             _ => return,
         };
-        self.transition(id, JobStatus::Waiting, cause, TransitionDetails::default());
-        self.enqueue(id);
-        self.expire_if_late(id);
+        self.transition(cx, id, JobStatus::Waiting, cause, TransitionDetails::default());
+        self.enqueue(cx, id);
+        self.expire_if_late(cx, id);
     }
 
     /// Expires a job whose start deadline passed while it was blocked for another reason.
-    pub(crate) fn expire_if_late(&mut self, id: JobId) {
-        if self.jobs.get(&id).and_then(|job| job.deadline).is_some_and(|deadline| deadline <= self.now) {
-            self.on_deadline(id);
+    pub(crate) fn expire_if_late(&mut self, cx: &mut Context, id: JobId) {
+        if self.all.get(&id).and_then(|job| job.deadline).is_some_and(|deadline| deadline <= cx.now) {
+            self.on_deadline(cx, id);
         }
     }
 
     /// Expires a job at its start deadline. A job that has started once never expires.
-    pub(crate) fn on_deadline(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get(&id).filter(|job| job.state.started_at.is_none()) else { return };
+    pub(crate) fn on_deadline(&mut self, cx: &mut Context, id: JobId) {
+        let Some(job) = self.all.get(&id).filter(|job| job.state.started_at.is_none()) else { return };
         let is_missed = is_on(Mutation::EngineMissesDeadlines);
         if is_missed || !matches!(job.state.status, JobStatus::Ready | JobStatus::Waiting) {
             return;
         }
         self.leave_queue(id);
-        if let Some(job) = self.jobs.get(&id) {
-            self.wall_timers.disarm(job.state.due_at, Timer::JobReady(id));
+        if let Some(job) = self.all.get(&id) {
+            cx.wall_timers.disarm(job.state.due_at, Timer::JobReady(id));
         }
-        self.end(id, JobStatus::Expired, Cause::DeadlinePassed, TransitionDetails::default());
+        self.end(cx, id, JobStatus::Expired, Cause::DeadlinePassed, TransitionDetails::default());
     }
 
     /// Repeats the last message to a silent worker about an execution, in case it was lost: an assignment or
     /// a stop. Both are idempotent.
-    pub(crate) fn on_remind(&mut self, execution: ExecutionId) {
+    pub(crate) fn on_remind(&mut self, cx: &mut Context, execution: ExecutionId) {
         let Some(&id) = self.executions.get(&execution) else { return };
         let evicted = self.is_evicted(id);
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.all.get_mut(&id) else { return };
         let cancelled = job.state.cancel_requested_at.is_some();
         let Some(live) = job.live.as_mut().filter(|live| live.record.id == execution) else { return };
-        live.remind_at = self.steady + REMINDER_INTERVAL;
-        self.steady_timers.arm(live.remind_at, Timer::Remind(execution));
+        live.remind_at = cx.steady + REMINDER_INTERVAL;
+        cx.steady_timers.arm(live.remind_at, Timer::Remind(execution));
         if cancelled || evicted {
             if !is_on(Mutation::EngineSendsNoStop) {
-                self.send_stop(id);
+                self.send_stop(cx, id);
             }
         } else if live.record.status == ExecutionStatus::Assigned
             && !is_on(Mutation::EngineSendsAssignmentsOnce)
         {
-            self.send_assignment(id);
+            self.send_assignment(cx, id);
         }
     }
 
     /// Sends the execution of a running job to its worker, if the worker is connected.
-    pub(crate) fn send_assignment(&mut self, id: JobId) {
-        let Some((job, live)) = self.jobs.get(&id).and_then(|job| Some((job, job.live.as_ref()?))) else {
+    pub(crate) fn send_assignment(&mut self, cx: &mut Context, id: JobId) {
+        let Some((job, live)) = self.all.get(&id).and_then(|job| Some((job, job.live.as_ref()?))) else {
             return;
         };
         let worker = live.record.worker;
@@ -80,7 +81,7 @@ impl Engine {
                 step: job.step.clone(),
                 checkpoint: job.state.checkpoint.as_ref().map(|checkpoint| checkpoint.version),
             };
-            self.pending.effects.push(Effect::Assign { worker, session, assignment });
+            cx.pending.effects.push(Effect::Assign { worker, session, assignment });
         }
     }
 }

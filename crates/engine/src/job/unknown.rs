@@ -20,53 +20,54 @@ use model::{Cause, ExecutionId, ExecutionStatus, JobId, JobStatus, WorkerId};
 use mutation::{Mutation, is_on};
 
 use super::{REMINDER_INTERVAL, TransitionDetails};
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::input::Held;
+use crate::job::Jobs;
 use crate::timer::Timer;
 
-impl Engine {
+impl Jobs {
     /// Handles a running job whose worker's lease has ended.
-    pub(crate) fn on_lease_ended(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+    pub(crate) fn on_lease_ended(&mut self, cx: &mut Context, id: JobId) {
+        let Some(job) = self.all.get_mut(&id) else { return };
         let waits = job.profile.delivery == Delivery::AtMostOnce && !is_on(Mutation::EngineRepeatsAtMostOnce);
         let ends_now = job.state.cancel_requested_at.is_some()
-            || waits && self.config.result_wait == model::Duration::ZERO;
+            || waits && cx.config.result_wait == model::Duration::ZERO;
         if ends_now || job.live.is_none() {
-            return self.on_worker_lost(id);
+            return self.on_worker_lost(cx, id);
         }
         if let Some(live) = job.live.as_mut() {
             live.record.status = ExecutionStatus::Unknown;
         }
-        self.touch_execution(id);
-        if waits { self.wait_for_result(id) } else { self.requeue_unknown(id) }
+        self.touch_execution(cx, id);
+        if waits { self.wait_for_result(cx, id) } else { self.requeue_unknown(cx, id) }
     }
 
     /// Keeps the job running until its result arrives or the wait for it is over.
-    pub(crate) fn wait_for_result(&mut self, id: JobId) {
-        let until = self.steady + self.config.result_wait;
-        if let Some(live) = self.jobs.get_mut(&id).and_then(|job| job.live.as_mut()) {
+    pub(crate) fn wait_for_result(&mut self, cx: &mut Context, id: JobId) {
+        let until = cx.steady + cx.config.result_wait;
+        if let Some(live) = self.all.get_mut(&id).and_then(|job| job.live.as_mut()) {
             live.result_wait_until = until;
-            self.steady_timers.arm(until, Timer::ResultWait(live.record.id));
+            cx.steady_timers.arm(until, Timer::ResultWait(live.record.id));
         }
     }
 
     /// Ends a job whose wait for the result is over.
-    pub(crate) fn on_result_overdue(&mut self, execution: ExecutionId) {
+    pub(crate) fn on_result_overdue(&mut self, cx: &mut Context, execution: ExecutionId) {
         let Some(&id) = self.executions.get(&execution) else { return };
-        let live = self.jobs.get(&id).and_then(|job| job.live.as_ref());
-        let is_over = live.is_some_and(|live| live.is_unknown() && live.result_wait_until <= self.steady);
-        let is_running = self.jobs.get(&id).is_some_and(|job| job.state.status == JobStatus::Running);
+        let live = self.all.get(&id).and_then(|job| job.live.as_ref());
+        let is_over = live.is_some_and(|live| live.is_unknown() && live.result_wait_until <= cx.steady);
+        let is_running = self.all.get(&id).is_some_and(|job| job.state.status == JobStatus::Running);
         if is_over && is_running {
-            self.on_worker_lost(id);
+            self.on_worker_lost(cx, id);
         }
     }
 
     /// Returns the job to its queue; the execution with the unknown outcome stays known.
-    fn requeue_unknown(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+    fn requeue_unknown(&mut self, cx: &mut Context, id: JobId) {
+        let Some(job) = self.all.get_mut(&id) else { return };
         let Some(live) = job.live.as_ref() else { return };
         let about = (live.record.number, live.record.id, live.record.worker);
-        self.steady_timers.disarm(live.remind_at, Timer::Remind(live.record.id));
+        cx.steady_timers.disarm(live.remind_at, Timer::Remind(live.record.id));
         job.state.outcome = Some(Box::new(lost_with_worker()));
         if let Some(worker) = self.workers.get_mut(&about.2) {
             worker.release(id, &job.profile.shape);
@@ -81,62 +82,67 @@ impl Engine {
             detail: message.as_deref(),
             ..TransitionDetails::default()
         };
-        self.requeue(id, ExecutionStatus::Lost, Cause::WorkerLost, about);
+        self.requeue(cx, id, ExecutionStatus::Lost, Cause::WorkerLost, about);
     }
 
     /// Settles the executions with an unknown outcome of a worker that came back.
-    pub(crate) fn settle_unknown(&mut self, id: WorkerId, held: &BTreeMap<ExecutionId, Held>) {
+    pub(crate) fn settle_unknown(
+        &mut self,
+        cx: &mut Context,
+        id: WorkerId,
+        held: &BTreeMap<ExecutionId, Held>,
+    ) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let gave_back = std::mem::take(&mut worker.unknown);
         let kept: Vec<JobId> = worker.jobs.iter().copied().collect();
         for job in gave_back {
-            let live = self.jobs.get(&job).and_then(|job| Some((job, job.live.as_ref()?)));
+            let live = self.all.get(&job).and_then(|job| Some((job, job.live.as_ref()?)));
             let goes_on = live.is_some_and(|(job, live)| {
                 let held = held.get(&live.record.id).filter(|held| held.fence == live.record.fence);
                 let beyond = is_on(Mutation::EngineResumesBeyondLimits);
                 held.is_some_and(|held| !held.running || beyond || self.queues.is_below_limits(job))
             });
-            if goes_on { self.resume_execution(job) } else { self.close_unknown(job) }
+            if goes_on { self.resume_execution(cx, job) } else { self.close_unknown(cx, job) }
         }
         for job in kept {
-            self.clear_unknown(job);
+            self.clear_unknown(cx, job);
         }
     }
 
     /// Continues the execution of a waiting job on the worker that still holds it.
-    fn resume_execution(&mut self, id: JobId) {
+    fn resume_execution(&mut self, cx: &mut Context, id: JobId) {
         self.leave_queue(id);
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        self.wall_timers.disarm(job.state.due_at, Timer::JobReady(id));
+        let Some(job) = self.all.get_mut(&id) else { return };
+        cx.wall_timers.disarm(job.state.due_at, Timer::JobReady(id));
         self.queues.restore_running(job);
         job.state.outcome = None;
         let Some(live) = job.live.as_mut() else { return };
-        live.remind_at = self.steady + REMINDER_INTERVAL;
+        live.remind_at = cx.steady + REMINDER_INTERVAL;
         let about = (live.record.number, live.record.id, live.record.worker);
-        self.steady_timers.arm(live.remind_at, Timer::Remind(live.record.id));
+        cx.steady_timers.arm(live.remind_at, Timer::Remind(live.record.id));
         if let Some(worker) = self.workers.get_mut(&about.2) {
             worker.reserve(id, &job.profile.shape);
         }
         let about = TransitionDetails { execution: Some(about), ..TransitionDetails::default() };
-        self.transition(id, JobStatus::Running, Cause::WorkerReturned, about);
-        self.clear_unknown(id);
+        self.transition(cx, id, JobStatus::Running, Cause::WorkerReturned, about);
+        self.clear_unknown(cx, id);
     }
 
     /// Marks an execution as known again: its worker is back and can be reminded.
-    fn clear_unknown(&mut self, id: JobId) {
-        let live = self.jobs.get_mut(&id).and_then(|job| job.live.as_mut());
+    fn clear_unknown(&mut self, cx: &mut Context, id: JobId) {
+        let live = self.all.get_mut(&id).and_then(|job| job.live.as_mut());
         let Some(live) = live.filter(|live| live.is_unknown()) else { return };
         let record = &mut live.record;
         record.status =
             if record.started_at.is_some() { ExecutionStatus::Running } else { ExecutionStatus::Assigned };
-        self.steady_timers.disarm(live.result_wait_until, Timer::ResultWait(live.record.id));
-        self.touch_execution(id);
+        cx.steady_timers.disarm(live.result_wait_until, Timer::ResultWait(live.record.id));
+        self.touch_execution(cx, id);
     }
 
     /// Ends an execution with an unknown outcome as lost, because another execution replaces it or the job
     /// ended.
-    pub(crate) fn close_unknown(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+    pub(crate) fn close_unknown(&mut self, cx: &mut Context, id: JobId) {
+        let Some(job) = self.all.get_mut(&id) else { return };
         let Some(live) = job.live.take_if(|live| live.is_unknown()) else { return };
         let mut record = live.record;
         if let Some(worker) = self.workers.get_mut(&record.worker) {
@@ -144,19 +150,19 @@ impl Engine {
         }
         self.executions.swap_remove(&record.id);
         record.status = ExecutionStatus::Lost;
-        record.finished_at = Some(self.now);
+        record.finished_at = Some(cx.now);
         record.outcome = Some(lost_with_worker());
-        self.pending.ended.push(record);
-        self.touch(id);
+        self.ended.push(record);
+        self.touch(cx, id);
     }
 
     /// Ends all executions with an unknown outcome of a lost worker that an operator removes.
-    pub(crate) fn end_unknown(&mut self, id: WorkerId) {
+    pub(crate) fn end_unknown(&mut self, cx: &mut Context, id: WorkerId) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let gave_back = std::mem::take(&mut worker.unknown);
         let kept: Vec<JobId> = worker.jobs.iter().copied().collect();
-        gave_back.into_iter().for_each(|job| self.close_unknown(job));
-        kept.into_iter().for_each(|job| self.on_worker_lost(job));
+        gave_back.into_iter().for_each(|job| self.close_unknown(cx, job));
+        kept.into_iter().for_each(|job| self.on_worker_lost(cx, job));
     }
 }
 

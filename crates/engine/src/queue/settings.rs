@@ -6,13 +6,15 @@ use model::Refusal;
 use model::queue::QueueSettings;
 use model::record::{Change, Event, EventKind, QueueRecord};
 
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::input::Ticket;
+use crate::job::Jobs;
 use crate::output::Reply;
 
-impl Engine {
+impl Jobs {
     pub(crate) fn set_queue(
         &mut self,
+        cx: &mut Context,
         ticket: Ticket,
         name: String,
         settings: QueueSettings,
@@ -20,38 +22,38 @@ impl Engine {
     ) {
         let found = self.queues.version(&name);
         if let Some(expected) = expected_version.filter(|&expected| expected != found) {
-            return self.reply(ticket, Err(Refusal::VersionMismatch { expected, found }));
+            return cx.reply(ticket, Err(Refusal::VersionMismatch { expected, found }));
         }
-        let record = QueueRecord { name, settings, version: found + 1, updated_at: self.now };
-        self.queues.set(self.steady, &record);
+        let record = QueueRecord { name, settings, version: found + 1, updated_at: cx.now };
+        self.queues.set(cx.steady, &record);
         self.capacity_changed();
         let record = Arc::new(record);
         let kind = EventKind::Queue { queue: record.name.as_str().into() };
-        self.pending.events.push(Event { at: self.now, namespace: None, kind });
+        cx.pending.events.push(Event { at: cx.now, namespace: None, kind });
         let same = |change: &Change| match change {
             Change::Queue(known) => known.name == record.name,
             Change::RemoveQueue(name) => **name == *record.name,
             _ => false,
         };
-        self.pending.others.retain(|change| !same(change));
-        self.pending.others.push(Change::Queue(Arc::clone(&record)));
-        self.reply(ticket, Ok(Reply::Queue(record)));
+        cx.pending.others.retain(|change| !same(change));
+        cx.pending.others.push(Change::Queue(Arc::clone(&record)));
+        cx.reply(ticket, Ok(Reply::Queue(record)));
     }
 
-    pub(crate) fn remove_queue(&mut self, ticket: Ticket, name: &str) {
+    pub(crate) fn remove_queue(&mut self, cx: &mut Context, ticket: Ticket, name: &str) {
         let reply = match self.queues.jobs_in(name) {
             _ if self.queues.version(name) == 0 => Err(Refusal::QueueNotFound { queue: name.into() }),
             (0, 0) => {
                 self.queues.remove_settings(name);
                 let kind = EventKind::Queue { queue: name.into() };
-                self.pending.events.push(Event { at: self.now, namespace: None, kind });
+                cx.pending.events.push(Event { at: cx.now, namespace: None, kind });
                 let same = |change: &Change| matches!(change, Change::Queue(known) if known.name == name);
-                self.pending.others.retain(|change| !same(change));
-                self.pending.others.push(Change::RemoveQueue(name.into()));
+                cx.pending.others.retain(|change| !same(change));
+                cx.pending.others.push(Change::RemoveQueue(name.into()));
                 Ok(Reply::QueueRemoved)
             }
             (waiting, running) => Err(Refusal::QueueInUse { queue: name.into(), waiting, running }),
         };
-        self.reply(ticket, reply);
+        cx.reply(ticket, reply);
     }
 }

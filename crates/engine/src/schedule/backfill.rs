@@ -26,9 +26,12 @@ use rand::Rng;
 
 use super::Template;
 use super::ledger::with_actor;
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::input::NewBackfill;
+use crate::job::Jobs;
 use crate::output::Reply;
+use crate::schedule::Schedules;
+use crate::workflow::Workflows;
 
 /// A running backfill.
 #[derive(Debug)]
@@ -50,18 +53,24 @@ impl Backfill {
 /// Maximum number of running backfills.
 const RUNNING_MAX: usize = 256;
 
-impl Engine {
+impl Schedules {
     /// Starts a backfill of the requested times that the schedule has decided and that are in no other
     /// running backfill. So no time runs twice, even if the request is repeated.
-    pub(super) fn begin_backfill(&mut self, new: &NewBackfill, actor: &Arc<str>) -> Result<Reply, Refusal> {
-        let schedule =
-            self.schedules.get(new.schedule).ok_or(Refusal::ScheduleNotFound { schedule: new.schedule })?;
-        if self.schedules.backfills.len() >= RUNNING_MAX {
+    pub(super) fn begin_backfill(
+        &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
+        new: &NewBackfill,
+        actor: &Arc<str>,
+    ) -> Result<Reply, Refusal> {
+        let schedule = self.get(new.schedule).ok_or(Refusal::ScheduleNotFound { schedule: new.schedule })?;
+        if self.backfills.len() >= RUNNING_MAX {
             return Err(Refusal::BackfillLimit { limit: RUNNING_MAX });
         }
         let state = &schedule.state;
         let is_owed = |at| state.owed.iter().any(|gap| gap.after < at && at <= gap.until);
-        let others = || self.schedules.backfills.values().filter(|other| other.head.schedule == new.schedule);
+        let others = || self.backfills.values().filter(|other| other.head.schedule == new.schedule);
         let taken: BTreeSet<Timestamp> = others().flat_map(Backfill::remaining).collect();
         let is_left = |at: Timestamp| at <= state.cursor && !is_owed(at) && !taken.contains(&at);
         let instants: Arc<[_]> = new.instants.iter().copied().filter(|&(at, _)| is_left(at)).collect();
@@ -69,8 +78,8 @@ impl Engine {
             return Err(Refusal::NothingToBackfill { running: others().next().map(|other| other.head.id) });
         }
         let generation = schedule.state.generation;
-        let template = Arc::new(schedule.template.with_priority(new.priority, &mut self.profiles));
-        let id = BackfillId::from_bits(self.ids.next(self.now, new.schedule.shard(), self.rng.next_u64()));
+        let template = Arc::new(schedule.template.with_priority(new.priority, &mut cx.profiles));
+        let id = BackfillId::from_bits(cx.ids.next(cx.now, new.schedule.shard(), cx.rng.next_u64()));
         let head = Arc::new(BackfillHead {
             id,
             schedule: new.schedule,
@@ -83,7 +92,7 @@ impl Engine {
             overlap: new.overlap,
             actor: Arc::clone(actor),
             note: new.note.clone(),
-            created_at: self.now,
+            created_at: cx.now,
         });
         let state = BackfillState {
             status: BackfillStatus::Running,
@@ -92,66 +101,88 @@ impl Engine {
             failed: 0,
             finished_at: None,
         };
-        self.pending.others.push(Change::Backfill { id, head: Some(Arc::clone(&head)), state });
-        self.schedules.backfills.insert(id, Backfill { head, state, template, runs: Vec::new() });
-        self.emit_backfill_event(id);
+        cx.pending.others.push(Change::Backfill { id, head: Some(Arc::clone(&head)), state });
+        self.backfills.insert(id, Backfill { head, state, template, runs: Vec::new() });
+        self.emit_backfill_event(cx, id);
         // The backfill may raise the number of concurrent runs, and buffered firings come first.
-        self.start_buffered(new.schedule);
-        self.continue_backfill(id);
+        self.start_buffered(cx, workflows, jobs, new.schedule);
+        self.continue_backfill(cx, workflows, jobs, id);
         Ok(Reply::Backfill { backfill: id })
     }
 
     /// Restores a running backfill from its row.
     pub(crate) fn restore_backfill(
         &mut self,
+        cx: &mut Context,
         head: BackfillHead,
         state: BackfillState,
     ) -> Result<(), String> {
-        let template = Arc::new(Template::parse(&head.body, &mut self.profiles)?);
+        let template = Arc::new(Template::parse(&head.body, &mut cx.profiles)?);
         let id = head.id;
         let head = Arc::new(head);
-        self.schedules.backfills.insert(id, Backfill { head, state, template, runs: Vec::new() });
+        self.backfills.insert(id, Backfill { head, state, template, runs: Vec::new() });
         Ok(())
     }
 
     /// Starts as many runs as the limits allow, and ends the backfill after its last run.
-    pub(super) fn continue_backfill(&mut self, id: BackfillId) {
-        while let Some((at, before)) = self.next_of_backfill(id) {
-            self.run_backfill(id, at, before);
+    pub(super) fn continue_backfill(
+        &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
+        id: BackfillId,
+    ) {
+        while let Some((at, before)) = self.next_of_backfill(cx, workflows, jobs, id) {
+            self.run_backfill(cx, workflows, jobs, id, at, before);
         }
-        let over = self.schedules.backfills.get(&id).is_some_and(|backfill| {
+        let over = self.backfills.get(&id).is_some_and(|backfill| {
             backfill.runs.is_empty() && backfill.state.started as usize >= backfill.head.instants.len()
         });
-        let schedule = self.schedules.backfills.get(&id).map(|backfill| backfill.head.schedule);
+        let schedule = self.backfills.get(&id).map(|backfill| backfill.head.schedule);
         if over {
-            self.end_backfill(id, BackfillStatus::Completed);
+            self.end_backfill(cx, id, BackfillStatus::Completed);
         }
         if let Some(schedule) = schedule {
             // The backfill may have used, or left, the capacity for owed firings.
-            self.arm_schedule(schedule);
+            self.arm_schedule(cx, workflows, jobs, schedule);
         }
     }
 
-    fn next_of_backfill(&self, id: BackfillId) -> Option<(Timestamp, Option<Timestamp>)> {
-        if self.holds_new_work {
+    fn next_of_backfill(
+        &self,
+        cx: &Context,
+        workflows: &Workflows,
+        jobs: &Jobs,
+        id: BackfillId,
+    ) -> Option<(Timestamp, Option<Timestamp>)> {
+        if cx.holds_new_work {
             return None;
         }
-        let backfill = self.schedules.backfills.get(&id)?;
-        let schedule = self.schedules.get(backfill.head.schedule)?;
+        let backfill = self.backfills.get(&id)?;
+        let schedule = self.get(backfill.head.schedule)?;
         // Buffered firings come first, then owed firings, then backfills.
         let may_run = backfill.head.concurrency.max(schedule.plan.policies.overlap.limit) as usize;
         let has_room = schedule.plan.policies.allows_all() || schedule.runs.len() < may_run;
-        let owed_first = schedule.owes_at(self.now) && self.may_catch_up(backfill.head.schedule, schedule);
+        let owed_first =
+            schedule.owes_at(cx.now) && self.may_catch_up(workflows, jobs, backfill.head.schedule, schedule);
         let has_turn = has_room && schedule.first_in_turn().is_none() && !owed_first;
         let may_start = backfill.head.overlap == OverlapPolicy::AllowAll || has_turn;
         let has_room = backfill.runs.len() < backfill.head.concurrency as usize && may_start;
         backfill.head.instants.get(backfill.state.started as usize).copied().filter(|_| has_room)
     }
 
-    fn run_backfill(&mut self, id: BackfillId, at: Timestamp, before: Option<Timestamp>) {
-        let Some(backfill) = self.schedules.backfills.get(&id) else { return };
+    fn run_backfill(
+        &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
+        id: BackfillId,
+        at: Timestamp,
+        before: Option<Timestamp>,
+    ) {
+        let Some(backfill) = self.backfills.get(&id) else { return };
         let (head, template) = (Arc::clone(&backfill.head), Arc::clone(&backfill.template));
-        let Some(schedule) = self.schedules.get(head.schedule) else { return };
+        let Some(schedule) = self.get(head.schedule) else { return };
         let origin = Origin {
             schedule: head.schedule,
             name: Arc::clone(&schedule.name),
@@ -163,12 +194,13 @@ impl Engine {
             backfill: Some(id),
             start_by: None,
         };
-        let (outcome, work, detail) = match self.create_run(origin, &template, Some(&head.actor)) {
-            Ok(work) => (FiringOutcome::Fired, Some(work), head.actor.as_ref().into()),
-            Err(why) => (why.outcome, None, with_actor(Some(&head.actor), &why.detail).into()),
-        };
+        let (outcome, work, detail) =
+            match self.create_run(cx, workflows, jobs, origin, &template, Some(&head.actor)) {
+                Ok(work) => (FiringOutcome::Fired, Some(work), head.actor.as_ref().into()),
+                Err(why) => (why.outcome, None, with_actor(Some(&head.actor), &why.detail).into()),
+            };
         self.count_firing(outcome);
-        self.schedules.ledger.push(LedgerRecord {
+        self.ledger.push(LedgerRecord {
             schedule: head.schedule,
             generation: head.generation,
             first: at,
@@ -179,68 +211,84 @@ impl Engine {
             cause: FiringCause::Backfill,
             backfill: Some(id),
             work,
-            decided_at: self.now,
+            decided_at: cx.now,
             detail: Some(detail),
-            tzdb: Arc::clone(self.config.zones.version()),
+            tzdb: Arc::clone(cx.config.zones.version()),
         });
-        if let Some(schedule) = self.schedules.get_mut(head.schedule).filter(|_| work.is_some()) {
+        if let Some(schedule) = self.get_mut(head.schedule).filter(|_| work.is_some()) {
             schedule.state.delay_from = None;
         }
         self.touch_schedule(head.schedule);
-        if let Some(backfill) = self.schedules.backfills.get_mut(&id) {
+        if let Some(backfill) = self.backfills.get_mut(&id) {
             backfill.state.started += 1;
             backfill.state.failed += u32::from(work.is_none());
             backfill.runs.extend(work);
         }
-        self.touch_backfill(id);
+        self.touch_backfill(cx, id);
     }
 
     /// Counts the end of a run of a backfill.
-    pub(super) fn count_backfill_run(&mut self, id: BackfillId, work: Work, status: JobStatus) {
-        let Some(backfill) = self.schedules.backfills.get_mut(&id) else { return };
+    pub(super) fn count_backfill_run(
+        &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
+        id: BackfillId,
+        work: Work,
+        status: JobStatus,
+    ) {
+        let Some(backfill) = self.backfills.get_mut(&id) else { return };
         backfill.runs.retain(|&run| run != work);
         match status {
             JobStatus::Succeeded => backfill.state.succeeded += 1,
             _ => backfill.state.failed += 1,
         }
-        self.touch_backfill(id);
-        self.continue_backfill(id);
+        self.touch_backfill(cx, id);
+        self.continue_backfill(cx, workflows, jobs, id);
     }
 
-    pub(super) fn continue_backfills_of(&mut self, schedule: ScheduleId) {
+    pub(super) fn continue_backfills_of(
+        &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
+        schedule: ScheduleId,
+    ) {
         for id in self.backfills_of(schedule) {
-            self.continue_backfill(id);
+            self.continue_backfill(cx, workflows, jobs, id);
         }
     }
 
     /// Returns the highest concurrency of the schedule's running backfills; 0 without any.
     pub(super) fn max_backfill_concurrency(&self, schedule: ScheduleId) -> usize {
-        let own = self.schedules.backfills.values().filter(|backfill| backfill.head.schedule == schedule);
+        let own = self.backfills.values().filter(|backfill| backfill.head.schedule == schedule);
         own.map(|backfill| backfill.head.concurrency as usize).max().unwrap_or(0)
     }
 
     fn backfills_of(&self, schedule: ScheduleId) -> Vec<BackfillId> {
-        let own = self.schedules.backfills.iter().filter(|(_, b)| b.head.schedule == schedule);
+        let own = self.backfills.iter().filter(|(_, b)| b.head.schedule == schedule);
         own.map(|(&id, _)| id).collect()
     }
 
     pub(super) fn cancel_backfill(
         &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
         id: BackfillId,
         cancel_runs: bool,
         actor: &str,
     ) -> Result<Reply, Refusal> {
-        let backfill =
-            self.schedules.backfills.get(&id).ok_or(Refusal::BackfillNotRunning { backfill: id })?;
+        let backfill = self.backfills.get(&id).ok_or(Refusal::BackfillNotRunning { backfill: id })?;
         let (runs, schedule) = (backfill.runs.clone(), backfill.head.schedule);
-        self.end_backfill(id, BackfillStatus::Cancelled);
-        self.arm_schedule(schedule);
+        self.end_backfill(cx, id, BackfillStatus::Cancelled);
+        self.arm_schedule(cx, workflows, jobs, schedule);
         if cancel_runs {
             let reason = Some("the backfill was cancelled");
             for run in runs {
                 let _ = match run {
-                    Work::Job(job) => self.try_cancel(job, actor, reason).map(drop),
-                    Work::Run(run) => self.cancel_run(run, actor, reason, false).map(drop),
+                    Work::Job(job) => jobs.try_cancel(cx, job, actor, reason).map(drop),
+                    Work::Run(run) => workflows.cancel_run(cx, jobs, run, actor, reason, false).map(drop),
                 };
             }
         }
@@ -248,41 +296,41 @@ impl Engine {
     }
 
     /// Cancels the backfills of a schedule that is being deleted.
-    pub(super) fn end_backfills_of(&mut self, schedule: ScheduleId) {
+    pub(super) fn end_backfills_of(&mut self, cx: &mut Context, schedule: ScheduleId) {
         for id in self.backfills_of(schedule) {
-            self.end_backfill(id, BackfillStatus::Cancelled);
+            self.end_backfill(cx, id, BackfillStatus::Cancelled);
         }
     }
 
-    fn end_backfill(&mut self, id: BackfillId, status: BackfillStatus) {
-        if let Some(backfill) = self.schedules.backfills.get_mut(&id) {
+    fn end_backfill(&mut self, cx: &mut Context, id: BackfillId, status: BackfillStatus) {
+        if let Some(backfill) = self.backfills.get_mut(&id) {
             backfill.state.status = status;
-            backfill.state.finished_at = Some(self.now);
+            backfill.state.finished_at = Some(cx.now);
         }
-        self.touch_backfill(id);
-        self.emit_backfill_event(id);
-        self.schedules.backfills.remove(&id);
+        self.touch_backfill(cx, id);
+        self.emit_backfill_event(cx, id);
+        self.backfills.remove(&id);
     }
 
-    fn touch_backfill(&mut self, id: BackfillId) {
-        let Some(backfill) = self.schedules.backfills.get(&id) else { return };
+    fn touch_backfill(&mut self, cx: &mut Context, id: BackfillId) {
+        let Some(backfill) = self.backfills.get(&id) else { return };
         let state = backfill.state;
         // One row per batch: the newest state, with the head if it is not written yet.
-        let pending = self.pending.others.iter_mut().find_map(|change| match change {
+        let pending = cx.pending.others.iter_mut().find_map(|change| match change {
             Change::Backfill { id: known, state, .. } if *known == id => Some(state),
             _ => None,
         });
         match pending {
             Some(known) => *known = state,
-            None => self.pending.others.push(Change::Backfill { id, head: None, state }),
+            None => cx.pending.others.push(Change::Backfill { id, head: None, state }),
         }
     }
 
-    fn emit_backfill_event(&mut self, id: BackfillId) {
-        let Some(backfill) = self.schedules.backfills.get(&id) else { return };
+    fn emit_backfill_event(&mut self, cx: &mut Context, id: BackfillId) {
+        let Some(backfill) = self.backfills.get(&id) else { return };
         let schedule = backfill.head.schedule;
         let kind = EventKind::Backfill { backfill: id, schedule, status: backfill.state.status };
-        let namespace = self.schedules.get(schedule).map(|schedule| Arc::clone(&schedule.namespace));
-        self.pending.events.push(Event { at: self.now, namespace, kind });
+        let namespace = self.get(schedule).map(|schedule| Arc::clone(&schedule.namespace));
+        cx.pending.events.push(Event { at: cx.now, namespace, kind });
     }
 }

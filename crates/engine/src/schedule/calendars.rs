@@ -17,8 +17,11 @@ use model::{Refusal, ScheduleId};
 use timetable::CalendarMap;
 
 use super::{Plan, seed_of};
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
 use crate::output::Reply;
+use crate::schedule::Schedules;
+use crate::workflow::Workflows;
 
 /// The calendars of all namespaces.
 #[derive(Debug, Default)]
@@ -77,58 +80,60 @@ fn names(spec: &CalendarSpec, other: &str) -> bool {
     })
 }
 
-impl Engine {
+impl Schedules {
     pub(super) fn set_calendar(
         &mut self,
+        cx: &mut Context,
         spec: CalendarSpec,
         expected: Option<u64>,
     ) -> Result<Reply, Refusal> {
         let namespace: Arc<str> = spec.namespace.as_str().into();
         let name: Arc<str> = spec.name.as_str().into();
-        let found = self.schedules.calendars.version(&namespace, &name);
+        let found = self.calendars.version(&namespace, &name);
         if let Some(expected) = expected.filter(|&expected| expected != found) {
             return Err(Refusal::VersionMismatch { expected, found });
         }
         let key = (Arc::clone(&namespace), Arc::clone(&name));
-        let before = self.schedules.calendars.records.get(&key).cloned();
+        let before = self.calendars.records.get(&key).cloned();
         if let Some(same) = before.as_ref().filter(|record| record.spec == spec) {
             return Ok(Reply::Calendar(Arc::clone(same)));
         }
         let record = Arc::new(CalendarRecord {
             spec,
             version: found + 1,
-            created_at: before.as_ref().map_or(self.now, |record| record.created_at),
-            updated_at: self.now,
+            created_at: before.as_ref().map_or(cx.now, |record| record.created_at),
+            updated_at: cx.now,
         });
-        let wrong_before = self.schedules.calendars.compile(&namespace);
-        self.schedules.calendars.records.insert(key.clone(), Arc::clone(&record));
-        let wrong = self.schedules.calendars.compile(&namespace);
+        let wrong_before = self.calendars.compile(&namespace);
+        self.calendars.records.insert(key.clone(), Arc::clone(&record));
+        let wrong = self.calendars.compile(&namespace);
         // A calendar that was invalid before, for example after an upgrade, is no reason to refuse this
         // change.
         let new = wrong.into_iter().find(|(of, _)| **of == *name || !wrong_before.contains_key(of));
         if let Some((_, problems)) = new {
             match before {
-                Some(before) => self.schedules.calendars.records.insert(key, before),
-                None => self.schedules.calendars.records.remove(&key),
+                Some(before) => self.calendars.records.insert(key, before),
+                None => self.calendars.records.remove(&key),
             };
-            self.schedules.calendars.compile(&namespace);
+            self.calendars.compile(&namespace);
             return Err(Refusal::InvalidCalendar { problems });
         }
-        self.pending.others.push(Change::Calendar(Arc::clone(&record)));
-        self.emit_calendar_event(&namespace, &name);
-        self.schedules.plans.forget_calendars();
+        cx.pending.others.push(Change::Calendar(Arc::clone(&record)));
+        self.emit_calendar_event(cx, &namespace, &name);
+        self.plans.forget_calendars();
         let users = self.users_in(&namespace);
-        self.schedules.calendars.to_replan.extend(users);
+        self.calendars.to_replan.extend(users);
         Ok(Reply::Calendar(record))
     }
 
     pub(super) fn remove_calendar(
         &mut self,
+        cx: &mut Context,
         namespace: &Arc<str>,
         name: &Arc<str>,
         expected: Option<u64>,
     ) -> Result<Reply, Refusal> {
-        let found = self.schedules.calendars.version(namespace, name);
+        let found = self.calendars.version(namespace, name);
         if found == 0 {
             let (namespace, name) = (Arc::clone(namespace), Arc::clone(name));
             return Err(Refusal::CalendarNotFound { namespace, name });
@@ -139,22 +144,21 @@ impl Engine {
         if let Some(user) = self.calendar_user(namespace, name) {
             return Err(Refusal::CalendarInUse { name: Arc::clone(name), user });
         }
-        self.schedules.calendars.records.remove(&(Arc::clone(namespace), Arc::clone(name)));
+        self.calendars.records.remove(&(Arc::clone(namespace), Arc::clone(name)));
         // No other calendar refers to it, so the others compile as before.
-        self.schedules.calendars.compile(namespace);
+        self.calendars.compile(namespace);
         let (of, called) = (Arc::clone(namespace), Arc::clone(name));
-        self.pending.others.push(Change::RemoveCalendar { namespace: of, name: called });
-        self.emit_calendar_event(namespace, name);
+        cx.pending.others.push(Change::RemoveCalendar { namespace: of, name: called });
+        self.emit_calendar_event(cx, namespace, name);
         Ok(Reply::CalendarRemoved)
     }
 
     fn calendar_user(&self, namespace: &Arc<str>, name: &str) -> Option<String> {
-        let calendars = self.schedules.calendars.records.iter().filter(|((of, _), _)| of == namespace);
+        let calendars = self.calendars.records.iter().filter(|((of, _), _)| of == namespace);
         let by_calendar = calendars
             .filter(|(_, record)| names(&record.spec, name))
             .map(|((_, user), _)| format!("calendar `{user}`"));
         let by_schedule = self
-            .schedules
             .iter()
             .filter(|(_, s)| s.namespace == *namespace && s.plan.calendars.iter().any(|used| &**used == name))
             .map(|(_, schedule)| format!("schedule `{}`", schedule.name));
@@ -163,7 +167,6 @@ impl Engine {
 
     fn users_in(&self, namespace: &Arc<str>) -> Vec<ScheduleId> {
         let users = self
-            .schedules
             .iter()
             .filter(|(_, schedule)| schedule.namespace == *namespace && !schedule.plan.calendars.is_empty());
         users.map(|(id, _)| id).collect()
@@ -171,39 +174,45 @@ impl Engine {
 
     /// Gives schedules whose calendars changed their new plans; firings that are due by the old plans are
     /// decided first. Visits at most `left` schedules.
-    pub(crate) fn replan_calendar_users(&mut self, left: &mut usize) {
+    pub(crate) fn replan_calendar_users(
+        &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
+        left: &mut usize,
+    ) {
         // Schedules that shared a plan share the new one.
         let mut renewed: BTreeMap<_, (Arc<Plan>, Arc<Plan>)> = BTreeMap::new();
         while *left > 0
-            && let Some(id) = self.schedules.calendars.to_replan.pop_first()
+            && let Some(id) = self.calendars.to_replan.pop_first()
         {
             *left -= 1;
-            self.decide_due_before_request(id);
-            let Some(schedule) = self.schedules.get(id) else { continue };
+            self.decide_due_before_request(cx, workflows, jobs, id);
+            let Some(schedule) = self.get(id) else { continue };
             let old = Arc::clone(&schedule.plan);
             let seed = if old.is_seeded() { seed_of(schedule.hash()) } else { 0 };
-            let calendars = self.schedules.calendars.of(&schedule.namespace);
+            let calendars = self.calendars.of(&schedule.namespace);
             // The old plan is kept in the map, so that its address is not reused meanwhile.
             let (_, new) = renewed
                 .entry((Arc::as_ptr(&old), seed))
-                .or_insert_with(|| (Arc::clone(&old), old.renewed(seed, &self.config.zones, calendars)));
+                .or_insert_with(|| (Arc::clone(&old), old.renewed(seed, &cx.config.zones, calendars)));
             let new = Arc::clone(new);
-            if let Some(schedule) = self.schedules.get_mut(id) {
+            if let Some(schedule) = self.get_mut(id) {
                 schedule.plan = new;
             }
-            self.arm_schedule(id);
+            self.arm_schedule(cx, workflows, jobs, id);
         }
     }
 
-    fn emit_calendar_event(&mut self, namespace: &Arc<str>, name: &Arc<str>) {
+    fn emit_calendar_event(&mut self, cx: &mut Context, namespace: &Arc<str>, name: &Arc<str>) {
         let kind = EventKind::Calendar { calendar: Arc::clone(name) };
-        self.pending.events.push(Event { at: self.now, namespace: Some(Arc::clone(namespace)), kind });
+        cx.pending.events.push(Event { at: cx.now, namespace: Some(Arc::clone(namespace)), kind });
     }
 
     /// Restores a calendar from its row. All calendars come before the first schedule.
     pub(crate) fn restore_calendar(&mut self, record: CalendarRecord) {
         let key = (record.spec.namespace.as_str().into(), record.spec.name.as_str().into());
-        self.schedules.calendars.records.insert(key, Arc::new(record));
-        self.schedules.calendars.stale = true;
+        self.calendars.records.insert(key, Arc::new(record));
+        self.calendars.stale = true;
     }
 }

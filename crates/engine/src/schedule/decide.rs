@@ -22,7 +22,10 @@ use timetable::{Exclusion, FilterKind, Next};
 
 use super::Schedule;
 use super::fire::Firing;
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
+use crate::schedule::Schedules;
+use crate::workflow::Workflows;
 
 /// Approximate maximum of scheduled times that a request decides; the schedule's timer continues with the
 /// rest.
@@ -122,57 +125,76 @@ impl Schedule {
     }
 }
 
-impl Engine {
+impl Schedules {
     /// Handles the timer of a schedule. Decides at most about `bound` scheduled times and returns their
     /// number; if more are due, the timer fires again immediately.
-    pub(crate) fn on_schedule(&mut self, id: ScheduleId, bound: usize) -> usize {
-        if let Some(schedule) = self.schedules.get_mut(id) {
+    pub(crate) fn on_schedule(
+        &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
+        id: ScheduleId,
+        bound: usize,
+    ) -> usize {
+        if let Some(schedule) = self.get_mut(id) {
             schedule.armed = None;
         }
-        let mut sum = self.decide_due(id, bound);
+        let mut sum = self.decide_due(cx, workflows, jobs, id, bound);
         let mut caught_up = false;
         while sum < bound {
-            let Some(decided) = self.catch_up(id) else { break };
+            let Some(decided) = self.catch_up(cx, workflows, jobs, id) else { break };
             sum += decided;
             caught_up = true;
         }
-        self.arm_schedule(id);
+        self.arm_schedule(cx, workflows, jobs, id);
         if caught_up {
             // Backfills come after owed firings.
-            self.continue_backfills_of(id);
+            self.continue_backfills_of(cx, workflows, jobs, id);
         }
         sum
     }
 
     /// Decides the firings that are due before a request changes or triggers the schedule, up to the limit of
     /// one request. Owed firings are left for later. During a hold of new work, due firings are missed.
-    pub(super) fn decide_due_before_request(&mut self, id: ScheduleId) {
-        if self.holds_new_work {
-            self.miss_due(id);
+    pub(super) fn decide_due_before_request(
+        &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
+        id: ScheduleId,
+    ) {
+        if cx.holds_new_work {
+            self.miss_due(cx, jobs, id);
         } else {
-            self.decide_due(id, DECISIONS_PER_REQUEST_MAX);
+            self.decide_due(cx, workflows, jobs, id, DECISIONS_PER_REQUEST_MAX);
         }
     }
 
     /// Decides the current firings and finds missed ones.
-    fn decide_due(&mut self, id: ScheduleId, bound: usize) -> usize {
+    fn decide_due(
+        &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
+        id: ScheduleId,
+        bound: usize,
+    ) -> usize {
         let mut sum = 0;
         while sum < bound {
-            let Some(schedule) = self.schedules.get(id) else { break };
+            let Some(schedule) = self.get(id) else { break };
             if schedule.is_done() {
                 break;
             }
-            let Some(nominal) = schedule.next_scheduled_time().filter(|nominal| nominal.due <= self.now)
-            else {
+            let Some(nominal) = schedule.next_scheduled_time().filter(|nominal| nominal.due <= cx.now) else {
                 break;
             };
-            let missed = self.now.since(nominal.due) > schedule.plan.policies.missed.threshold;
+            let missed = cx.now.since(nominal.due) > schedule.plan.policies.missed.threshold;
             if missed && !nominal.delayed {
-                sum += self.find_gap(id);
-            } else if self.awaits_worker(id, &nominal) {
+                sum += self.find_gap(cx, jobs, id);
+            } else if self.awaits_worker(cx, workflows, jobs, id, &nominal) {
                 break;
             } else {
-                self.decide(id, &nominal, FiringCause::Timer);
+                self.decide(cx, workflows, jobs, id, &nominal, FiringCause::Timer);
                 self.move_cursor(id, &nominal);
                 sum += 1;
             }
@@ -181,9 +203,17 @@ impl Engine {
     }
 
     /// Decides the outcome of one scheduled time.
-    pub(super) fn decide(&mut self, id: ScheduleId, nominal: &ScheduledTime, cause: FiringCause) {
-        let now = self.now;
-        let Some(schedule) = self.schedules.get(id) else { return };
+    pub(super) fn decide(
+        &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
+        id: ScheduleId,
+        nominal: &ScheduledTime,
+        cause: FiringCause,
+    ) {
+        let now = cx.now;
+        let Some(schedule) = self.get(id) else { return };
         let pause = schedule.state.pause.as_deref().filter(|pause| {
             // Firings that were due before the pause are not affected by it.
             schedule.state.status == ScheduleStatus::Paused && nominal.due >= pause.at
@@ -199,21 +229,21 @@ impl Engine {
         };
         match skip {
             Some((outcome, detail)) => {
-                self.record_skip(id, nominal.at, outcome, cause, Some(&detail));
-                self.release_unused_reservation(id, nominal.at);
+                self.record_skip(cx, id, nominal.at, outcome, cause, Some(&detail));
+                self.release_unused_reservation(cx, jobs, id, nominal.at);
             }
             None => {
                 let generation = schedule.state.generation;
                 let (at, due) = (nominal.at, nominal.due);
                 let firing = Firing { at, due, cause, generation, detail: None, key: None, waited: false };
-                self.fire_or_wait(id, firing, None);
+                self.fire_or_wait(cx, workflows, jobs, id, firing, None);
             }
         }
     }
 
     /// Moves the cursor to a decided scheduled time.
     fn move_cursor(&mut self, id: ScheduleId, nominal: &ScheduledTime) {
-        let Some(schedule) = self.schedules.get_mut(id) else { return };
+        let Some(schedule) = self.get_mut(id) else { return };
         let state = &mut schedule.state;
         state.cursor = state.cursor.max(nominal.at);
         if nominal.held.is_none() {
@@ -228,7 +258,7 @@ impl Engine {
 
     /// Updates `next_at`, which lists show.
     pub(super) fn update_next_at(&mut self, id: ScheduleId) {
-        let Some(schedule) = self.schedules.get_mut(id) else { return };
+        let Some(schedule) = self.get_mut(id) else { return };
         let next_at = schedule.next_at();
         if std::mem::replace(&mut schedule.state.next_at, next_at) != next_at {
             self.touch_schedule(id);
@@ -237,8 +267,8 @@ impl Engine {
 
     /// Completes a schedule that has reached its maximum number of firings, or whose last scheduled time has
     /// passed and that can have no further one.
-    pub(super) fn complete_if_over(&mut self, id: ScheduleId) {
-        let Some(schedule) = self.schedules.get(id) else { return };
+    pub(super) fn complete_if_over(&mut self, cx: &mut Context, id: ScheduleId) {
+        let Some(schedule) = self.get(id) else { return };
         let state = &schedule.state;
         let waits =
             !state.owed.is_empty() || !schedule.runs.is_empty() && schedule.plan.timetable.delay().is_some();
@@ -248,12 +278,13 @@ impl Engine {
             return;
         }
         self.record_owed_skipped(
+            cx,
             id,
             FiringOutcome::SkippedReplaced,
             DetailCode::ScheduleCompleted.sentence(),
         );
-        self.schedules.set_status(id, ScheduleStatus::Completed);
-        self.edit_schedule(id, ScheduleEvent::Completed);
+        self.set_status(id, ScheduleStatus::Completed);
+        self.edit_schedule(cx, id, ScheduleEvent::Completed);
     }
 }
 

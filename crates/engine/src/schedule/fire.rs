@@ -18,9 +18,12 @@ use rand::Rng;
 use super::ledger::with_actor;
 use super::overlap::FiringResult;
 use super::{ScheduledWork, Template};
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
+use crate::schedule::Schedules;
 use crate::signal::WorkEnd;
 use crate::workflow::NotStarted;
+use crate::workflow::Workflows;
 
 /// Maximum delay of a firing that is recorded as on time.
 pub(super) const ON_TIME_MAX: Duration = Duration::from_secs(1);
@@ -49,12 +52,19 @@ impl Firing {
     }
 }
 
-impl Engine {
+impl Schedules {
     /// Creates the job or run of a firing and records it. Nothing of the schedule blocks the firing any more;
     /// a refusal by its workflow is recorded instead.
-    pub(super) fn fire_schedule(&mut self, id: ScheduleId, firing: Firing) -> FiringResult {
-        let now = self.now;
-        let Some(schedule) = self.schedules.get(id) else {
+    pub(super) fn fire_schedule(
+        &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
+        id: ScheduleId,
+        firing: Firing,
+    ) -> FiringResult {
+        let now = cx.now;
+        let Some(schedule) = self.get(id) else {
             return FiringResult { outcome: FiringOutcome::SkippedReplaced, work: None };
         };
         let late = now.since(firing.due) > ON_TIME_MAX;
@@ -75,13 +85,13 @@ impl Engine {
                 .map(|deadline| firing.due.max(firing.at) + deadline),
         };
         let template = Arc::clone(&schedule.template);
-        let work = match self.create_run(origin, &template, firing.detail.as_deref()) {
+        let work = match self.create_run(cx, workflows, jobs, origin, &template, firing.detail.as_deref()) {
             Ok(work) => work,
-            Err(why) => return self.not_started(id, &firing, &why),
+            Err(why) => return self.not_started(cx, id, &firing, &why),
         };
-        self.record_fired(id, &firing, outcome, work);
-        self.store_trigger_key(&firing, work);
-        if let Some(schedule) = self.schedules.get_mut(id) {
+        self.record_fired(cx, id, &firing, outcome, work);
+        self.store_trigger_key(cx, workflows, jobs, &firing, work);
+        if let Some(schedule) = self.get_mut(id) {
             schedule.state.last = Some((firing.at, work));
             schedule.state.delay_from = None;
             if matches!(firing.cause, FiringCause::Timer | FiringCause::CatchUp) {
@@ -89,19 +99,25 @@ impl Engine {
             }
         }
         if let Work::Job(job) = work {
-            self.assign_reservation(id, firing.at, job);
+            self.assign_reservation(cx, jobs, id, firing.at, job);
         }
         self.touch_schedule(id);
         FiringResult { outcome, work: Some(work) }
     }
 
-    fn not_started(&mut self, id: ScheduleId, firing: &Firing, why: &NotStarted) -> FiringResult {
+    fn not_started(
+        &mut self,
+        cx: &mut Context,
+        id: ScheduleId,
+        firing: &Firing,
+        why: &NotStarted,
+    ) -> FiringResult {
         let NotStarted { outcome, detail } = why;
         if firing.waited {
-            self.record_waited_end(id, firing, *outcome, detail);
+            self.record_waited_end(cx, id, firing, *outcome, detail);
         } else {
             let detail = with_actor(firing.detail.as_deref(), detail);
-            self.record_skip(id, firing.at, *outcome, firing.cause, Some(&detail));
+            self.record_skip(cx, id, firing.at, *outcome, firing.cause, Some(&detail));
         }
         self.touch_schedule(id);
         FiringResult { outcome: *outcome, work: None }
@@ -114,6 +130,9 @@ impl Engine {
     /// The reason why a run cannot be started. Creating a job never fails.
     pub(super) fn create_run(
         &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
         origin: Origin,
         template: &Template,
         detail: Option<&str>,
@@ -128,23 +147,33 @@ impl Engine {
                     origin: Some(Arc::new(origin)),
                     step: None,
                 };
-                let job = JobId::from_bits(self.ids.next(self.now, id.shard(), self.rng.next_u64()));
-                self.create_fired(job, &Arc::new(head), Arc::clone(profile), detail);
+                let job = JobId::from_bits(cx.ids.next(cx.now, id.shard(), cx.rng.next_u64()));
+                jobs.create_fired(cx, job, &Arc::new(head), Arc::clone(profile), detail);
                 Work::Job(job)
             }
-            ScheduledWork::Run(wanted) => Work::Run(self.start_scheduled(wanted, origin, detail)?),
+            ScheduledWork::Run(wanted) => {
+                Work::Run(workflows.start_scheduled(cx, jobs, wanted, origin, detail)?)
+            }
         };
-        if let Some(schedule) = self.schedules.get_mut(id) {
+        if let Some(schedule) = self.get_mut(id) {
             schedule.runs.push(work);
         }
         Ok(work)
     }
 
     /// Handles the end of a job or run of a schedule. It is still in memory.
-    pub(crate) fn on_run_ended(&mut self, work: Work, origin: &Origin, end: WorkEnd) {
-        let now = self.now;
+    pub(crate) fn on_run_ended(
+        &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
+        work: Work,
+        origin: &Origin,
+        end: WorkEnd,
+    ) {
+        let now = cx.now;
         let id = origin.schedule;
-        if let Some(schedule) = self.schedules.get_mut(id) {
+        if let Some(schedule) = self.get_mut(id) {
             schedule.runs.retain(|&run| run != work);
             schedule.worker_wait_until = None;
             if schedule.runs.is_empty() && schedule.plan.timetable.delay().is_some() {
@@ -163,29 +192,34 @@ impl Engine {
             });
             self.touch_schedule(id);
             if end.status == JobStatus::Expired && origin.backfill.is_none() {
-                self.record_expired(work, origin);
+                self.record_expired(cx, work, origin);
             }
             if limit.is_some() {
-                self.pause_by_belfry(id, &format!("{} consecutive failed runs", streak.unsigned_abs()));
+                self.pause_by_belfry(
+                    cx,
+                    jobs,
+                    id,
+                    &format!("{} consecutive failed runs", streak.unsigned_abs()),
+                );
             }
-            self.start_buffered(id);
-            self.arm_schedule(id);
+            self.start_buffered(cx, workflows, jobs, id);
+            self.arm_schedule(cx, workflows, jobs, id);
         }
         if let Some(backfill) = origin.backfill {
-            self.count_backfill_run(backfill, work, end.status);
+            self.count_backfill_run(cx, workflows, jobs, backfill, work, end.status);
         }
-        self.continue_backfills_of(id);
+        self.continue_backfills_of(cx, workflows, jobs, id);
     }
 
-    pub(super) fn pause_by_belfry(&mut self, id: ScheduleId, note: &str) {
-        let at = self.now;
-        if let Some(schedule) = self.schedules.get_mut(id) {
+    pub(super) fn pause_by_belfry(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ScheduleId, note: &str) {
+        let at = cx.now;
+        if let Some(schedule) = self.get_mut(id) {
             let pause = Pause { at, by: "belfry".into(), note: Some(note.into()) };
             schedule.state.pause = Some(Box::new(pause));
         }
-        self.schedules.set_status(id, ScheduleStatus::Paused);
-        self.release_reservation(id);
-        self.edit_schedule(id, ScheduleEvent::Paused);
+        self.set_status(id, ScheduleStatus::Paused);
+        self.release_reservation(cx, jobs, id);
+        self.edit_schedule(cx, id, ScheduleEvent::Paused);
     }
 }
 

@@ -20,7 +20,8 @@ use model::record::{Event, EventKind};
 use model::{ScheduleId, Timestamp};
 
 use super::fire::Firing;
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::schedule::Schedules;
 
 /// Keeps the last version of each record: a firing that is buffered and started before the flush has one
 /// record, because a batch must not write a row twice.
@@ -42,9 +43,10 @@ pub(super) fn last_versions(records: Vec<LedgerRecord>) -> Vec<LedgerRecord> {
     records.into_iter().zip(stay).filter_map(|(record, stays)| stays.then_some(record)).collect()
 }
 
-impl Engine {
+impl Schedules {
     fn new_record(
         &self,
+        cx: &Context,
         id: ScheduleId,
         at: Timestamp,
         outcome: FiringOutcome,
@@ -53,7 +55,7 @@ impl Engine {
     ) -> LedgerRecord {
         LedgerRecord {
             schedule: id,
-            generation: self.schedules.get(id).map_or(0, |schedule| schedule.state.generation),
+            generation: self.get(id).map_or(0, |schedule| schedule.state.generation),
             first: at,
             last: at,
             count: 1,
@@ -62,15 +64,16 @@ impl Engine {
             cause,
             backfill: None,
             work: None,
-            decided_at: self.now,
+            decided_at: cx.now,
             detail: detail.map(Into::into),
-            tzdb: Arc::clone(self.config.zones.version()),
+            tzdb: Arc::clone(cx.config.zones.version()),
         }
     }
 
     /// Records a scheduled time without a job or run.
     pub(super) fn record_skip(
         &mut self,
+        cx: &mut Context,
         id: ScheduleId,
         at: Timestamp,
         outcome: FiringOutcome,
@@ -78,8 +81,8 @@ impl Engine {
         detail: Option<&str>,
     ) {
         self.count_firing(outcome);
-        let record = self.new_record(id, at, outcome, cause, detail);
-        let Some(schedule) = self.schedules.get_mut(id) else { return };
+        let record = self.new_record(cx, id, at, outcome, cause, detail);
+        let Some(schedule) = self.get_mut(id) else { return };
         schedule.state.skipped += 1;
         let mut began = true;
         match schedule.state.open_record.as_deref_mut() {
@@ -95,41 +98,48 @@ impl Engine {
             }
             _ => {
                 self.close_record(id);
-                if let Some(schedule) = self.schedules.get_mut(id) {
+                if let Some(schedule) = self.get_mut(id) {
                     schedule.state.open_record = Some(Box::new(record));
                 }
             }
         }
-        if let Some(schedule) = self.schedules.get_mut(id) {
+        if let Some(schedule) = self.get_mut(id) {
             schedule.record_dirty = true;
         }
         self.touch_schedule(id);
         // Emits one event per record, and none for firings that the schedule's own filters hold.
         let held = matches!(outcome, FiringOutcome::SkippedCalendar | FiringOutcome::SkippedWindow);
         if began && !held {
-            self.emit_skipped_event(id, at, outcome);
+            self.emit_skipped_event(cx, id, at, outcome);
         }
     }
 
-    fn emit_skipped_event(&mut self, id: ScheduleId, scheduled_for: Timestamp, outcome: FiringOutcome) {
-        let Some(schedule) = self.schedules.get(id) else { return };
+    fn emit_skipped_event(
+        &mut self,
+        cx: &mut Context,
+        id: ScheduleId,
+        scheduled_for: Timestamp,
+        outcome: FiringOutcome,
+    ) {
+        let Some(schedule) = self.get(id) else { return };
         let name = Arc::clone(&schedule.name);
         let namespace = Some(Arc::clone(&schedule.namespace));
         let kind = EventKind::Skipped { schedule: id, name, scheduled_for, outcome };
-        self.pending.events.push(Event { at: self.now, namespace, kind });
+        cx.pending.events.push(Event { at: cx.now, namespace, kind });
     }
 
     /// Closes the open record: the next scheduled time starts a new one.
     pub(super) fn close_record(&mut self, id: ScheduleId) {
-        let Some(schedule) = self.schedules.get_mut(id) else { return };
+        let Some(schedule) = self.get_mut(id) else { return };
         let open = schedule.state.open_record.take();
         if std::mem::take(&mut schedule.record_dirty) {
-            self.schedules.ledger.extend(open.map(|record| *record));
+            self.ledger.extend(open.map(|record| *record));
         }
     }
 
     pub(super) fn record_fired(
         &mut self,
+        cx: &Context,
         id: ScheduleId,
         firing: &Firing,
         outcome: FiringOutcome,
@@ -137,63 +147,72 @@ impl Engine {
     ) {
         self.count_firing(outcome);
         self.close_record(id);
-        let mut record = self.new_record(id, firing.at, outcome, firing.cause, firing.detail.as_deref());
+        let mut record = self.new_record(cx, id, firing.at, outcome, firing.cause, firing.detail.as_deref());
         record.generation = firing.generation;
         record.work = Some(work);
-        self.schedules.ledger.push(record);
+        self.ledger.push(record);
     }
 
-    pub(super) fn record_buffered(&mut self, id: ScheduleId, firing: &Firing) {
+    pub(super) fn record_buffered(&mut self, cx: &Context, id: ScheduleId, firing: &Firing) {
         self.count_firing(FiringOutcome::Buffered);
         self.close_record(id);
         let outcome = FiringOutcome::Buffered;
-        let record = self.new_record(id, firing.at, outcome, firing.cause, firing.detail.as_deref());
-        self.schedules.ledger.push(record);
+        let record = self.new_record(cx, id, firing.at, outcome, firing.cause, firing.detail.as_deref());
+        self.ledger.push(record);
     }
 
     /// Records a buffered firing that will never start.
     pub(super) fn record_buffer_end(
         &mut self,
+        cx: &mut Context,
         id: ScheduleId,
         waiting: &BufferedFiring,
         outcome: FiringOutcome,
         detail: &str,
     ) {
         let detail = with_actor(waiting.detail.as_deref(), detail);
-        self.end_of_waiting(id, (waiting.scheduled_for, waiting.cause, waiting.generation), outcome, &detail);
+        self.end_of_waiting(
+            cx,
+            id,
+            (waiting.scheduled_for, waiting.cause, waiting.generation),
+            outcome,
+            &detail,
+        );
     }
 
     /// Records a buffered firing that created nothing when its turn came.
     pub(super) fn record_waited_end(
         &mut self,
+        cx: &mut Context,
         id: ScheduleId,
         firing: &Firing,
         outcome: FiringOutcome,
         detail: &str,
     ) {
         let detail = with_actor(firing.detail.as_deref(), detail);
-        self.end_of_waiting(id, (firing.at, firing.cause, firing.generation), outcome, &detail);
+        self.end_of_waiting(cx, id, (firing.at, firing.cause, firing.generation), outcome, &detail);
     }
 
     fn end_of_waiting(
         &mut self,
+        cx: &mut Context,
         id: ScheduleId,
         (at, cause, generation): (Timestamp, FiringCause, u64),
         outcome: FiringOutcome,
         detail: &str,
     ) {
         self.count_firing(outcome);
-        let mut record = self.new_record(id, at, outcome, cause, Some(detail));
+        let mut record = self.new_record(cx, id, at, outcome, cause, Some(detail));
         record.generation = generation;
-        if let Some(schedule) = self.schedules.get_mut(id) {
+        if let Some(schedule) = self.get_mut(id) {
             schedule.state.skipped += 1;
         }
-        self.emit_skipped_event(id, at, outcome);
-        self.schedules.ledger.push(record);
+        self.emit_skipped_event(cx, id, at, outcome);
+        self.ledger.push(record);
     }
 
     /// Records a firing whose job or run expired before it could start.
-    pub(super) fn record_expired(&mut self, work: Work, origin: &Origin) {
+    pub(super) fn record_expired(&mut self, cx: &Context, work: Work, origin: &Origin) {
         if origin.cause == FiringCause::Retry {
             return;
         }
@@ -204,14 +223,14 @@ impl Engine {
             Work::Run(_) => DetailCode::RunCouldNotStart.sentence(),
         });
         let mut record =
-            self.new_record(origin.schedule, origin.scheduled_for, outcome, origin.cause, detail);
+            self.new_record(cx, origin.schedule, origin.scheduled_for, outcome, origin.cause, detail);
         record.generation = origin.generation;
         record.work = Some(work);
-        self.schedules.ledger.push(record);
+        self.ledger.push(record);
     }
 
     pub(super) fn count_firing(&mut self, outcome: FiringOutcome) {
-        *self.schedules.firings.entry(outcome).or_default() += 1;
+        *self.firings.entry(outcome).or_default() += 1;
     }
 }
 

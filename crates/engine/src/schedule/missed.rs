@@ -19,7 +19,10 @@ use mutation::{Mutation, is_on};
 
 use super::decide::{ScheduledTime, outcome_of};
 use super::{Schedule, just_before};
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
+use crate::schedule::Schedules;
+use crate::workflow::Workflows;
 
 /// Maximum number of times of one gap that are counted one by one; the rest is recorded without an exact
 /// count.
@@ -81,29 +84,29 @@ impl Schedule {
     }
 }
 
-impl Engine {
+impl Schedules {
     /// Handles a missed first time after the cursor: takes all missed times as a gap and continues with the
     /// current ones. Returns the number of times counted.
-    pub(super) fn find_gap(&mut self, id: ScheduleId) -> usize {
-        let now = self.now;
-        let Some(schedule) = self.schedules.get(id) else { return 1 };
+    pub(super) fn find_gap(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ScheduleId) -> usize {
+        let now = cx.now;
+        let Some(schedule) = self.get(id) else { return 1 };
         let threshold = schedule.plan.policies.missed.threshold;
-        self.miss_until(id, schedule.due_until(just_before(now - threshold)))
+        self.miss_until(cx, jobs, id, schedule.due_until(just_before(now - threshold)))
     }
 
     /// Treats every due time as missed, however short its delay, because new work is held. The policy of the
     /// schedule decides what is caught up after the hold. The end of a fixed delay stays due.
-    pub(super) fn miss_due(&mut self, id: ScheduleId) {
-        let Some(schedule) = self.schedules.get(id).filter(|schedule| !schedule.is_done()) else { return };
+    pub(super) fn miss_due(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ScheduleId) {
+        let Some(schedule) = self.get(id).filter(|schedule| !schedule.is_done()) else { return };
         let next = schedule.next_scheduled_time();
-        if next.is_some_and(|nominal| nominal.due <= self.now && !nominal.delayed) {
-            self.miss_until(id, schedule.due_until(self.now));
+        if next.is_some_and(|nominal| nominal.due <= cx.now && !nominal.delayed) {
+            self.miss_until(cx, jobs, id, schedule.due_until(cx.now));
         }
     }
 
     /// Takes all times after the cursor up to `until` as missed. Returns the number of times counted.
-    fn miss_until(&mut self, id: ScheduleId, until: Timestamp) -> usize {
-        let Some(schedule) = self.schedules.get(id) else { return 1 };
+    fn miss_until(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ScheduleId, until: Timestamp) -> usize {
+        let Some(schedule) = self.get(id) else { return 1 };
         let after = schedule.state.cursor;
         let until = until.max(after);
         let previous = schedule.plan.timetable.last(after, until);
@@ -111,82 +114,96 @@ impl Engine {
         // Times that were due before the pause are owed; those during the pause are skipped.
         let paused_after = pause.map(|pause| schedule.due_until(just_before(pause.at)).clamp(after, until));
         let paused_by = pause.map(|pause| pause.to_string());
-        if let Some(schedule) = self.schedules.get_mut(id) {
+        if let Some(schedule) = self.get_mut(id) {
             schedule.state.cursor = until;
             schedule.state.previous = previous.or(schedule.state.previous);
         }
         if is_on(Mutation::EngineIgnoresOutages) {
             return 1;
         }
-        let mut counted = 1 + self.record_owed(id, Gap { after, until: paused_after.unwrap_or(until) });
+        let mut counted = 1 + self.record_owed(cx, id, Gap { after, until: paused_after.unwrap_or(until) });
         if let (Some(after), Some(by)) = (paused_after, paused_by) {
-            counted += self.record_skipped(id, Gap { after, until }, FiringOutcome::SkippedPause, &by);
+            counted += self.record_skipped(cx, id, Gap { after, until }, FiringOutcome::SkippedPause, &by);
         }
-        self.release_unused_reservation(id, until);
+        self.release_unused_reservation(cx, jobs, id, until);
         self.touch_schedule(id);
         counted
     }
 
     /// Records the times that the policy does not catch up, and adds the rest to the owed ones. Returns the
     /// number of times visited.
-    fn record_owed(&mut self, id: ScheduleId, gap: Gap) -> usize {
+    fn record_owed(&mut self, cx: &mut Context, id: ScheduleId, gap: Gap) -> usize {
         let mut gap = gap;
         let mut counted = 0;
-        let Some(schedule) = self.schedules.get(id) else { return counted };
-        if let Some((until, (outcome, detail))) = schedule.expired_until(gap.after, self.now) {
+        let Some(schedule) = self.get(id) else { return counted };
+        if let Some((until, (outcome, detail))) = schedule.expired_until(gap.after, cx.now) {
             let until = until.min(gap.until);
-            counted += self.record_skipped(id, Gap { until, ..gap }, outcome, &detail);
+            counted += self.record_skipped(cx, id, Gap { until, ..gap }, outcome, &detail);
             gap.after = until;
         }
-        let Some(schedule) = self.schedules.get(id) else { return counted };
+        let Some(schedule) = self.get(id) else { return counted };
         let (kept_from, (outcome, detail), looked) = schedule.first_caught_up(gap);
         counted += looked;
         let before =
             |kept| if is_on(Mutation::EngineDropsTheFirstMissedFiring) { kept } else { just_before(kept) };
         let kept_after = kept_from.map_or(gap.until, |kept| before(kept).max(gap.after));
-        counted += self.record_skipped(id, Gap { until: kept_after, ..gap }, outcome, &detail);
+        counted += self.record_skipped(cx, id, Gap { until: kept_after, ..gap }, outcome, &detail);
         gap.after = kept_after;
         if gap.after >= gap.until {
             return counted;
         }
-        let full = self.schedules.get_mut(id).and_then(|schedule| {
+        let full = self.get_mut(id).and_then(|schedule| {
             schedule.state.owed.push(gap);
             (schedule.state.owed.len() > GAPS_MAX).then(|| schedule.state.owed.remove(0))
         });
         if let Some(oldest) = full {
             let detail = DetailCode::LaterOutages.sentence();
-            counted += self.record_skipped(id, oldest, FiringOutcome::SkippedPolicy, detail);
+            counted += self.record_skipped(cx, id, oldest, FiringOutcome::SkippedPolicy, detail);
         }
         self.touch_schedule(id);
         counted
     }
 
     /// Decides again which owed times are caught up, after a change of the policies.
-    pub(super) fn recheck_owed(&mut self, id: ScheduleId) {
-        let owed = self.schedules.get_mut(id).map(|schedule| std::mem::take(&mut schedule.state.owed));
+    pub(super) fn recheck_owed(&mut self, cx: &mut Context, id: ScheduleId) {
+        let owed = self.get_mut(id).map(|schedule| std::mem::take(&mut schedule.state.owed));
         for gap in owed.unwrap_or_default() {
-            self.record_owed(id, gap);
+            self.record_owed(cx, id, gap);
         }
     }
 
     /// Returns whether an owed firing may start, as far as runs and other firings are concerned.
-    pub(super) fn may_catch_up(&self, id: ScheduleId, schedule: &Schedule) -> bool {
-        !schedule.state.owed.is_empty() && schedule.first_in_turn().is_none() && self.may_start_run(id)
+    pub(super) fn may_catch_up(
+        &self,
+        workflows: &Workflows,
+        jobs: &Jobs,
+        id: ScheduleId,
+        schedule: &Schedule,
+    ) -> bool {
+        !schedule.state.owed.is_empty()
+            && schedule.first_in_turn().is_none()
+            && self.may_start_run(workflows, jobs, id)
             || is_on(Mutation::EngineCatchesUpAtOnce)
     }
 
     /// Does one step of catching up and returns the number of times visited; `None` if no firing is owed or
     /// may start now.
-    pub(super) fn catch_up(&mut self, id: ScheduleId) -> Option<usize> {
-        let now = self.now;
-        let schedule = self.schedules.get(id)?;
+    pub(super) fn catch_up(
+        &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
+        id: ScheduleId,
+    ) -> Option<usize> {
+        let now = cx.now;
+        let schedule = self.get(id)?;
         let gap = *schedule.state.owed.first()?;
-        if schedule.is_done() || !schedule.owes_at(now) || !self.may_catch_up(id, schedule) {
+        if schedule.is_done() || !schedule.owes_at(now) || !self.may_catch_up(workflows, jobs, id, schedule) {
             return None;
         }
         if let Some((until, (outcome, detail))) = schedule.expired_until(gap.after, now) {
             let until = until.min(gap.until);
-            let counted = self.record_skipped(id, Gap { until, ..gap }, outcome, &detail);
+            let counted = self.record_skipped(cx, id, Gap { until, ..gap }, outcome, &detail);
             self.shrink_first_gap(id, until);
             return Some(1 + counted);
         }
@@ -198,8 +215,8 @@ impl Engine {
         let nominal =
             ScheduledTime { at: step.at, due: schedule.due_of(step.at), held: step.held, delayed: false };
         self.shrink_first_gap(id, step.at);
-        self.decide(id, &nominal, FiringCause::CatchUp);
-        if let (Some(rate), Some(schedule)) = (rate, self.schedules.get_mut(id)) {
+        self.decide(cx, workflows, jobs, id, &nominal, FiringCause::CatchUp);
+        if let (Some(rate), Some(schedule)) = (rate, self.get_mut(id)) {
             schedule.catch_up_at = now + pause_between(rate);
         }
         Some(1)
@@ -207,7 +224,7 @@ impl Engine {
 
     /// Removes the decided times up to `after` from the oldest gap.
     fn shrink_first_gap(&mut self, id: ScheduleId, after: Timestamp) {
-        if let Some(schedule) = self.schedules.get_mut(id)
+        if let Some(schedule) = self.get_mut(id)
             && let Some(gap) = schedule.state.owed.first_mut()
         {
             gap.after = after;
@@ -219,22 +236,29 @@ impl Engine {
     }
 
     /// Records all owed times as not run.
-    pub(super) fn record_owed_skipped(&mut self, id: ScheduleId, outcome: FiringOutcome, detail: &str) {
-        let owed = self.schedules.get_mut(id).map(|schedule| std::mem::take(&mut schedule.state.owed));
+    pub(super) fn record_owed_skipped(
+        &mut self,
+        cx: &mut Context,
+        id: ScheduleId,
+        outcome: FiringOutcome,
+        detail: &str,
+    ) {
+        let owed = self.get_mut(id).map(|schedule| std::mem::take(&mut schedule.state.owed));
         for gap in owed.unwrap_or_default() {
-            self.record_skipped(id, gap, outcome, detail);
+            self.record_skipped(cx, id, gap, outcome, detail);
         }
     }
 
     /// Records all times after the cursor up to `until` as not run, and moves the cursor there.
     pub(super) fn record_skipped_until(
         &mut self,
+        cx: &mut Context,
         id: ScheduleId,
         until: Timestamp,
         outcome: FiringOutcome,
         detail: &str,
     ) {
-        let Some(schedule) = self.schedules.get_mut(id) else { return };
+        let Some(schedule) = self.get_mut(id) else { return };
         let after = schedule.state.cursor;
         if until <= after {
             return;
@@ -242,16 +266,22 @@ impl Engine {
         schedule.state.cursor = until;
         schedule.state.previous = schedule.plan.timetable.last(after, until).or(schedule.state.previous);
         self.touch_schedule(id);
-        self.record_skipped(id, Gap { after, until }, outcome, detail);
+        self.record_skipped(cx, id, Gap { after, until }, outcome, detail);
     }
 
     /// Records every time of a gap as not run; times that a filter holds are recorded as held. Returns the
     /// number of times counted.
-    fn record_skipped(&mut self, id: ScheduleId, gap: Gap, outcome: FiringOutcome, detail: &str) -> usize {
+    fn record_skipped(
+        &mut self,
+        cx: &mut Context,
+        id: ScheduleId,
+        gap: Gap,
+        outcome: FiringOutcome,
+        detail: &str,
+    ) -> usize {
         let mut after = gap.after;
         let mut counted = 0;
         while let Some(step) = self
-            .schedules
             .get(id)
             .and_then(|schedule| schedule.plan.timetable.step(after))
             .filter(|step| step.at <= gap.until)
@@ -262,9 +292,9 @@ impl Engine {
             match held {
                 Some(held) => {
                     let cause = FiringCause::CatchUp;
-                    self.record_skip(id, step.at, outcome_of(held), cause, Some(&held.filter));
+                    self.record_skip(cx, id, step.at, outcome_of(held), cause, Some(&held.filter));
                 }
-                None => self.record_skip(id, step.at, outcome, FiringCause::CatchUp, Some(detail)),
+                None => self.record_skip(cx, id, step.at, outcome, FiringCause::CatchUp, Some(detail)),
             }
             if counted > COUNTED_MAX {
                 self.stretch_record(id, Gap { after, until: gap.until });
@@ -276,7 +306,7 @@ impl Engine {
 
     /// Extends the open record over the rest of a gap without an exact count.
     fn stretch_record(&mut self, id: ScheduleId, gap: Gap) {
-        if let Some(schedule) = self.schedules.get_mut(id) {
+        if let Some(schedule) = self.get_mut(id) {
             let last = schedule.plan.timetable.last(gap.after, gap.until);
             if let (Some(last), Some(record)) = (last, schedule.state.open_record.as_mut()) {
                 record.last = last;

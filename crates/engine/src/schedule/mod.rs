@@ -50,10 +50,12 @@ use model::record::{Change, Event, EventKind, ScheduleEvent};
 use model::{BackfillId, Refusal, ScheduleId, ShardId, Timestamp};
 use thin_vec::ThinVec;
 
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::input::ScheduleRequest;
+use crate::job::Jobs;
 use crate::output::Reply;
 use crate::timer::Timer;
+use crate::workflow::Workflows;
 pub(crate) use backfill::Backfill;
 pub(crate) use calendars::Calendars;
 pub(crate) use plan::{Plan, Plans, ScheduledWork, Template, Templates};
@@ -194,6 +196,20 @@ fn just_before(at: Timestamp) -> Timestamp {
     Timestamp::from_micros(at.as_micros().saturating_sub(1))
 }
 
+/// Returns all live jobs and runs of schedules, with the firing that each belongs to.
+fn scheduled_work<'a>(workflows: &'a Workflows, jobs: &'a Jobs) -> impl Iterator<Item = (Work, &'a Origin)> {
+    let jobs = jobs.iter().filter_map(|(id, job)| Some((Work::Job(id), job.origin.as_deref()?)));
+    jobs.chain(workflows.scheduled_runs().map(|(id, origin)| (Work::Run(id), origin)))
+}
+
+/// Returns the firing that a live job or run belongs to.
+fn origin_of<'a>(workflows: &'a Workflows, jobs: &'a Jobs, work: Work) -> Option<&'a Origin> {
+    match work {
+        Work::Job(job) => jobs.get(job)?.origin.as_deref(),
+        Work::Run(run) => workflows.origin_of(run),
+    }
+}
+
 impl Schedules {
     pub(crate) fn get(&self, id: ScheduleId) -> Option<&Schedule> {
         self.all.get(&id)
@@ -252,104 +268,108 @@ impl Schedules {
     }
 }
 
-impl Engine {
+impl Schedules {
     /// Processes a request about schedules.
     ///
     /// # Errors
     /// The reason why the request is refused.
     pub(crate) fn on_request_for_schedules(
         &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
         request: ScheduleRequest,
         actor: &Arc<str>,
     ) -> Result<Reply, Refusal> {
         match request {
-            ScheduleRequest::Apply { schedules } => self.apply_schedules(&schedules),
+            ScheduleRequest::Apply { schedules } => self.apply_schedules(cx, workflows, jobs, &schedules),
             ScheduleRequest::Pause { schedule, note, expected_version } => {
-                self.pause_schedule(schedule, expected_version, actor, note)
+                self.pause_schedule(cx, workflows, jobs, schedule, expected_version, actor, note)
             }
             ScheduleRequest::Resume { schedule, expected_version } => {
-                self.resume_schedule(schedule, expected_version)
+                self.resume_schedule(cx, workflows, jobs, schedule, expected_version)
             }
             ScheduleRequest::Delete { schedule, expected_version } => {
-                self.delete_schedule(schedule, expected_version)
+                self.delete_schedule(cx, workflows, jobs, schedule, expected_version)
             }
             ScheduleRequest::Trigger { schedule, overlap, reason, key } => {
-                self.trigger(schedule, overlap, reason.as_deref(), key, actor)
+                self.trigger(cx, workflows, jobs, schedule, overlap, reason.as_deref(), key, actor)
             }
-            ScheduleRequest::Backfill(backfill) => self.begin_backfill(&backfill, actor),
+            ScheduleRequest::Backfill(backfill) => self.begin_backfill(cx, workflows, jobs, &backfill, actor),
             ScheduleRequest::CancelBackfill { backfill, cancel_runs } => {
-                self.cancel_backfill(backfill, cancel_runs, actor)
+                self.cancel_backfill(cx, workflows, jobs, backfill, cancel_runs, actor)
             }
             ScheduleRequest::SetCalendar { spec, expected_version } => {
-                self.set_calendar(*spec, expected_version)
+                self.set_calendar(cx, *spec, expected_version)
             }
             ScheduleRequest::RemoveCalendar { namespace, name, expected_version } => {
-                self.remove_calendar(&namespace, &name, expected_version)
+                self.remove_calendar(cx, &namespace, &name, expected_version)
             }
         }
     }
 
     fn touch_schedule(&mut self, id: ScheduleId) {
-        if let Some(schedule) = self.schedules.all.get_mut(&id).filter(|schedule| !schedule.dirty) {
+        if let Some(schedule) = self.all.get_mut(&id).filter(|schedule| !schedule.dirty) {
             schedule.dirty = true;
-            self.schedules.changed.push(id);
+            self.changed.push(id);
         }
     }
 
     /// Marks a schedule as changed by a request: increases its version and emits an event.
-    fn edit_schedule(&mut self, id: ScheduleId, what: ScheduleEvent) {
-        let now = self.now;
-        if let Some(schedule) = self.schedules.all.get_mut(&id) {
+    fn edit_schedule(&mut self, cx: &mut Context, id: ScheduleId, what: ScheduleEvent) {
+        let now = cx.now;
+        if let Some(schedule) = self.all.get_mut(&id) {
             schedule.state.version += 1;
             schedule.state.updated_at = now;
         }
         self.touch_schedule(id);
-        self.emit_schedule_event(id, what);
+        self.emit_schedule_event(cx, id, what);
     }
 
-    fn emit_schedule_event(&mut self, id: ScheduleId, what: ScheduleEvent) {
-        let Some(schedule) = self.schedules.get(id) else { return };
+    fn emit_schedule_event(&mut self, cx: &mut Context, id: ScheduleId, what: ScheduleEvent) {
+        let Some(schedule) = self.get(id) else { return };
         let kind = EventKind::Schedule { schedule: id, name: Arc::clone(&schedule.name), what };
         let namespace = Some(Arc::clone(&schedule.namespace));
-        self.pending.events.push(Event { at: self.now, namespace, kind });
+        cx.pending.events.push(Event { at: cx.now, namespace, kind });
     }
 
     /// Arms the timer of a schedule for its next event: a scheduled time, the end of a fixed delay, or its
     /// next catch-up. Completes the schedule if there is none, and updates `next_at` for lists.
-    fn arm_schedule(&mut self, id: ScheduleId) {
-        self.complete_if_over(id);
+    fn arm_schedule(&mut self, cx: &mut Context, workflows: &Workflows, jobs: &mut Jobs, id: ScheduleId) {
+        self.complete_if_over(cx, id);
         self.update_next_at(id);
-        let due = self.schedules.get(id).and_then(|schedule| schedule.due(self.may_catch_up(id, schedule)));
-        let Some(schedule) = self.schedules.all.get_mut(&id) else { return };
+        let due =
+            self.get(id).and_then(|schedule| schedule.due(self.may_catch_up(workflows, jobs, id, schedule)));
+        let Some(schedule) = self.all.get_mut(&id) else { return };
         if schedule.armed != due {
             if let Some(before) = schedule.armed {
-                self.wall_timers.disarm(before, Timer::Schedule(id));
+                cx.wall_timers.disarm(before, Timer::Schedule(id));
             }
             if let Some(due) = due {
-                self.wall_timers.arm(due, Timer::Schedule(id));
+                cx.wall_timers.arm(due, Timer::Schedule(id));
             }
             schedule.armed = due;
         }
-        self.arm_reservation(id);
+        self.arm_reservation(cx, jobs, id);
     }
 
-    fn disarm_schedule(&mut self, id: ScheduleId) {
-        if let Some(schedule) = self.schedules.all.get_mut(&id)
+    fn disarm_schedule(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ScheduleId) {
+        if let Some(schedule) = self.all.get_mut(&id)
             && let Some(before) = schedule.armed.take()
         {
-            self.wall_timers.disarm(before, Timer::Schedule(id));
+            cx.wall_timers.disarm(before, Timer::Schedule(id));
         }
-        self.release_reservation(id);
+        self.release_reservation(cx, jobs, id);
     }
 
     /// Writes changed schedules and ledger records as rows. Jobs and runs are drained before, so that the job
     /// or run of a firing precedes its record in the batch.
     pub(crate) fn drain_schedules(&mut self, changes: &mut Vec<Change>) {
-        for id in std::mem::take(&mut self.schedules.changed) {
-            let Some(schedule) = self.schedules.all.get_mut(&id) else { continue };
+        for id in std::mem::take(&mut self.changed) {
+            let Some(schedule) = self.all.get_mut(&id) else { continue };
             schedule.dirty = false;
             if std::mem::take(&mut schedule.record_dirty) {
-                self.schedules.ledger.extend(schedule.state.open_record.as_deref().cloned());
+                self.ledger.extend(schedule.state.open_record.as_deref().cloned());
             }
             changes.push(Change::Schedule {
                 id,
@@ -358,92 +378,85 @@ impl Engine {
                 state: Box::new(schedule.state.clone()),
             });
         }
-        let records = ledger::last_versions(std::mem::take(&mut self.schedules.ledger));
+        let records = ledger::last_versions(std::mem::take(&mut self.ledger));
         changes.extend(records.into_iter().map(|record| Change::Ledger(Box::new(record))));
     }
 
     /// Restores a schedule from its row. A schedule with a timing that can no longer be parsed is kept and
     /// paused, with the reason as its note.
-    pub(crate) fn restore_schedule(&mut self, id: ScheduleId, head: &ScheduleHead, state: ScheduleState) {
-        let (plan, problem) = match self.plan_of(&head.spec) {
+    pub(crate) fn restore_schedule(
+        &mut self,
+        cx: &mut Context,
+        id: ScheduleId,
+        head: &ScheduleHead,
+        state: ScheduleState,
+    ) {
+        let (plan, problem) = match self.plan_of(cx, &head.spec) {
             Ok(plan) => (plan, None),
             Err(problems) => (Plan::unreadable(&head.spec), problems.into_iter().next()),
         };
-        self.now = self.now.max(state.updated_at);
-        let template = self.schedules.templates.of(&head.spec, &mut self.profiles);
+        cx.now = cx.now.max(state.updated_at);
+        let template = self.templates.of(&head.spec, &mut cx.profiles);
         let is_active = state.status == ScheduleStatus::Active;
-        self.schedules.insert(id, Schedule::new(head, plan, template, state));
+        self.insert(id, Schedule::new(head, plan, template, state));
         match problem.filter(|_| is_active) {
             Some(problem) => {
                 let note = format!("invalid timing: {}: {}", problem.path, problem.message);
-                self.schedules.unusable.insert(id, note);
+                self.unusable.insert(id, note);
             }
-            None => self.arm_if_plain(id),
+            None => self.arm_if_plain(cx, id),
         }
     }
 
     /// Removes a schedule as if its row had never been restored. Only before the start.
-    pub(crate) fn remove_restored_schedule(&mut self, id: ScheduleId) {
-        self.disarm_schedule(id);
-        self.schedules.unusable.remove(&id);
-        self.schedules.remove(id);
+    pub(crate) fn remove_restored_schedule(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ScheduleId) {
+        self.disarm_schedule(cx, jobs, id);
+        self.unusable.remove(&id);
+        self.remove(id);
     }
 
     /// Arms the timer of a schedule that only waits for its next scheduled time, as most do, so that the
     /// start need not visit it.
-    fn arm_if_plain(&mut self, id: ScheduleId) {
-        let Some(schedule) = self.schedules.get_mut(id).filter(|schedule| schedule.is_plain()) else {
+    fn arm_if_plain(&mut self, cx: &mut Context, id: ScheduleId) {
+        let Some(schedule) = self.get_mut(id).filter(|schedule| schedule.is_plain()) else {
             return;
         };
         // The schedule owes no firings, so only its next scheduled time decides when it is due.
         let Some(due) = schedule.due(false).filter(|_| schedule.has_current_next_at()) else { return };
         schedule.armed = Some(due);
-        self.wall_timers.arm(due, Timer::Schedule(id));
+        cx.wall_timers.arm(due, Timer::Schedule(id));
     }
 
     /// Collects the unfinished runs of every schedule and backfill from the restored jobs and runs.
-    pub(crate) fn find_runs(&mut self) {
-        let origins: Vec<(Work, ScheduleId, Option<BackfillId>)> =
-            self.scheduled_work().map(|(work, origin)| (work, origin.schedule, origin.backfill)).collect();
+    pub(crate) fn find_runs(&mut self, workflows: &Workflows, jobs: &Jobs) {
+        let origins: Vec<(Work, ScheduleId, Option<BackfillId>)> = scheduled_work(workflows, jobs)
+            .map(|(work, origin)| (work, origin.schedule, origin.backfill))
+            .collect();
         for (work, schedule, backfill) in origins {
-            if let Some(schedule) = self.schedules.get_mut(schedule) {
+            if let Some(schedule) = self.get_mut(schedule) {
                 schedule.runs.push(work);
             }
-            if let Some(backfill) = backfill.and_then(|id| self.schedules.backfills.get_mut(&id)) {
+            if let Some(backfill) = backfill.and_then(|id| self.backfills.get_mut(&id)) {
                 backfill.runs.push(work);
             }
         }
-        for (_, schedule) in &mut self.schedules.all {
+        for (_, schedule) in &mut self.all {
             schedule.runs.sort_unstable();
             schedule.runs.shrink_to_fit();
         }
     }
 
-    /// Returns all live jobs and runs of schedules, with the firing that each belongs to.
-    pub(crate) fn scheduled_work(&self) -> impl Iterator<Item = (Work, &Origin)> {
-        let jobs = self.jobs.iter().filter_map(|(&id, job)| Some((Work::Job(id), job.origin.as_deref()?)));
-        jobs.chain(self.workflows.scheduled_runs().map(|(id, origin)| (Work::Run(id), origin)))
-    }
-
-    /// Returns the firing that a live job or run belongs to.
-    fn origin_of(&self, work: Work) -> Option<&Origin> {
-        match work {
-            Work::Job(job) => self.jobs.get(&job)?.origin.as_deref(),
-            Work::Run(run) => self.workflows.origin_of(run),
-        }
-    }
-
     /// Starts all schedules from their restored rows.
-    pub(crate) fn start_schedules(&mut self) {
-        for (id, note) in std::mem::take(&mut self.schedules.unusable) {
-            self.pause_by_belfry(id, &note);
+    pub(crate) fn start_schedules(&mut self, cx: &mut Context, workflows: &mut Workflows, jobs: &mut Jobs) {
+        for (id, note) in std::mem::take(&mut self.unusable) {
+            self.pause_by_belfry(cx, jobs, id, &note);
         }
         let is_armed = |schedule: &Schedule| schedule.armed.is_some() && schedule.is_plain();
-        let left = self.schedules.iter().filter(|(_, schedule)| !is_armed(schedule));
+        let left = self.iter().filter(|(_, schedule)| !is_armed(schedule));
         let left: Vec<_> = left.map(|(id, _)| id).collect();
         for id in left {
-            let now = self.now;
-            if let Some(schedule) = self.schedules.get_mut(id) {
+            let now = cx.now;
+            if let Some(schedule) = self.get_mut(id) {
                 let rate = schedule.plan.policies.missed.catch_up_per_minute;
                 if let Some(rate) = rate.filter(|_| !schedule.state.owed.is_empty()) {
                     // The last catch-up may have been a moment ago.
@@ -456,12 +469,12 @@ impl Engine {
                     self.touch_schedule(id);
                 }
             }
-            self.start_buffered(id);
-            self.arm_schedule(id);
+            self.start_buffered(cx, workflows, jobs, id);
+            self.arm_schedule(cx, workflows, jobs, id);
         }
-        let backfills: Vec<_> = self.schedules.backfills.keys().copied().collect();
+        let backfills: Vec<_> = self.backfills.keys().copied().collect();
         for id in backfills {
-            self.continue_backfill(id);
+            self.continue_backfill(cx, workflows, jobs, id);
         }
     }
 
@@ -469,19 +482,19 @@ impl Engine {
     ///
     /// # Cost
     /// O(schedules), once per hold.
-    pub(crate) fn release_schedules(&mut self) {
-        if self.holds_new_work || !std::mem::take(&mut self.schedules.is_released) {
+    pub(crate) fn release_schedules(&mut self, cx: &mut Context, workflows: &mut Workflows, jobs: &mut Jobs) {
+        if cx.holds_new_work || !std::mem::take(&mut self.is_released) {
             return;
         }
-        let waiting = self.schedules.iter().filter(|(_, schedule)| !schedule.state.buffer.is_empty());
+        let waiting = self.iter().filter(|(_, schedule)| !schedule.state.buffer.is_empty());
         let waiting: Vec<_> = waiting.map(|(id, _)| id).collect();
         for id in waiting {
-            self.start_buffered(id);
-            self.arm_schedule(id);
+            self.start_buffered(cx, workflows, jobs, id);
+            self.arm_schedule(cx, workflows, jobs, id);
         }
-        let backfills: Vec<_> = self.schedules.backfills.keys().copied().collect();
+        let backfills: Vec<_> = self.backfills.keys().copied().collect();
         for id in backfills {
-            self.continue_backfill(id);
+            self.continue_backfill(cx, workflows, jobs, id);
         }
     }
 }

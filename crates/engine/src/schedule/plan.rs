@@ -23,9 +23,10 @@ use model::{Duration, JobSpec, ScheduleSpec, Timestamp};
 use timetable::{CalendarMap, Timetable};
 
 use super::{just_before, name_hash};
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::interner::Interner;
 use crate::profile::{Profile, Profiles};
+use crate::schedule::Schedules;
 
 /// Compiled timing and policies of a schedule.
 #[derive(Debug)]
@@ -279,15 +280,15 @@ impl Templates {
     }
 }
 
-impl Engine {
+impl Schedules {
     /// Returns the plan of a spec, compiling it if necessary.
     ///
     /// # Errors
     /// The problems of its timing, with paths relative to the schedule.
-    pub(crate) fn plan_of(&mut self, spec: &ScheduleSpec) -> Result<Arc<Plan>, Vec<Problem>> {
+    pub(crate) fn plan_of(&mut self, cx: &Context, spec: &ScheduleSpec) -> Result<Arc<Plan>, Vec<Problem>> {
         let seed = super::seed_of(name_hash(&spec.namespace, &spec.name));
-        self.schedules.calendars.compile_restored();
-        let calendars = self.schedules.calendars.of(&spec.namespace);
-        self.schedules.plans.of(spec, seed, &self.config.zones, calendars)
+        self.calendars.compile_restored();
+        let calendars = self.calendars.of(&spec.namespace);
+        self.plans.of(spec, seed, &cx.config.zones, calendars)
     }
 }

@@ -14,7 +14,9 @@ use model::firing::ScheduleStatus;
 use model::{Duration, JobId, ScheduleId, Timestamp, WorkerId};
 
 use super::{Schedule, ScheduledWork};
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
+use crate::schedule::Schedules;
 use crate::timer::Timer;
 use crate::worker::WorkerReservation;
 
@@ -45,100 +47,113 @@ impl Schedule {
     }
 }
 
-impl Engine {
+impl Schedules {
     /// Arms the timer that makes the reservation for the next firing, unless it is armed already.
-    pub(super) fn arm_reservation(&mut self, id: ScheduleId) {
-        let Some(schedule) = self.schedules.get(id) else { return };
+    pub(super) fn arm_reservation(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ScheduleId) {
+        let Some(schedule) = self.get(id) else { return };
         let stale = |kept: &Reservation| kept.job.is_none() && Some(kept.at) != schedule.state.next_at;
         if schedule.reservation.as_deref().is_some_and(stale) {
-            self.release_reservation(id);
+            self.release_reservation(cx, jobs, id);
         }
-        let Some(schedule) = self.schedules.get(id) else { return };
+        let Some(schedule) = self.get(id) else { return };
         let lead = schedule.plan.policies.reserve_ahead;
         let (Some(lead), Some(at)) = (lead, schedule.state.next_at) else { return };
         let active = schedule.state.status == ScheduleStatus::Active;
         let due = schedule.due_of(at);
         // A firing that is long overdue is about to be decided; that arms the timer for the next one.
-        if !active || schedule.reservation.is_some() || due + RESERVATION_TIMEOUT <= self.now {
+        if !active || schedule.reservation.is_some() || due + RESERVATION_TIMEOUT <= cx.now {
             return;
         }
-        self.set_reservation(id, Reservation { at, due, armed: due - lead, worker: None, job: None });
+        self.set_reservation(cx, id, Reservation { at, due, armed: due - lead, worker: None, job: None });
     }
 
-    fn set_reservation(&mut self, id: ScheduleId, reservation: Reservation) {
-        self.wall_timers.arm(reservation.armed, Timer::Reserve(id));
-        if let Some(schedule) = self.schedules.get_mut(id) {
+    fn set_reservation(&mut self, cx: &mut Context, id: ScheduleId, reservation: Reservation) {
+        cx.wall_timers.arm(reservation.armed, Timer::Reserve(id));
+        if let Some(schedule) = self.get_mut(id) {
             schedule.reservation = Some(Box::new(reservation));
         }
     }
 
     /// Handles the timer of a reservation: makes it, searches again, or releases it.
-    pub(crate) fn on_reserve(&mut self, id: ScheduleId) {
-        let Some(reservation) = self.schedules.get(id).and_then(|s| s.reservation.as_deref().copied()) else {
+    pub(crate) fn on_reserve(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ScheduleId) {
+        let Some(reservation) = self.get(id).and_then(|s| s.reservation.as_deref().copied()) else {
             return;
         };
-        if reservation.job.is_some() || reservation.due + RESERVATION_TIMEOUT <= self.now {
-            self.release_reservation(id);
-            return self.arm_reservation(id);
+        if reservation.job.is_some() || reservation.due + RESERVATION_TIMEOUT <= cx.now {
+            self.release_reservation(cx, jobs, id);
+            return self.arm_reservation(cx, jobs, id);
         }
-        let worker = self.reserve(id, reservation.at);
+        let worker = self.reserve(jobs, id, reservation.at);
         let wait = if worker.is_some() { RESERVATION_TIMEOUT } else { RESERVATION_RETRY_INTERVAL };
-        let armed = (if worker.is_some() { reservation.due.max(self.now) } else { self.now }) + wait;
-        self.set_reservation(id, Reservation { armed, worker, ..reservation });
+        let armed = (if worker.is_some() { reservation.due.max(cx.now) } else { cx.now }) + wait;
+        self.set_reservation(cx, id, Reservation { armed, worker, ..reservation });
     }
 
-    fn reserve(&mut self, id: ScheduleId, scheduled_for: Timestamp) -> Option<WorkerId> {
-        let schedule = self.schedules.get(id)?;
+    fn reserve(&mut self, jobs: &mut Jobs, id: ScheduleId, scheduled_for: Timestamp) -> Option<WorkerId> {
+        let schedule = self.get(id)?;
         // The resources of a workflow's first steps are unknown.
         let ScheduledWork::Job { profile, .. } = &schedule.template.starts else { return None };
         let shape = Arc::clone(&profile.shape);
         let kept = WorkerReservation { schedule: id, name: Arc::clone(&schedule.name), scheduled_for, shape };
-        self.reserve_on_worker(kept)
+        jobs.reserve_on_worker(kept)
     }
 
     /// Assigns the reservation of a firing to its job.
-    pub(super) fn assign_reservation(&mut self, id: ScheduleId, at: Timestamp, job: JobId) {
-        let Some(reservation) = self.schedules.get(id).and_then(|s| s.reservation.as_deref().copied()) else {
+    pub(super) fn assign_reservation(
+        &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
+        id: ScheduleId,
+        at: Timestamp,
+        job: JobId,
+    ) {
+        let Some(reservation) = self.get(id).and_then(|s| s.reservation.as_deref().copied()) else {
             return;
         };
         let Some(worker) = reservation.worker.filter(|_| reservation.job.is_none() && reservation.at == at)
         else {
             return;
         };
-        self.wall_timers.disarm(reservation.armed, Timer::Reserve(id));
-        let armed = self.now + RESERVATION_TIMEOUT;
-        self.set_reservation(id, Reservation { job: Some(job), armed, ..reservation });
-        self.assign_to_job(job, id, worker);
+        cx.wall_timers.disarm(reservation.armed, Timer::Reserve(id));
+        let armed = cx.now + RESERVATION_TIMEOUT;
+        self.set_reservation(cx, id, Reservation { job: Some(job), armed, ..reservation });
+        jobs.assign_to_job(job, id, worker);
     }
 
     /// Releases the reservation of a scheduled time that was decided without a job.
-    pub(super) fn release_unused_reservation(&mut self, id: ScheduleId, at: Timestamp) {
+    pub(super) fn release_unused_reservation(
+        &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
+        id: ScheduleId,
+        at: Timestamp,
+    ) {
         let made_for = |reservation: &Reservation| reservation.at <= at && reservation.job.is_none();
-        if self.schedules.get(id).and_then(|s| s.reservation.as_deref()).is_some_and(made_for) {
-            self.release_reservation(id);
+        if self.get(id).and_then(|s| s.reservation.as_deref()).is_some_and(made_for) {
+            self.release_reservation(cx, jobs, id);
         }
     }
 
     /// Releases the reservation of a schedule.
-    pub(crate) fn release_reservation(&mut self, id: ScheduleId) {
-        let Some(reservation) = self.schedules.get_mut(id).and_then(|s| s.reservation.take()) else { return };
-        self.wall_timers.disarm(reservation.armed, Timer::Reserve(id));
+    pub(crate) fn release_reservation(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ScheduleId) {
+        let Some(reservation) = self.get_mut(id).and_then(|s| s.reservation.take()) else { return };
+        cx.wall_timers.disarm(reservation.armed, Timer::Reserve(id));
         if let Some(worker) = reservation.worker {
-            self.release_on_worker(id, reservation.job, worker);
+            jobs.release_on_worker(id, reservation.job, worker);
         }
     }
 
     /// Moves the reservations on a lost or removed worker to other workers.
-    pub(crate) fn move_reservations(&mut self, worker: WorkerId) {
-        for schedule in self.schedules_with_reservation_on(worker) {
-            self.release_reservation(schedule);
-            self.arm_reservation(schedule);
+    pub(crate) fn move_reservations(&mut self, cx: &mut Context, jobs: &mut Jobs, worker: WorkerId) {
+        for schedule in jobs.schedules_with_reservation_on(worker) {
+            self.release_reservation(cx, jobs, schedule);
+            self.arm_reservation(cx, jobs, schedule);
         }
     }
 
     /// Ends the reservation of a schedule whose job was placed, on that worker or another one.
-    pub(crate) fn on_reservation_used(&mut self, id: ScheduleId) {
-        self.release_reservation(id);
-        self.arm_reservation(id);
+    pub(crate) fn on_reservation_used(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ScheduleId) {
+        self.release_reservation(cx, jobs, id);
+        self.arm_reservation(cx, jobs, id);
     }
 }

@@ -9,9 +9,12 @@ use model::{Duration, Refusal, ScheduleId, Timestamp};
 
 use super::Schedules;
 use super::fire::Firing;
-use crate::engine::{Engine, IdempotencyEntry};
+use crate::context::Context;
 use crate::input::Key;
+use crate::job::IdempotencyEntry;
+use crate::job::Jobs;
 use crate::output::Reply;
+use crate::workflow::Workflows;
 
 impl Schedules {
     /// Returns the reply to a trigger, after the signals of the request have been delivered: a firing that
@@ -29,27 +32,30 @@ impl Schedules {
     }
 }
 
-impl Engine {
+impl Schedules {
     /// Fires a schedule now, also while it is paused or completed. The run counts towards the overlap limit
     /// like any other.
     pub(super) fn trigger(
         &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
         id: ScheduleId,
         overlap: Option<OverlapPolicy>,
         reason: Option<&str>,
         key: Option<Key>,
         actor: &Arc<str>,
     ) -> Result<Reply, Refusal> {
-        if self.schedules.get(id).is_none() {
+        if self.get(id).is_none() {
             return Err(Refusal::ScheduleNotFound { schedule: id });
         }
-        if let Some(reply) = self.triggered_before(id, key)? {
+        if let Some(reply) = self.triggered_before(workflows, jobs, id, key)? {
             return Ok(reply);
         }
         // Firings of the timer that are due come first.
-        self.decide_due_before_request(id);
-        let now = self.now;
-        let Some(schedule) = self.schedules.get_mut(id) else {
+        self.decide_due_before_request(cx, workflows, jobs, id);
+        let now = cx.now;
+        let Some(schedule) = self.get_mut(id) else {
             return Err(Refusal::ScheduleNotFound { schedule: id });
         };
         let after = |last: Timestamp| Timestamp::from_micros(last.as_micros().saturating_add(1));
@@ -65,33 +71,39 @@ impl Engine {
         let key = key.map(|key| (key.key, key.body));
         let firing =
             Firing { at, due: at, cause, generation, detail: Some(detail.into()), key, waited: false };
-        let decided = self.fire_or_wait(id, firing, overlap);
-        self.arm_schedule(id);
+        let decided = self.fire_or_wait(cx, workflows, jobs, id, firing, overlap);
+        self.arm_schedule(cx, workflows, jobs, id);
         Ok(Reply::Triggered { outcome: decided.outcome, work: decided.work, scheduled_for: at })
     }
 
     /// Returns the reply of an earlier trigger with the same key: its job or run, or its buffered firing.
-    fn triggered_before(&self, id: ScheduleId, key: Option<Key>) -> Result<Option<Reply>, Refusal> {
+    fn triggered_before(
+        &self,
+        workflows: &Workflows,
+        jobs: &Jobs,
+        id: ScheduleId,
+        key: Option<Key>,
+    ) -> Result<Option<Reply>, Refusal> {
         let Some(key) = key else { return Ok(None) };
-        if let Some(known) = self.keys.get(&key.key) {
+        if let Some(known) = jobs.keys.get(&key.key) {
             if known.body != key.body {
                 return Err(Refusal::IdempotencyKeyReused { index: 0, job: known.job });
             }
-            let origin = self.jobs.get(&known.job).and_then(|job| job.origin.as_ref());
+            let origin = jobs.get(known.job).and_then(|job| job.origin.as_ref());
             let scheduled_for = origin.map_or(known.job.created_at(), |origin| origin.scheduled_for);
             let (outcome, work) = (FiringOutcome::Fired, Some(Work::Job(known.job)));
             return Ok(Some(Reply::Triggered { outcome, work, scheduled_for }));
         }
-        if let Some(known) = self.workflows.keys.get(&key.key) {
+        if let Some(known) = workflows.keys.get(&key.key) {
             if known.body != key.body {
                 return Err(Refusal::RunIdempotencyKeyReused { run: known.run });
             }
-            let origin = self.workflows.origin_of(known.run);
+            let origin = workflows.origin_of(known.run);
             let scheduled_for = origin.map_or(known.run.created_at(), |origin| origin.scheduled_for);
             let (outcome, work) = (FiringOutcome::Fired, Some(Work::Run(known.run)));
             return Ok(Some(Reply::Triggered { outcome, work, scheduled_for }));
         }
-        let waiting = self.schedules.get(id).and_then(|schedule| {
+        let waiting = self.get(id).and_then(|schedule| {
             schedule.state.buffer.iter().find(|waiting| waiting.key == Some((key.key, key.body)))
         });
         Ok(waiting.map(|waiting| {
@@ -101,18 +113,25 @@ impl Engine {
     }
 
     /// Stores the idempotency key of a trigger, so that a repeated request finds the job or run.
-    pub(super) fn store_trigger_key(&mut self, firing: &Firing, work: Work) {
+    pub(super) fn store_trigger_key(
+        &mut self,
+        cx: &mut Context,
+        workflows: &mut Workflows,
+        jobs: &mut Jobs,
+        firing: &Firing,
+        work: Work,
+    ) {
         let Some((key, body)) = firing.key else { return };
-        let expires_at = self.now + self.config.key_retention.max(Duration::from_hours(24));
+        let expires_at = cx.now + cx.config.key_retention.max(Duration::from_hours(24));
         match work {
             Work::Job(job) => {
-                self.keys.insert(key, IdempotencyEntry { body, job, expires_at });
-                self.pending.others.push(Change::Key(KeyRecord { key, body, job, expires_at }));
+                jobs.keys.insert(key, IdempotencyEntry { body, job, expires_at });
+                cx.pending.others.push(Change::Key(KeyRecord { key, body, job, expires_at }));
             }
             Work::Run(run) => {
                 let record = RunKeyRecord { key, body, run, expires_at };
-                self.workflows.keys.insert(key, record);
-                self.pending.others.push(Change::RunKey(record));
+                workflows.keys.insert(key, record);
+                cx.pending.others.push(Change::RunKey(record));
             }
         }
     }

@@ -9,34 +9,35 @@ use model::{Duration, ExecutionId, JobId, WorkerId};
 use mutation::{Mutation, is_on};
 
 use super::Worker;
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::input::{Held, Join, Session};
+use crate::job::Jobs;
 use crate::output::Effect;
 use crate::signal::Signal;
 
-impl Engine {
+impl Jobs {
     /// Opens a session; any previous session of the worker ends.
     ///
     /// Executions that the worker holds but nothing needs are stopped; assignments that its journal lacks are
     /// sent again. The worker's journal makes both safe: it starts a fence at most once.
-    pub(crate) fn join(&mut self, join: Join) {
+    pub(crate) fn join(&mut self, cx: &mut Context, join: Join) {
         let Join { worker: id, session, ref held, .. } = join;
         let effects = Effect::Welcome {
             worker: id,
             session,
-            heartbeat_interval: self.config.heartbeat_interval,
-            lease: self.config.lease,
+            heartbeat_interval: cx.config.heartbeat_interval,
+            lease: cx.config.lease,
         };
-        self.pending.effects.push(effects);
+        cx.pending.effects.push(effects);
         let held = held.clone();
-        self.open_session(join);
-        self.grant_lease(id);
-        self.reconcile_journal(id, session, &held);
+        self.open_session(cx, join);
+        self.grant_lease(cx, id);
+        self.reconcile_journal(cx, id, session, &held);
         self.capacity_changed();
     }
 
-    fn open_session(&mut self, join: Join) {
-        let now = self.now;
+    fn open_session(&mut self, cx: &mut Context, join: Join) {
+        let now = cx.now;
         let id = join.worker;
         let known = self.workers.get(&id).map(|worker| &worker.record);
         let record = WorkerRecord {
@@ -58,28 +59,28 @@ impl Engine {
         worker.heard_at = Some(now);
         if fresh || *worker.record != record {
             worker.record = Arc::new(WorkerRecord { updated_at: now, ..record });
-            self.pending.worker(now, &worker.record);
-            self.pending.signals.push_back(Signal::WorkerJoined(id));
+            cx.pending.worker(now, &worker.record);
+            cx.raise(Signal::WorkerJoined(id));
         }
     }
 
     /// Reconciles the executions that the worker holds with those that the engine assigned to it.
-    fn reconcile_journal(&mut self, id: WorkerId, session: Session, held: &[Held]) {
+    fn reconcile_journal(&mut self, cx: &mut Context, id: WorkerId, session: Session, held: &[Held]) {
         let held: BTreeMap<ExecutionId, Held> = held.iter().map(|held| (held.execution, *held)).collect();
-        self.settle_unknown(id, &held);
+        self.settle_unknown(cx, id, &held);
         for (&execution, entry) in &held {
             let wanted = self
                 .live_execution(execution)
                 .filter(|&(_, fence, worker)| fence == entry.fence && worker == id);
             if let Some((job, ..)) = wanted.filter(|_| entry.running) {
-                self.pending.signals.push_back(Signal::JobConfirmed(job));
+                cx.raise(Signal::JobConfirmed(job));
             }
             if wanted.is_some() || is_on(Mutation::EngineIgnoresStrayExecutions) {
                 continue;
             }
             self.record_orphan(*entry, id);
             if entry.running {
-                self.pending.effects.push(Effect::Stop {
+                cx.pending.effects.push(Effect::Stop {
                     worker: id,
                     session,
                     execution,
@@ -94,7 +95,7 @@ impl Engine {
         let mut missing = Vec::new();
         for job in jobs {
             let Some((cancelled, live)) = self
-                .jobs
+                .all
                 .get(&job)
                 .and_then(|j| Some((j.state.cancel_requested_at.is_some(), j.live.as_ref()?)))
             else {
@@ -102,7 +103,7 @@ impl Engine {
             };
             let heard = live.record.status != model::ExecutionStatus::Assigned;
             if (cancelled || self.is_evicted(job)) && !is_on(Mutation::EngineSendsNoStop) {
-                self.send_stop(job);
+                self.send_stop(cx, job);
             } else if !held.contains_key(&live.record.id) {
                 // The execution was reported as started, but the journal no longer has it: it must not start
                 // again. A delayed hello message also lacks executions that started after it was sent. So
@@ -112,9 +113,9 @@ impl Engine {
                     continue;
                 }
                 if !is_on(Mutation::EngineSendsAssignmentsOnce) {
-                    self.send_assignment(job);
+                    self.send_assignment(cx, job);
                 }
-                self.pending.signals.push_back(Signal::JobConfirmed(job));
+                cx.raise(Signal::JobConfirmed(job));
             }
         }
         if let Some(worker) = self.workers.get_mut(&id) {
@@ -123,12 +124,12 @@ impl Engine {
     }
 
     /// Ends the executions that the journal does not have, now that a heartbeat has proved the session alive.
-    pub(crate) fn end_unconfirmed(&mut self, id: WorkerId) {
+    pub(crate) fn end_unconfirmed(&mut self, cx: &mut Context, id: WorkerId) {
         let missing = self.workers.get_mut(&id).map(|worker| std::mem::take(&mut worker.unconfirmed));
         for (job, execution) in missing.unwrap_or_default() {
             if self.live_execution(execution).is_some_and(|(live, ..)| live == job) {
-                self.on_execution_unknown_to_worker(job);
-                self.pending.signals.push_back(Signal::JobConfirmed(job));
+                self.on_execution_unknown_to_worker(cx, job);
+                cx.raise(Signal::JobConfirmed(job));
             }
         }
     }

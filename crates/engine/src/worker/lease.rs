@@ -15,96 +15,104 @@ use model::worker::{Health, WorkerStatus};
 use model::{Duration, JobId, Timestamp, WorkerId};
 use mutation::{Mutation, is_on};
 
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::input::Session;
+use crate::job::Jobs;
 use crate::output::Effect;
 use crate::signal::Signal;
 use crate::timer::Timer;
 
-impl Engine {
+impl Jobs {
     /// Answers a heartbeat: grants a lease to the worker's current session, and a lease of zero to any other
     /// session, so that the worker opens a new one.
-    pub(crate) fn heartbeat(&mut self, id: WorkerId, session: Session, seq: u64, health: Health) {
-        let lease = self.config.lease;
+    pub(crate) fn heartbeat(
+        &mut self,
+        cx: &mut Context,
+        id: WorkerId,
+        session: Session,
+        seq: u64,
+        health: Health,
+    ) {
+        let lease = cx.config.lease;
         let known = self.workers.get_mut(&id).filter(|worker| worker.session == Some(session));
         let Some(worker) = known else {
             let lease = Duration::ZERO;
-            return self.pending.grants.push(Effect::Grant { worker: id, session, seq, lease });
+            return cx.pending.grants.push(Effect::Grant { worker: id, session, seq, lease });
         };
         let recovered = worker.health.trouble.is_some() && health.trouble.is_none();
         worker.health = health;
-        worker.heard_at = Some(self.now);
-        self.pending.grants.push(Effect::Grant { worker: id, session, seq, lease });
-        self.grant_lease(id);
-        self.end_unconfirmed(id);
+        worker.heard_at = Some(cx.now);
+        cx.pending.grants.push(Effect::Grant { worker: id, session, seq, lease });
+        self.grant_lease(cx, id);
+        self.end_unconfirmed(cx, id);
         if recovered {
             self.capacity_changed();
         }
     }
 
     /// Grants a full lease from now, and arms the timer of its end.
-    pub(crate) fn grant_lease(&mut self, id: WorkerId) {
-        let until = self.steady + self.lease_with_margin();
+    pub(crate) fn grant_lease(&mut self, cx: &mut Context, id: WorkerId) {
+        let until = cx.steady + self.lease_with_margin(cx);
         if let Some(worker) = self.workers.get_mut(&id) {
-            let armed = worker.lease_until > self.steady;
+            let armed = worker.lease_until > cx.steady;
             worker.extended_by = Duration::ZERO;
             worker.lease_until = worker.lease_until.max(until);
             if !armed {
-                self.steady_timers.arm(worker.lease_until, Timer::Lease(id));
+                cx.steady_timers.arm(worker.lease_until, Timer::Lease(id));
             }
         }
     }
 
     /// Returns how long after the receipt of a heartbeat the worker has certainly frozen its tasks.
-    pub(crate) fn lease_with_margin(&self) -> Duration {
+    pub(crate) fn lease_with_margin(&self, cx: &Context) -> Duration {
         if is_on(Mutation::EngineExpiresLeasesEarly) {
-            return Duration::from_millis(self.config.lease.as_millis() / 2);
+            return Duration::from_millis(cx.config.lease.as_millis() / 2);
         }
-        let drift = Duration::from_millis(self.config.lease.as_millis() / 100);
-        self.config.lease + drift + self.config.lease_margin
+        let drift = Duration::from_millis(cx.config.lease.as_millis() / 100);
+        cx.config.lease + drift + cx.config.lease_margin
     }
 
     /// Returns how long after the start a worker that has not connected has certainly frozen its tasks.
-    pub(crate) fn first_lease(&self) -> Duration {
-        self.former_owner_lease + self.lease_with_margin()
+    pub(crate) fn first_lease(&self, cx: &Context) -> Duration {
+        self.former_owner_lease + self.lease_with_margin(cx)
     }
 
     /// Handles a lease timer: arms it again if the lease was renewed meanwhile, otherwise the worker is lost.
-    pub(crate) fn on_lease(&mut self, id: WorkerId) {
+    pub(crate) fn on_lease(&mut self, cx: &mut Context, id: WorkerId) {
         let Some(worker) = self.workers.get(&id) else { return };
         if worker.record.status == WorkerStatus::Lost {
             return;
         }
-        if worker.lease_until > self.steady {
-            return self.steady_timers.arm(worker.lease_until, Timer::Lease(id));
+        if worker.lease_until > cx.steady {
+            return cx.steady_timers.arm(worker.lease_until, Timer::Lease(id));
         }
-        self.lose_worker(id);
+        self.lose_worker(cx, id);
     }
 
-    fn lose_worker(&mut self, id: WorkerId) {
-        let now = self.now;
+    fn lose_worker(&mut self, cx: &mut Context, id: WorkerId) {
+        let now = cx.now;
         let Some(worker) = self.workers.get_mut(&id) else { return };
         worker.session = None;
-        worker.lease_until = self.steady;
+        worker.lease_until = cx.steady;
         worker.record = Arc::new(WorkerRecord {
             status: WorkerStatus::Lost,
             updated_at: now,
             heard_at: worker.heard_at.or(worker.record.heard_at).or(Some(now)),
             ..(*worker.record).clone()
         });
-        self.pending.worker(now, &worker.record);
+        cx.pending.worker(now, &worker.record);
         let jobs: Vec<JobId> = worker.jobs.iter().copied().collect();
         if !is_on(Mutation::EngineKeepsJobsOfLostWorkers) {
-            jobs.into_iter().for_each(|job| self.on_lease_ended(job));
+            jobs.into_iter().for_each(|job| self.on_lease_ended(cx, job));
         }
-        self.pending.signals.push_back(Signal::WorkerLost(id));
+        cx.raise(Signal::WorkerLost(id));
     }
 
     /// Extends all leases after a delay of the engine itself: silence during the delay does not count. The
     /// extension of one silence is bounded, so that a server that is always late does not keep lost workers
     /// alive.
-    pub(crate) fn extend_leases(&mut self, held_up: Duration) {
-        let most = self.config.lease.as_millis().saturating_mul(10);
+    pub(crate) fn extend_leases(&mut self, cx: &Context, held_up: Duration) {
+        let most = cx.config.lease.as_millis().saturating_mul(10);
         for (_, worker) in self.workers.iter_mut().filter(|(_, w)| w.record.status != WorkerStatus::Lost) {
             let left = most.saturating_sub(worker.extended_by.as_millis());
             // One long stall is forgiven completely: heartbeats are queued behind it.
@@ -119,8 +127,8 @@ impl Engine {
     }
 
     /// Makes a worker available again after a refusal.
-    pub(crate) fn on_declined(&mut self, id: WorkerId) {
-        let now = self.steady;
+    pub(crate) fn on_declined(&mut self, cx: &Context, id: WorkerId) {
+        let now = cx.steady;
         if let Some(worker) =
             self.workers.get_mut(&id).filter(|w| w.declined_until.is_some_and(|at| at <= now))
         {
@@ -130,12 +138,12 @@ impl Engine {
     }
 
     /// Places no execution on a worker for a moment after a refusal.
-    pub(crate) fn pause_placement(&mut self, id: WorkerId) {
+    pub(crate) fn pause_placement(&mut self, cx: &mut Context, id: WorkerId) {
         const PAUSE: Duration = Duration::from_secs(1);
-        let until: Timestamp = self.steady + PAUSE;
+        let until: Timestamp = cx.steady + PAUSE;
         if let Some(worker) = self.workers.get_mut(&id) {
             worker.declined_until = Some(until);
-            self.steady_timers.arm(until, Timer::Declined(id));
+            cx.steady_timers.arm(until, Timer::Declined(id));
         }
     }
 }

@@ -7,13 +7,15 @@
 use model::{Duration, ExecutionId, Fence, JobId, WorkerId};
 use mutation::{Mutation, is_on};
 
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::input::{Report, Session};
+use crate::job::Jobs;
 use crate::output::Effect;
 
-impl Engine {
+impl Jobs {
     pub(crate) fn report(
         &mut self,
+        cx: &mut Context,
         worker: WorkerId,
         session: Session,
         execution: ExecutionId,
@@ -26,17 +28,17 @@ impl Engine {
         let last = report != Report::Started;
         let live = self.live_execution(execution).filter(|&(_, f, w)| f == fence && w == worker);
         match live {
-            Some((job, ..)) if !last => self.on_started(job),
+            Some((job, ..)) if !last => self.on_started(cx, job),
             Some((job, ..)) => {
                 if matches!(report, Report::Refused { .. }) {
-                    self.pause_placement(worker);
+                    self.pause_placement(cx, worker);
                 }
-                self.on_ended(job, report);
+                self.on_ended(cx, job, report);
             }
             // The execution is running, but no job needs it any more.
             None if !last && !is_on(Mutation::EngineIgnoresStrayExecutions) => {
                 let grace = Duration::ZERO;
-                self.pending.effects.push(Effect::Stop {
+                cx.pending.effects.push(Effect::Stop {
                     worker,
                     session,
                     execution,
@@ -47,13 +49,13 @@ impl Engine {
             }
             None => {}
         }
-        self.pending.effects.push(Effect::Ack { worker, session, execution, fence, last });
+        cx.pending.effects.push(Effect::Ack { worker, session, execution, fence, last });
     }
 
     /// Returns the job, fence and worker of a live execution.
     pub(crate) fn live_execution(&self, execution: ExecutionId) -> Option<(JobId, Fence, WorkerId)> {
         let job = *self.executions.get(&execution)?;
-        let record = &self.jobs.get(&job)?.live.as_ref()?.record;
+        let record = &self.all.get(&job)?.live.as_ref()?.record;
         (record.id == execution).then_some((job, record.fence, record.worker))
     }
 }

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use model::{JobId, JobStatus, ScheduleId, Timestamp, WorkerId, api};
 
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
 use crate::placement;
 use crate::profile::Shape;
 use crate::signal::Signal;
@@ -36,7 +37,7 @@ impl WorkerReservation {
     }
 }
 
-impl Engine {
+impl Jobs {
     /// Reserves resources on an eligible worker, or else on the one that will have the free capacity soonest.
     /// Returns the worker, or `None` if no worker can ever run such a job.
     pub(crate) fn reserve_on_worker(&mut self, wanted: WorkerReservation) -> Option<WorkerId> {
@@ -70,26 +71,26 @@ impl Engine {
     }
 
     /// Places jobs with a reservation, if the resources are free and the job's queue allows it.
-    pub(crate) fn place_reserved_jobs(&mut self) {
+    pub(crate) fn place_reserved_jobs(&mut self, cx: &mut Context) {
         let expected: Vec<_> = self.reservations.iter().map(|(&job, &reserved)| (job, reserved)).collect();
         for (job_id, (id, worker)) in expected {
-            let Some(job) = self.jobs.get(&job_id) else { continue };
+            let Some(job) = self.all.get(&job_id) else { continue };
             let fits = self
                 .workers
                 .get(&worker)
                 .is_some_and(|w| placement::is_eligible(&job.profile.shape, w, Some(id)));
             let waits = job.state.status == JobStatus::Waiting;
-            if waits && fits && self.queues.allows_start(job, self.steady) {
-                self.place(job_id, worker);
+            if waits && fits && self.queues.allows_start(job, cx.steady) {
+                self.place(cx, job_id, worker);
             }
         }
     }
 
     /// Ends the reservation of a job that was placed, on that worker or another one.
-    pub(crate) fn use_reservation(&mut self, job: JobId) {
+    pub(crate) fn use_reservation(&mut self, cx: &mut Context, job: JobId) {
         if let Some((schedule, worker)) = self.reservations.remove(&job) {
             self.release_on_worker(schedule, None, worker);
-            self.pending.signals.push_back(Signal::ReservationUsed(schedule));
+            cx.raise(Signal::ReservationUsed(schedule));
         }
     }
 }

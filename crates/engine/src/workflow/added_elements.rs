@@ -19,8 +19,10 @@ use serde_json::Value;
 use super::elements::Elements;
 use super::plan::{ForEachPlan, List};
 use super::{Run, index};
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
 use crate::output::{Added, Reply};
+use crate::workflow::Workflows;
 
 /// Index of the first element and number of elements of each batch, by the adding step or element and the
 /// batch name.
@@ -84,21 +86,23 @@ impl Run {
     }
 }
 
-impl Engine {
+impl Workflows {
     /// Adds elements on behalf of the task of a job: to the named step, or without a name to the only step
     /// that it may add to.
     pub(crate) fn add_elements(
         &mut self,
+        cx: &Context,
+        jobs: &Jobs,
         job: JobId,
         name: Option<&str>,
         batch: &str,
         elements: Vec<Value>,
     ) -> Result<Reply, Refusal> {
-        let now = self.now;
-        let key = self.jobs.get(&job).and_then(|job| job.step.as_ref()).map(|origin| origin.key());
+        let now = cx.now;
+        let key = jobs.get(job).and_then(|job| job.step.as_ref()).map(|origin| origin.key());
         let in_no_run = || Refusal::ElementsNotAccepted { step: name.map(Into::into), allowed: Vec::new() };
         let StepKey { run: id, step: own, item } = key.ok_or_else(in_no_run)?;
-        let run = self.workflows.runs.get_mut(&id).ok_or_else(in_no_run)?;
+        let run = self.runs.get_mut(&id).ok_or_else(in_no_run)?;
         let step = adds_to(run, own, name)?;
         let shown = Arc::clone(&run.plan.node(step).name);
         let by = Adder { step: own, item };
@@ -126,7 +130,7 @@ impl Engine {
             run.with_pending_elements.insert(step);
             run.step_mut(step).state.iter_mut().for_each(|state| state.total = Some(total));
         }
-        self.workflows.added.push(ElementBatch {
+        self.added.push(ElementBatch {
             key: BatchKey { run: id, step, first },
             by,
             name: batch.into(),
@@ -147,13 +151,13 @@ impl Engine {
     /// The contradiction with the run.
     pub(crate) fn restore_batch(&mut self, batch: &ElementBatch) -> Result<(), String> {
         let BatchKey { run: id, step, .. } = batch.key;
-        let run = self.workflows.runs.get_mut(&id).ok_or("its run is not live")?;
+        let run = self.runs.get_mut(&id).ok_or("its run is not live")?;
         take_batch(run, step, batch)
     }
 
     /// Carries over a batch of the retried run; it is appended to the batches carried over before.
     pub(super) fn carry_batch(&mut self, id: RunId, batch: &ElementBatch) {
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let step = batch.key.step;
         // Batches of steps that this run does not have are ignored.
         if index(step) >= run.steps.len() || !run.grows(step) {
@@ -162,16 +166,16 @@ impl Engine {
         let key = BatchKey { run: id, step, first: run.growing(step).total() };
         let batch = ElementBatch { key, ..batch.clone() };
         if take_batch(run, step, &batch).is_ok() {
-            self.workflows.added.push(batch);
+            self.added.push(batch);
         }
     }
 
     /// Ends the steps that only waited for further elements of this one.
-    pub(super) fn settle_receiving_steps(&mut self, id: RunId, step: u32) {
-        let Some(run) = self.workflows.runs.get(&id) else { return };
+    pub(super) fn settle_receiving_steps(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId, step: u32) {
+        let Some(run) = self.runs.get(&id) else { return };
         let plan = Arc::clone(&run.plan);
         for &filled in plan.node(step).adds_elements_to.iter().filter(|&&filled| filled != step) {
-            self.settle_elements(id, filled);
+            self.settle_elements(cx, jobs, id, filled);
         }
     }
 }

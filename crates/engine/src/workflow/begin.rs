@@ -12,51 +12,60 @@ use serde_json::Map;
 use super::StepDetails;
 use super::plan::StepAction;
 use super::scope::{Element, RunScope};
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
+use crate::workflow::Workflows;
 
-impl Engine {
-    pub(super) fn begin_step(&mut self, id: RunId, step: u32) {
-        let Some(run) = self.workflows.runs.get(&id) else { return };
+impl Workflows {
+    pub(super) fn begin_step(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId, step: u32) {
+        let Some(run) = self.runs.get(&id) else { return };
         let plan = Arc::clone(&run.plan);
         let node = plan.node(step);
         let came_early = run.step(step).state.as_ref().is_some_and(|state| state.output.is_some());
         if node.each.is_some() {
-            return self.begin_elements(id, step);
+            return self.begin_elements(cx, jobs, id, step);
         }
         match &node.act {
             StepAction::Job(_) => {
-                let work = self.create_job(id, step, None).map(Work::Job);
-                self.begin_work(id, step, work);
+                let work = self.create_job(cx, jobs, id, step, None).map(Work::Job);
+                self.begin_work(cx, jobs, id, step, work);
             }
             StepAction::Call(_) => {
-                let work = self.call(Caller { run: id, step, item: None }, None).map(Work::Run);
-                self.begin_work(id, step, work);
+                let work = self.call(cx, jobs, Caller { run: id, step, item: None }, None).map(Work::Run);
+                self.begin_work(cx, jobs, id, step, work);
             }
             StepAction::Approval(approval) => match approval.asks(&RunScope::of_step(id, run)) {
                 Ok(asks) => {
-                    self.mark_live(id, step, StepStatus::Waiting, None);
-                    let run = self.workflows.runs.get_mut(&id);
+                    self.mark_live(cx, id, step, StepStatus::Waiting, None);
+                    let run = self.runs.get_mut(&id);
                     let state = run.and_then(|run| run.step_mut(step).state.as_deref_mut());
                     state.into_iter().for_each(|state| state.asks = Some(Box::new(asks.clone())));
                 }
-                Err(error) => self.bad_reference(id, step, error),
+                Err(error) => self.bad_reference(cx, jobs, id, step, error),
             },
-            StepAction::Event { .. } if came_early => self.end_with_event(id, step),
-            StepAction::Event { .. } => self.mark_live(id, step, StepStatus::Waiting, None),
-            StepAction::For(length) => self.wait_until(id, step, self.now + *length),
-            StepAction::Until(_) => match self.end_of_wait(id, step) {
-                Ok(until) => self.wait_until(id, step, until),
-                Err(error) => self.bad_reference(id, step, error.to_string()),
+            StepAction::Event { .. } if came_early => self.end_with_event(cx, jobs, id, step),
+            StepAction::Event { .. } => self.mark_live(cx, id, step, StepStatus::Waiting, None),
+            StepAction::For(length) => self.wait_until(cx, jobs, id, step, cx.now + *length),
+            StepAction::Until(_) => match self.end_of_wait(cx, id, step) {
+                Ok(until) => self.wait_until(cx, jobs, id, step, until),
+                Err(error) => self.bad_reference(cx, jobs, id, step, error.to_string()),
             },
         }
     }
 
-    fn begin_work(&mut self, id: RunId, step: u32, work: Result<Work, String>) {
+    fn begin_work(
+        &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
+        id: RunId,
+        step: u32,
+        work: Result<Work, String>,
+    ) {
         let work = match work {
             Ok(work) => work,
-            Err(reason) => return self.bad_reference(id, step, reason),
+            Err(reason) => return self.bad_reference(cx, jobs, id, step, reason),
         };
-        if let Some(run) = self.workflows.runs.get_mut(&id) {
+        if let Some(run) = self.runs.get_mut(&id) {
             let fresh = || Box::new(StepState::new(StepStatus::Pending, StepCause::UpstreamEnded));
             let state = run.step_mut(step).state.get_or_insert_with(fresh);
             match work {
@@ -64,38 +73,58 @@ impl Engine {
                 Work::Run(called) => state.called = Some(called),
             }
         }
-        self.mark_live(id, step, StepStatus::Running, None);
+        self.mark_live(cx, id, step, StepStatus::Running, None);
     }
 
     /// Marks a step as running or waiting from now until `until` or its timeout, whichever is first.
-    pub(super) fn mark_live(&mut self, id: RunId, step: u32, status: StepStatus, until: Option<Timestamp>) {
-        let Some(run) = self.workflows.runs.get(&id) else { return };
+    pub(super) fn mark_live(
+        &mut self,
+        cx: &mut Context,
+        id: RunId,
+        step: u32,
+        status: StepStatus,
+        until: Option<Timestamp>,
+    ) {
+        let Some(run) = self.runs.get(&id) else { return };
         let node = run.plan.node(step);
-        let timeout = node.timeout.map(|timeout: Duration| self.now + timeout);
+        let timeout = node.timeout.map(|timeout: Duration| cx.now + timeout);
         let holds_slot = status == StepStatus::Running && node.each.is_none();
-        self.transition_step(id, step, status, StepCause::UpstreamEnded, StepDetails::default());
-        if let Some(run) = self.workflows.runs.get_mut(&id) {
+        self.transition_step(cx, id, step, status, StepCause::UpstreamEnded, StepDetails::default());
+        if let Some(run) = self.runs.get_mut(&id) {
             run.live += u32::from(holds_slot);
         }
-        self.arm_step(id, step, until.into_iter().chain(timeout).min());
+        self.arm_step(cx, id, step, until.into_iter().chain(timeout).min());
     }
 
-    fn wait_until(&mut self, id: RunId, step: u32, until: Timestamp) {
-        if until <= self.now {
-            self.end_step(id, step, StepStatus::Succeeded, StepCause::TimeReached, StepDetails::default());
+    fn wait_until(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId, step: u32, until: Timestamp) {
+        if until <= cx.now {
+            self.end_step(
+                cx,
+                jobs,
+                id,
+                step,
+                StepStatus::Succeeded,
+                StepCause::TimeReached,
+                StepDetails::default(),
+            );
         } else {
-            self.mark_live(id, step, StepStatus::Waiting, Some(until));
+            self.mark_live(cx, id, step, StepStatus::Waiting, Some(until));
         }
     }
 
     /// Returns when the wait of a step ends: after a duration from its start, or at a given time.
-    pub(super) fn end_of_wait(&self, id: RunId, step: u32) -> Result<Timestamp, EvaluationError> {
+    pub(super) fn end_of_wait(
+        &self,
+        cx: &Context,
+        id: RunId,
+        step: u32,
+    ) -> Result<Timestamp, EvaluationError> {
         let gone = || EvaluationError("the run no longer exists".into());
-        let run = self.workflows.runs.get(&id).ok_or_else(gone)?;
+        let run = self.runs.get(&id).ok_or_else(gone)?;
         match &run.plan.node(step).act {
             StepAction::For(length) => {
                 let started_at = run.step(step).state.as_ref().and_then(|state| state.started_at);
-                Ok(started_at.unwrap_or(self.now) + *length)
+                Ok(started_at.unwrap_or(cx.now) + *length)
             }
             StepAction::Until(template) => {
                 let text = template.render(&RunScope::of_step(id, run))?;
@@ -109,16 +138,30 @@ impl Engine {
         }
     }
 
-    fn bad_reference(&mut self, id: RunId, step: u32, reason: String) {
-        self.end_step(id, step, StepStatus::Failed, StepCause::BadReference, StepDetails::message(reason));
+    fn bad_reference(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId, step: u32, reason: String) {
+        self.end_step(
+            cx,
+            jobs,
+            id,
+            step,
+            StepStatus::Failed,
+            StepCause::BadReference,
+            StepDetails::message(reason),
+        );
     }
 
     /// Starts the run that a step, or one of its elements, calls.
     ///
     /// # Errors
     /// A reference without a value, or parameters that the called workflow does not accept.
-    pub(super) fn call(&mut self, caller: Caller, element: Option<&Element>) -> Result<RunId, String> {
-        let Some(run) = self.workflows.runs.get(&caller.run) else {
+    pub(super) fn call(
+        &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
+        caller: Caller,
+        element: Option<&Element>,
+    ) -> Result<RunId, String> {
+        let Some(run) = self.runs.get(&caller.run) else {
             return Err("the run no longer exists".into());
         };
         let plan = Arc::clone(&run.plan);
@@ -130,9 +173,9 @@ impl Engine {
         };
         if let Some(ended) = self.take_ended_call(caller) {
             let parameters = ended.parameters.clone();
-            return self.start_called(caller, definition, body, parameters, Some(&ended));
+            return self.start_called(cx, jobs, caller, definition, body, parameters, Some(&ended));
         }
-        let Some(run) = self.workflows.runs.get(&caller.run) else {
+        let Some(run) = self.runs.get(&caller.run) else {
             return Err("the run no longer exists".into());
         };
         let scope = RunScope { id: caller.run, run, element };
@@ -152,12 +195,12 @@ impl Engine {
             let most = limits::RUN_PARAMETERS_BYTES_MAX;
             return Err(format!("the parameters have {len} bytes: expected at most {most}"));
         }
-        self.start_called(caller, definition, body, complete, None)
+        self.start_called(cx, jobs, caller, definition, body, complete, None)
     }
 
     /// Takes the ended run that a call continues; only the first call does.
     fn take_ended_call(&mut self, caller: Caller) -> Option<Arc<EndedCall>> {
-        let step = self.workflows.runs.get_mut(&caller.run)?.step_mut(caller.step);
+        let step = self.runs.get_mut(&caller.run)?.step_mut(caller.step);
         match caller.item {
             None => step.state.as_deref_mut()?.continues.take(),
             Some(item) => step.elements.as_deref_mut()?.take_ended_call(item),

@@ -12,38 +12,39 @@ use super::elements::{Elements, work_of};
 use super::plan::deadline;
 use super::{Run, Step, Workflow, Workflows};
 use crate::check::{Difference, first};
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
 use crate::timer::Timer;
 
-impl Engine {
+impl Workflows {
     /// Checks the invariants of the [folder's page](super) for each run.
-    pub(crate) fn check_workflows(&self) -> Result<(), String> {
-        self.workflows.check_listeners()?;
+    pub(crate) fn check_workflows(&self, cx: &Context, jobs: &Jobs) -> Result<(), String> {
+        self.check_listeners()?;
         let mut work = BTreeSet::new();
-        for (&id, run) in &self.workflows.runs {
-            self.check_run(id, run, &mut work)?;
+        for (&id, run) in &self.runs {
+            self.check_run(cx, jobs, id, run, &mut work)?;
         }
         let broadcast = |(id, run): (&RunId, &Run), step| {
             let goes_on = run.step(step).status() == StepStatus::Running;
             (goes_on && run.is_broadcast(step)).then_some((*id, step))
         };
         let count = |run: &Run| u32::try_from(run.steps.len()).unwrap_or(u32::MAX);
-        let runs = self.workflows.runs.iter();
+        let runs = self.runs.iter();
         let found = runs.flat_map(|(id, run)| (0..count(run)).filter_map(move |s| broadcast((id, run), s)));
-        if found.collect::<BTreeSet<_>>() != self.workflows.broadcasts {
+        if found.collect::<BTreeSet<_>>() != self.broadcasts {
             return Err("the running broadcasts differ from the registered ones".into());
         }
-        for (&id, job) in &self.jobs {
+        for (id, job) in jobs.iter() {
             if job.step.is_some() && !work.contains(&Work::Job(id)) {
                 return Err(format!("{id} is not the current job of its step"));
             }
         }
-        for (&id, run) in &self.workflows.runs {
+        for (&id, run) in &self.runs {
             if run.head.caller.is_some() && !work.contains(&Work::Run(id)) {
                 return Err(format!("{id} is not the current call of its step"));
             }
         }
-        for (&id, workflow) in &self.workflows.all {
+        for (&id, workflow) in &self.all {
             if !workflow.waiting.is_empty() && workflow.is_below_run_limit() {
                 return Err(format!("runs of {id} are waiting below the limit of parallel runs"));
             }
@@ -51,7 +52,14 @@ impl Engine {
         Ok(())
     }
 
-    fn check_run(&self, id: RunId, run: &Run, work: &mut BTreeSet<Work>) -> Result<(), String> {
+    fn check_run(
+        &self,
+        cx: &Context,
+        jobs: &Jobs,
+        id: RunId,
+        run: &Run,
+        work: &mut BTreeSet<Work>,
+    ) -> Result<(), String> {
         if run.state.status.is_final() {
             return Err(format!("{id} is {}, but still live after a flush", run.state.status));
         }
@@ -61,7 +69,7 @@ impl Engine {
             let status = known.status();
             counts[usize::from(status.code())] += 1;
             open[run.plan.node(step).section as usize] += u32::from(!status.is_final());
-            let own = self.check_step(id, run, step)?;
+            let own = self.check_step(cx, jobs, id, run, step)?;
             live += own.len();
             work.extend(own);
         }
@@ -75,7 +83,7 @@ impl Engine {
             ));
         }
         if let Some(at) = deadline(run).filter(|_| run.state.status == RunStatus::Retrying)
-            && (!self.wall_timers.is_armed(at, Timer::Run(id)) || open[Section::Steps as usize] > 0)
+            && (!cx.wall_timers.is_armed(at, Timer::Run(id)) || open[Section::Steps as usize] > 0)
         {
             return Err(format!("{id} retries at {at}, but has no timer, or unfinished steps"));
         }
@@ -91,13 +99,20 @@ impl Engine {
     }
 
     /// Checks one step and returns its running work.
-    fn check_step(&self, id: RunId, run: &Run, step: u32) -> Result<Vec<Work>, String> {
+    fn check_step(
+        &self,
+        cx: &Context,
+        jobs: &Jobs,
+        id: RunId,
+        run: &Run,
+        step: u32,
+    ) -> Result<Vec<Work>, String> {
         let known = run.step(step);
         let node = run.plan.node(step);
         let name = &node.name;
         let state = known.state.as_deref();
         if let Some(wake_at) = state.filter(|state| state.status.is_live()).and_then(|state| state.wake_at)
-            && !self.wall_timers.is_armed(wake_at, Timer::Step(id, step))
+            && !cx.wall_timers.is_armed(wake_at, Timer::Step(id, step))
         {
             return Err(format!("step `{name}` of {id} wakes at {wake_at}, but its timer is not armed"));
         }
@@ -107,8 +122,8 @@ impl Engine {
         let work = work_of(known);
         for one in &work {
             let there = match one {
-                Work::Job(job) => self.jobs.contains_key(job),
-                Work::Run(run) => self.workflows.runs.contains_key(run),
+                Work::Job(job) => jobs.contains(*job),
+                Work::Run(run) => self.runs.contains_key(run),
             };
             if !there {
                 return Err(format!("step `{name}` of {id} has {one:?}, which is not live"));
@@ -126,20 +141,19 @@ impl Engine {
 
     /// Returns the first workflow or run that differs from another engine over the same rows.
     pub(crate) fn workflow_difference(&self, other: &Self) -> Option<Difference> {
-        let here = self.workflows.all.iter().map(|(id, workflow)| (id, of_workflow(workflow)));
-        first(here, |id| other.workflows.all.get(id).map(of_workflow))
+        let here = self.all.iter().map(|(id, workflow)| (id, of_workflow(workflow)));
+        first(here, |id| other.all.get(id).map(of_workflow))
             .or_else(|| {
                 // An engine that has not evaluated the steps of a run yet does not know which of them are
                 // ready.
-                let stirred =
-                    |engine: &Self, id| engine.workflows.runs.get(id).is_some_and(|run| run.to_advance);
+                let stirred = |engine: &Self, id| engine.runs.get(id).is_some_and(|run| run.to_advance);
                 let knows = |id| !stirred(self, id) && !stirred(other, id);
-                let here = self.workflows.runs.iter().map(|(id, run)| (id, of_run(run, knows(id))));
-                first(here, |id| other.workflows.runs.get(id).map(|run| of_run(run, knows(id))))
+                let here = self.runs.iter().map(|(id, run)| (id, of_run(run, knows(id))));
+                first(here, |id| other.runs.get(id).map(|run| of_run(run, knows(id))))
             })
             .or_else(|| {
                 let counts = |engine: &Self| {
-                    let Workflows { all, runs, keys, .. } = &engine.workflows;
+                    let Workflows { all, runs, keys, .. } = engine;
                     (all.len(), runs.len(), keys.len())
                 };
                 let (here, there) = (counts(self), counts(other));

@@ -27,8 +27,10 @@ use super::files::outcome_text;
 use super::plan::{self, ForEachPlan};
 use super::scope::{Element, RunScope};
 use super::{Run, Step, StepDetails, index};
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
 use crate::placement::WORKER_LABEL;
+use crate::workflow::Workflows;
 
 /// Elements of a step that has started, or that carries over results.
 #[derive(Debug)]
@@ -301,16 +303,18 @@ impl Elements {
     }
 }
 
-impl Engine {
+impl Workflows {
     /// Starts a step over a list and evaluates the list.
-    pub(super) fn begin_elements(&mut self, id: RunId, step: u32) {
-        if self.workflows.runs.get(&id).is_some_and(|run| run.grows(step)) {
-            return self.begin_growing(id, step);
+    pub(super) fn begin_elements(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId, step: u32) {
+        if self.runs.get(&id).is_some_and(|run| run.grows(step)) {
+            return self.begin_growing(cx, jobs, id, step);
         }
-        let list = match self.list_of(id, step) {
+        let list = match self.list_of(jobs, id, step) {
             Ok(list) => list,
             Err(reason) => {
                 return self.end_step(
+                    cx,
+                    jobs,
                     id,
                     step,
                     StepStatus::Failed,
@@ -320,7 +324,7 @@ impl Engine {
             }
         };
         let total = u32::try_from(list.len()).unwrap_or(u32::MAX);
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let is_decided_now = run.is_broadcast(step);
         let known = run.step_mut(step);
         // Elements carried over from an earlier run are already present.
@@ -335,21 +339,29 @@ impl Engine {
         (state.total, state.items) = (Some(total), items);
         if total == 0 {
             let also = StepDetails { output: Some("[]".into()), ..StepDetails::message("the list is empty") };
-            return self.end_step(id, step, StepStatus::Succeeded, StepCause::ElementsSucceeded, also);
+            return self.end_step(
+                cx,
+                jobs,
+                id,
+                step,
+                StepStatus::Succeeded,
+                StepCause::ElementsSucceeded,
+                also,
+            );
         }
-        self.mark_live(id, step, StepStatus::Running, None);
+        self.mark_live(cx, id, step, StepStatus::Running, None);
         if is_decided_now {
-            self.workflows.broadcasts.insert((id, step));
+            self.broadcasts.insert((id, step));
         }
-        if let Some(run) = self.workflows.runs.get_mut(&id) {
+        if let Some(run) = self.runs.get_mut(&id) {
             run.with_pending_elements.insert(step);
         }
-        self.settle_elements(id, step);
+        self.settle_elements(cx, jobs, id, step);
     }
 
     /// Starts a step that tasks add elements to, with the elements added so far.
-    fn begin_growing(&mut self, id: RunId, step: u32) {
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+    fn begin_growing(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId, step: u32) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let known = run.step_mut(step);
         let elements = known.elements.get_or_insert_with(|| Box::new(Elements::growing()));
         let total = elements.total;
@@ -358,13 +370,13 @@ impl Engine {
             .get_or_insert_with(|| Box::new(StepState::new(StepStatus::Pending, StepCause::UpstreamEnded)));
         state.total = Some(total);
         run.with_pending_elements.insert(step);
-        self.mark_live(id, step, StepStatus::Running, None);
-        self.settle_elements(id, step);
+        self.mark_live(cx, id, step, StepStatus::Running, None);
+        self.settle_elements(cx, jobs, id, step);
     }
 
-    fn list_of(&self, id: RunId, step: u32) -> Result<Arc<[Value]>, String> {
+    fn list_of(&self, jobs: &Jobs, id: RunId, step: u32) -> Result<Arc<[Value]>, String> {
         let gone = || "the run no longer exists".to_owned();
-        let run = self.workflows.runs.get(&id).ok_or_else(gone)?;
+        let run = self.runs.get(&id).ok_or_else(gone)?;
         let kept = run.step(step).state.as_ref().and_then(|state| state.items.as_deref());
         if let Some(kept) = kept {
             return serde_json::from_str(kept).map_err(|error| format!("list: {error}"));
@@ -373,7 +385,7 @@ impl Engine {
         let list: Arc<[Value]> = match &each.list {
             plan::List::Items(items) => return Ok(Arc::clone(items)),
             plan::List::Shards(count) => return Ok((0..*count).map(Value::from).collect()),
-            plan::List::Workers(constraints) => return Ok(self.workers_with(constraints)),
+            plan::List::Workers(constraints) => return Ok(self.workers_with(jobs, constraints)),
             // The list is stored in the rows of its batches.
             plan::List::Added => return Err(gone()),
             plan::List::Expression(expression) => match expression.evaluate(&RunScope::of_step(id, run)) {
@@ -400,21 +412,21 @@ impl Engine {
     }
 
     /// Returns the ids of all workers that are not lost and have these labels.
-    fn workers_with(&self, constraints: &[Constraint]) -> Arc<[Value]> {
-        let there = self.workers.values().filter(|worker| worker.record.status != WorkerStatus::Lost);
+    fn workers_with(&self, jobs: &Jobs, constraints: &[Constraint]) -> Arc<[Value]> {
+        let there = jobs.workers.values().filter(|worker| worker.record.status != WorkerStatus::Lost);
         let fits = there.filter(|worker| constraints.iter().all(|c| c.holds(&worker.record.labels)));
         fits.map(|worker| Value::String(worker.record.id.to_string())).collect()
     }
 
     /// Starts elements of every step of a run that has some left, as far as its limits allow.
-    pub(super) fn start_elements(&mut self, id: RunId, left: &mut usize) {
-        while let Some(run) = self.workflows.runs.get(&id) {
+    pub(super) fn start_elements(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId, left: &mut usize) {
+        while let Some(run) = self.runs.get(&id) {
             let (Some(&step), true) = (run.with_pending_elements.first(), run.begins_steps()) else { return };
             if *left == 0 || run.live >= run.plan.max_parallel() {
                 return;
             }
-            if !self.begin_element(id, step, left)
-                && let Some(run) = self.workflows.runs.get_mut(&id)
+            if !self.begin_element(cx, jobs, id, step, left)
+                && let Some(run) = self.runs.get_mut(&id)
             {
                 run.with_pending_elements.remove(&step);
             }
@@ -423,9 +435,16 @@ impl Engine {
 
     /// Starts the next element of a step. Returns false if none may start now; the change that allows it
     /// marks the step again.
-    fn begin_element(&mut self, id: RunId, step: u32, left: &mut usize) -> bool {
-        self.ensure_list(id, step);
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return false };
+    fn begin_element(
+        &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
+        id: RunId,
+        step: u32,
+        left: &mut usize,
+    ) -> bool {
+        self.ensure_list(jobs, id, step);
+        let Some(run) = self.runs.get_mut(&id) else { return false };
         let plan = Arc::clone(&run.plan);
         let Some(each) = plan.node(step).each.as_ref() else { return false };
         let known = run.step_mut(step);
@@ -440,11 +459,11 @@ impl Engine {
         let element = Element { index: item, total: elements.total, value: value.unwrap_or_default() };
         *left -= 1;
         let begun = if self.calls(id, step) {
-            self.call(Caller { run: id, step, item: Some(item) }, Some(&element)).map(Work::Run)
+            self.call(cx, jobs, Caller { run: id, step, item: Some(item) }, Some(&element)).map(Work::Run)
         } else {
-            self.create_job(id, step, Some(&element)).map(Work::Job)
+            self.create_job(cx, jobs, id, step, Some(&element)).map(Work::Job)
         };
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return false };
+        let Some(run) = self.runs.get_mut(&id) else { return false };
         match begun {
             Ok(work) => {
                 run.live += 1;
@@ -454,32 +473,34 @@ impl Engine {
             }
             Err(reason) => {
                 let (status, cause) = (StepStatus::Failed, StepCause::BadReference);
-                self.end_element(id, step, item, status, cause, StepDetails::message(reason));
+                self.end_element(cx, jobs, id, step, item, status, cause, StepDetails::message(reason));
             }
         }
         true
     }
 
     /// Evaluates the list again if that is needed for the first time after a restart.
-    pub(super) fn ensure_list(&mut self, id: RunId, step: u32) {
-        let run = self.workflows.runs.get(&id);
+    pub(super) fn ensure_list(&mut self, jobs: &Jobs, id: RunId, step: u32) {
+        let run = self.runs.get(&id);
         let elements = run.and_then(|run| run.step(step).elements.as_deref());
         if elements.is_none_or(|elements| !matches!(elements.list, List::NotEvaluated)) {
             return;
         }
-        let list = self.list_of(id, step).unwrap_or_else(|_| Arc::new([]));
+        let list = self.list_of(jobs, id, step).unwrap_or_else(|_| Arc::new([]));
         if let Some(elements) = self.elements_mut(id, step) {
             elements.list = List::Whole(list);
         }
     }
 
     pub(super) fn elements_mut(&mut self, id: RunId, step: u32) -> Option<&mut Elements> {
-        self.workflows.runs.get_mut(&id)?.step_mut(step).elements.as_deref_mut()
+        self.runs.get_mut(&id)?.step_mut(step).elements.as_deref_mut()
     }
 
     /// Handles the end of an element and writes its row.
     pub(super) fn end_element(
         &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
         id: RunId,
         step: u32,
         item: u32,
@@ -487,10 +508,10 @@ impl Engine {
         cause: StepCause,
         also: StepDetails,
     ) {
-        let now = self.now;
+        let now = cx.now;
         let work = self.elements_mut(id, step).and_then(|elements| elements.work_of(item));
-        let started_at = work.and_then(|work| self.started_at(work));
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let started_at = work.and_then(|work| self.started_at(jobs, work));
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let Some(elements) = run.step_mut(step).elements.as_deref_mut() else { return };
         if !elements.count_end(item, status, also.output.clone()) {
             return;
@@ -510,27 +531,27 @@ impl Engine {
         (state.finished_at, state.output, state.message) = (ended_at, also.output, also.message);
         state.files = also.files;
         let key = StepKey { run: id, step, item: Some(item) };
-        self.workflows.ended_elements.push(StepRecord { key, state });
+        self.ended_elements.push(StepRecord { key, state });
         // A slot is free for another element, or for another step.
-        if let Some(run) = self.workflows.runs.get_mut(&id) {
+        if let Some(run) = self.runs.get_mut(&id) {
             run.with_pending_elements.insert(step);
         }
-        self.settle_elements(id, step);
+        self.settle_elements(cx, jobs, id, step);
         self.mark_for_advance(id);
     }
 
     /// Returns when a job or called run first started.
-    fn started_at(&self, work: Work) -> Option<Timestamp> {
+    fn started_at(&self, jobs: &Jobs, work: Work) -> Option<Timestamp> {
         match work {
-            Work::Job(job) => self.jobs.get(&job)?.state.started_at,
-            Work::Run(run) => self.workflows.runs.get(&run)?.state.started_at,
+            Work::Job(job) => jobs.get(job)?.state.started_at,
+            Work::Run(run) => self.runs.get(&run)?.state.started_at,
         }
     }
 
     /// Carries over an element of an earlier run: its result, or the ended run that its call continues.
     pub(super) fn carry_element(&mut self, record: StepRecord) {
         let StepKey { run: id, step, item } = record.key;
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let (Some(item), Some(total)) = (item, record.state.total) else { return };
         let grows = run.grows(step);
         let known = run.step_mut(step);
@@ -541,16 +562,16 @@ impl Engine {
         };
         if let Some(call) = &record.state.continues {
             elements.continue_call(item, Arc::clone(call));
-            self.workflows.ended_elements.push(record);
+            self.ended_elements.push(record);
         } else if elements.count_end(item, record.state.status, record.state.output.clone()) {
             elements.record_files(item, record.state.files.clone());
-            self.workflows.ended_elements.push(record);
+            self.ended_elements.push(record);
         }
     }
 
     /// Ends a step over a list once its outcome is decided and none of its elements is running.
-    pub(super) fn settle_elements(&mut self, id: RunId, step: u32) {
-        let Some(run) = self.workflows.runs.get(&id) else { return };
+    pub(super) fn settle_elements(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId, step: u32) {
+        let Some(run) = self.runs.get(&id) else { return };
         let known = run.step(step);
         let Some(state) = known.state.as_deref().filter(|state| state.status == StepStatus::Running) else {
             return;
@@ -566,13 +587,13 @@ impl Engine {
                 let files = (status == StepStatus::Succeeded).then(|| elements.collected_files()).flatten();
                 let also =
                     StepDetails { message: Some(told(elements).into()), output, files, ended_at: None };
-                self.end_step(id, step, status, cause, also);
+                self.end_step(cx, jobs, id, step, status, cause, also);
             }
             return;
         }
         let enough = each.enough.is_some_and(|enough| elements.succeeded >= enough);
         if enough && !idle {
-            return self.stop_step(id, step, (StepStatus::Succeeded, StepCause::ElementsSucceeded));
+            return self.stop_step(cx, jobs, id, step, (StepStatus::Succeeded, StepCause::ElementsSucceeded));
         }
         let too_many = elements.failed > each.max_failed;
         let all = elements.done == elements.total && run.is_whole(step);
@@ -599,7 +620,7 @@ impl Engine {
             false if unfinished && !(too_many || short) => (StepStatus::Failed, StepCause::ListUnfinished),
             false => (StepStatus::Failed, StepCause::ItemsFailed),
         };
-        self.end_step(id, step, status, cause, also);
+        self.end_step(cx, jobs, id, step, status, cause, also);
     }
 
     /// Returns the constraint that binds the job of an element to its worker.

@@ -10,21 +10,22 @@ use model::{Refusal, RunId, WorkerId};
 use super::Run;
 use super::elements::Elements;
 use super::plan::{StepAction, index};
-use crate::engine::Engine;
+use crate::job::Jobs;
 use crate::output::Reply;
+use crate::workflow::Workflows;
 
 /// Maximum number of upstream steps, or of workers, that an explanation lists.
 const NEEDS_SHOWN: usize = 100;
 
-impl Engine {
-    pub(super) fn explain_step(&self, id: RunId, name: &str) -> Result<Reply, Refusal> {
+impl Workflows {
+    pub(super) fn explain_step(&self, jobs: &Jobs, id: RunId, name: &str) -> Result<Reply, Refusal> {
         let run = self.live_run(id)?;
         let step =
             run.plan.place(name).ok_or_else(|| Refusal::StepNotFound { run: id, step: name.into() })?;
-        Ok(Reply::StepWhy(Box::new(self.step_why(id, run, step))))
+        Ok(Reply::StepWhy(Box::new(self.step_why(jobs, id, run, step))))
     }
 
-    pub(super) fn explain_run(&self, id: RunId, most: usize) -> Result<Reply, Refusal> {
+    pub(super) fn explain_run(&self, jobs: &Jobs, id: RunId, most: usize) -> Result<Reply, Refusal> {
         let run = self.live_run(id)?;
         let with = |wanted: fn(StepStatus) -> bool| {
             let steps = (0..).zip(&run.steps).filter(move |(_, step)| wanted(step.status()));
@@ -35,16 +36,16 @@ impl Engine {
         let open = with(StepStatus::is_live).chain(again);
         let open = open.chain(with(|status| status == StepStatus::Pending));
         let left_out = open.clone().count().saturating_sub(most);
-        let steps = open.take(most).map(|step| self.step_why(id, run, step)).collect();
+        let steps = open.take(most).map(|step| self.step_why(jobs, id, run, step)).collect();
         Ok(Reply::RunWhy(Box::new(RunWhy { run: id, next_try: run.next_attempt(), steps, left_out })))
     }
 
-    fn step_why(&self, id: RunId, run: &Run, step: u32) -> StepWhy {
+    fn step_why(&self, jobs: &Jobs, id: RunId, run: &Run, step: u32) -> StepWhy {
         let status = run.step(step).status();
         let reasons = match status {
             StepStatus::Pending => self.pending_reasons(id, run, step),
             StepStatus::Running => {
-                let lost = self.lost_workers(run, step);
+                let lost = self.lost_workers(jobs, run, step);
                 running_reasons(run, step).into_iter().chain(lost).collect()
             }
             StepStatus::Waiting => waiting_reasons(run, step),
@@ -63,14 +64,14 @@ impl Engine {
     }
 
     /// Returns the lost or removed workers that elements of a broadcast wait for.
-    fn lost_workers(&self, run: &Run, step: u32) -> Option<StepReason> {
+    fn lost_workers(&self, jobs: &Jobs, run: &Run, step: u32) -> Option<StepReason> {
         let elements = run.step(step).elements.as_deref().filter(|_| run.is_broadcast(step))?;
         let worker_of = |work: Work| {
-            let item = self.jobs.get(&work.job()?)?.step.as_deref()?.item.as_ref()?;
+            let item = jobs.get(work.job()?)?.step.as_deref()?.item.as_ref()?;
             item.value.parse::<WorkerId>().ok()
         };
         let wanted = elements.running().filter_map(|(_, work)| worker_of(work));
-        let mut lost = wanted.filter_map(|id| match self.workers.get(&id) {
+        let mut lost = wanted.filter_map(|id| match jobs.workers.get(&id) {
             Some(worker) if worker.record.status != WorkerStatus::Lost => None,
             Some(worker) => Some(worker.record.name.clone()),
             None => Some(id.to_string()),
@@ -84,7 +85,7 @@ impl Engine {
         let node = run.plan.node(step);
         let mut reasons = Vec::new();
         if run.state.status == RunStatus::Waiting {
-            let workflow = run.head.workflow.and_then(|id| self.workflows.all.get(&id));
+            let workflow = run.head.workflow.and_then(|id| self.all.get(&id));
             reasons.extend(workflow.map(|workflow| StepReason::RunWaits {
                 running: workflow.active.len(),
                 limit: workflow.max_parallel_runs,

@@ -36,12 +36,12 @@ use super::elements::Elements;
 use super::plan::{JobPlan, StepAction};
 use super::producers::template;
 use super::scope::RunScope;
-use crate::engine::Engine;
+use crate::workflow::Workflows;
 
-impl Engine {
+impl Workflows {
     /// Returns the artifacts that the job of a step stored, in the form of its row.
     pub(super) fn files_of_job(&self, id: RunId, step: u32, files: &Files) -> Option<Arc<str>> {
-        let StepAction::Job(job) = &self.workflows.runs.get(&id)?.plan.node(step).act else { return None };
+        let StepAction::Job(job) = &self.runs.get(&id)?.plan.node(step).act else { return None };
         let outputs = &job.template.spec().outputs;
         if outputs.is_empty() {
             return None;
@@ -85,7 +85,7 @@ impl Engine {
     fn stored_before(&self, id: RunId, step: u32, artifact: &str) -> Result<Option<String>, String> {
         let mut place = Some((id, step));
         while let Some((id, step)) = place {
-            let Some(run) = self.workflows.runs.get(&id) else { return Ok(None) };
+            let Some(run) = self.runs.get(&id) else { return Ok(None) };
             if let Some(version) = run.stored_before(id, step, artifact)? {
                 return Ok(Some(version));
             }

@@ -23,8 +23,10 @@ use serde_json::{Map, Value};
 use super::plan::{StepAction, deadline};
 use super::scope::RunScope;
 use super::{Run, StepDetails};
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
 use crate::timer::Timer;
+use crate::workflow::Workflows;
 
 impl Run {
     /// Returns whether the end of a step counts as a failure of the run.
@@ -43,22 +45,24 @@ impl Run {
     }
 }
 
-impl Engine {
+impl Workflows {
     /// Moves a step to a final status. Its dependents are evaluated when the run is advanced next.
     pub(super) fn end_step(
         &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
         id: RunId,
         step: u32,
         to: StepStatus,
         cause: StepCause,
         also: StepDetails,
     ) {
-        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let Some(run) = self.runs.get(&id) else { return };
         let plan = Arc::clone(&run.plan);
         let node = plan.node(step);
         let status = run.step(step).status();
         let held_slot = status == StepStatus::Running && node.each.is_none();
-        self.arm_step(id, step, None);
+        self.arm_step(cx, id, step, None);
         let also = match node.timeout.filter(|_| cause == StepCause::TimedOut) {
             // The timeout is the relevant reason, not how its job was stopped.
             Some(timeout) => {
@@ -70,8 +74,8 @@ impl Engine {
             }
             None => also,
         };
-        self.transition_step(id, step, to, cause, also);
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        self.transition_step(cx, id, step, to, cause, also);
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let keeps = run.keeps_elements(step);
         let known = run.step_mut(step);
         let tally = known.elements.as_ref().map(|elements| elements.tally());
@@ -88,25 +92,25 @@ impl Engine {
         run.with_pending_elements.remove(&step);
         run.open[node.section as usize] -= 1;
         if node.each.is_some() {
-            self.workflows.broadcasts.remove(&(id, step));
+            self.broadcasts.remove(&(id, step));
         }
         self.count_for_dependents(id, step);
-        self.settle_receiving_steps(id, step);
-        let Some(run) = self.workflows.runs.get(&id) else { return };
+        self.settle_receiving_steps(cx, jobs, id, step);
+        let Some(run) = self.runs.get(&id) else { return };
         let stops = plan.fails_fast()
             && node.section == Section::Steps
             && run.counts_as_failed(step)
             && matches!(run.state.status, RunStatus::Running | RunStatus::Paused);
         if stops {
             let name = &node.name;
-            self.begin_stopping(id, RunCause::FailFast, Some(&format!("step `{name}` {to}")));
+            self.begin_stopping(cx, jobs, id, RunCause::FailFast, Some(&format!("step `{name}` {to}")));
         }
         self.mark_for_advance(id);
     }
 
     /// Counts the outcome of a step for each of its dependents.
     pub(super) fn count_for_dependents(&mut self, id: RunId, step: u32) {
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let plan = Arc::clone(&run.plan);
         let node = plan.node(step);
         let status = run.step(step).status();
@@ -131,7 +135,7 @@ impl Engine {
 
     /// Returns why a run will not succeed, as far as that is decided.
     pub(super) fn fails(&self, id: RunId) -> Option<RunCause> {
-        let run = self.workflows.runs.get(&id)?;
+        let run = self.runs.get(&id)?;
         if run.state.stopping.is_some() {
             return run.state.stopping;
         }
@@ -144,22 +148,22 @@ impl Engine {
     }
 
     /// Stores the outputs of a run whose steps succeeded. If they cannot be evaluated, the run fails.
-    pub(super) fn gather_outputs(&mut self, id: RunId) {
+    pub(super) fn gather_outputs(&mut self, cx: &Context, id: RunId) {
         if self.fails(id).is_some() {
             return;
         }
         let outputs = self.outputs_of(id);
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let Some(run) = self.runs.get_mut(&id) else { return };
         match outputs {
             Ok(output) => run.state.output = output,
             Err(_) => run.state.stopping = Some(RunCause::OutputFailed),
         }
-        self.touch_run(id);
+        self.touch_run(cx, id);
     }
 
     /// Returns the outputs of a run as JSON; `None` if its workflow declares none.
     fn outputs_of(&self, id: RunId) -> Result<Option<Arc<str>>, String> {
-        let Some(run) = self.workflows.runs.get(&id) else { return Ok(None) };
+        let Some(run) = self.runs.get(&id) else { return Ok(None) };
         let outputs = &run.plan.definition.workflow.outputs;
         if outputs.is_empty() {
             return Ok(None);
@@ -178,15 +182,15 @@ impl Engine {
         Ok(Some(text.into()))
     }
 
-    pub(super) fn disarm_deadline_of(&mut self, id: RunId) {
-        let Some(run) = self.workflows.runs.get(&id) else { return };
+    pub(super) fn disarm_deadline_of(&mut self, cx: &mut Context, id: RunId) {
+        let Some(run) = self.runs.get(&id) else { return };
         if let Some(deadline) = deadline(run) {
-            self.wall_timers.disarm(deadline, Timer::Run(id));
+            cx.wall_timers.disarm(deadline, Timer::Run(id));
         }
     }
 
     /// Ends a run whose steps have all ended.
-    pub(super) fn end_run(&mut self, id: RunId) {
+    pub(super) fn end_run(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId) {
         let cause = self.fails(id).unwrap_or(RunCause::Succeeded);
         let status = match cause {
             RunCause::Succeeded => RunStatus::Succeeded,
@@ -198,14 +202,14 @@ impl Engine {
             cause,
             RunCause::Succeeded | RunCause::StepFailed | RunCause::FailFast | RunCause::OutputFailed
         );
-        let ended_at = self.workflows.runs.get(&id).filter(|_| by_itself).and_then(Run::last_end);
-        self.close_run_at(id, ended_at.unwrap_or(self.now), status, cause, detail.as_deref());
+        let ended_at = self.runs.get(&id).filter(|_| by_itself).and_then(Run::last_end);
+        self.close_run_at(cx, jobs, id, ended_at.unwrap_or(cx.now), status, cause, detail.as_deref());
     }
 
     /// Returns the reason of a failure for display: the first failed step, or the output that cannot be
     /// evaluated.
     pub(super) fn failed_step(&self, id: RunId, cause: RunCause) -> Option<String> {
-        let run = self.workflows.runs.get(&id)?;
+        let run = self.runs.get(&id)?;
         if cause == RunCause::OutputFailed {
             return self.outputs_of(id).err();
         }
@@ -229,59 +233,78 @@ impl Engine {
     /// because there is nothing to clean up.
     pub(super) fn close_waiting(
         &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
         id: RunId,
         status: RunStatus,
         cause: RunCause,
         detail: Option<&str>,
     ) {
-        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let Some(run) = self.runs.get(&id) else { return };
         let count = u32::try_from(run.steps.len()).unwrap_or(u32::MAX);
         for step in 0..count {
-            self.stop_step(id, step, (StepStatus::Cancelled, StepCause::Stopped));
+            self.stop_step(cx, jobs, id, step, (StepStatus::Cancelled, StepCause::Stopped));
         }
-        self.close_run(id, status, cause, detail);
+        self.close_run(cx, jobs, id, status, cause, detail);
     }
 
     /// Moves a run to a final status: starts the next run of its workflow, and ends the step that called it.
-    pub(super) fn close_run(&mut self, id: RunId, status: RunStatus, cause: RunCause, detail: Option<&str>) {
-        self.close_run_at(id, self.now, status, cause, detail);
+    pub(super) fn close_run(
+        &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
+        id: RunId,
+        status: RunStatus,
+        cause: RunCause,
+        detail: Option<&str>,
+    ) {
+        self.close_run_at(cx, jobs, id, cx.now, status, cause, detail);
     }
 
     /// Does the same as [`close_run`](Self::close_run) with an earlier end time, because the end could not be
     /// reported immediately.
     fn close_run_at(
         &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
         id: RunId,
         ended_at: Timestamp,
         status: RunStatus,
         cause: RunCause,
         detail: Option<&str>,
     ) {
-        let now = self.now;
-        self.disarm_deadline_of(id);
-        let retention = self.config.retention;
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let now = cx.now;
+        self.disarm_deadline_of(cx, id);
+        let retention = cx.config.retention;
+        let Some(run) = self.runs.get_mut(&id) else { return };
         run.state.finished_at = Some(ended_at.min(now));
         run.state.expires_at = Some(now + run.plan.definition.workflow.retention.unwrap_or(retention));
         let head = Arc::clone(&run.head);
-        self.transition_run(id, status, cause, detail);
+        self.transition_run(cx, id, status, cause, detail);
         if let Some(workflow) = head.workflow {
-            if let Some(known) = self.workflows.all.get_mut(&workflow) {
+            if let Some(known) = self.all.get_mut(&workflow) {
                 known.active.remove(&id);
                 known.waiting.remove(&id);
             }
-            self.start_waiting_runs(workflow);
+            self.start_waiting_runs(cx, workflow);
         }
-        self.report_to_schedule(id, cause);
+        self.report_to_schedule(cx, id, cause);
         match head.caller {
-            Some(caller) => self.on_called_run_ended(id, caller, detail),
-            None => self.notify_listeners_of_run(id, cause),
+            Some(caller) => self.on_called_run_ended(cx, jobs, id, caller, detail),
+            None => self.notify_listeners_of_run(cx, jobs, id, cause),
         }
     }
 
     /// Handles the end of a run that a step called.
-    fn on_called_run_ended(&mut self, id: RunId, caller: Caller, detail: Option<&str>) {
-        let Some(run) = self.workflows.runs.get(&id) else { return };
+    fn on_called_run_ended(
+        &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
+        id: RunId,
+        caller: Caller,
+        detail: Option<&str>,
+    ) {
+        let Some(run) = self.runs.get(&id) else { return };
         let (status, cause) = match run.state.status {
             RunStatus::Succeeded => (StepStatus::Succeeded, StepCause::RunSucceeded),
             RunStatus::Cancelled => (StepStatus::Cancelled, StepCause::RunCancelled),
@@ -291,12 +314,14 @@ impl Engine {
         let files = (status == StepStatus::Succeeded).then(|| run.files(id)).flatten();
         let also =
             StepDetails { message: detail.map(Into::into), output, files, ended_at: run.state.finished_at };
-        self.on_work_ended(caller.run, caller.step, caller.item, status, cause, also);
+        self.on_work_ended(cx, jobs, caller.run, caller.step, caller.item, status, cause, also);
     }
 
     /// Handles the end of the job or called run of a step or of one of its elements.
     pub(super) fn on_work_ended(
         &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
         id: RunId,
         step: u32,
         item: Option<u32>,
@@ -304,7 +329,7 @@ impl Engine {
         cause: StepCause,
         also: StepDetails,
     ) {
-        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let Some(run) = self.runs.get(&id) else { return };
         let Some(state) = run.step(step).state.as_deref().filter(|state| state.status == StepStatus::Running)
         else {
             return;
@@ -322,7 +347,7 @@ impl Engine {
             None => (status, cause, also),
         };
         if let Some(item) = item {
-            return self.end_element(id, step, item, status, cause, also);
+            return self.end_element(cx, jobs, id, step, item, status, cause, also);
         }
         // The outcome that a user set takes precedence. A timeout or stop takes effect only if the work did
         // not succeed meanwhile.
@@ -331,11 +356,11 @@ impl Engine {
             Some((to, why)) if status != StepStatus::Succeeded => (to, why),
             _ => (status, cause),
         };
-        self.end_step(id, step, status, cause, also);
+        self.end_step(cx, jobs, id, step, status, cause, also);
     }
 
     /// Returns whether a step calls a workflow instead of running a job.
     pub(super) fn calls(&self, id: RunId, step: u32) -> bool {
-        self.workflows.runs.get(&id).is_some_and(|run| matches!(run.plan.node(step).act, StepAction::Call(_)))
+        self.runs.get(&id).is_some_and(|run| matches!(run.plan.node(step).act, StepAction::Call(_)))
     }
 }

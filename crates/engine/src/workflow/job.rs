@@ -11,21 +11,25 @@ use rand::Rng;
 use super::StepDetails;
 use super::plan::StepAction;
 use super::scope::{Element, RunScope, as_text};
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
 use crate::profile::Profile;
+use crate::workflow::Workflows;
 
-impl Engine {
+impl Workflows {
     /// Creates the job of a step or of one of its elements.
     ///
     /// # Errors
     /// The first reference without a value, or the problem of the resulting job.
     pub(super) fn create_job(
         &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
         id: RunId,
         step: u32,
         element: Option<&Element>,
     ) -> Result<JobId, String> {
-        let Some(run) = self.workflows.runs.get(&id) else {
+        let Some(run) = self.runs.get(&id) else {
             return Err("the run no longer exists".into());
         };
         let plan = Arc::clone(&run.plan);
@@ -40,7 +44,7 @@ impl Engine {
             if job.reads_newest {
                 spec = self.with_pinned_inputs(id, step, spec)?;
             }
-            check(&spec, self.now)?;
+            check(&spec, cx.now)?;
             let is_pinned = pinned.is_some();
             if let Some(pinned) = pinned {
                 let constraints = spec.constraints.iter().cloned().chain([pinned]).collect();
@@ -48,7 +52,7 @@ impl Engine {
             }
             // References in other fields do not affect the profile.
             let profile = match is_pinned || job.template.places_jobs() {
-                true => self.profiles.of(&spec),
+                true => cx.profiles.of(&spec),
                 false => Arc::clone(&job.profile),
             };
             let body: Arc<str> = spec.compact_json().into();
@@ -69,27 +73,36 @@ impl Engine {
                 value: as_text(&element.value),
             }),
         };
-        Ok(self.create_step_job(id, spec, body, profile, origin))
+        Ok(self.create_step_job(cx, jobs, id, spec, body, profile, origin))
     }
 
     fn create_step_job(
         &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
         id: RunId,
         spec: Arc<JobSpec>,
         body: Arc<str>,
         profile: Arc<Profile>,
         origin: StepOrigin,
     ) -> JobId {
-        let job = JobId::from_bits(self.ids.next(self.now, id.shard(), self.rng.next_u64()));
+        let job = JobId::from_bits(cx.ids.next(cx.now, id.shard(), cx.rng.next_u64()));
         let head = JobHead { spec, body, retry_of: None, origin: None, step: Some(Arc::new(origin)) };
-        self.create_step_job_record(job, &Arc::new(head), profile);
+        jobs.create_step_job_record(cx, job, &Arc::new(head), profile);
         job
     }
 
     /// Handles the final status of the job of a step or of one of its elements. The job is still in memory.
-    pub(crate) fn on_step_job_ended(&mut self, id: JobId, origin: &StepOrigin, files: Option<Box<Files>>) {
+    pub(crate) fn on_step_job_ended(
+        &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
+        id: JobId,
+        origin: &StepOrigin,
+        files: Option<Box<Files>>,
+    ) {
         let key = origin.key();
-        let Some(job) = self.jobs.get(&id).filter(|_| self.is_job_of(id, origin)) else { return };
+        let Some(job) = jobs.get(id).filter(|_| self.is_job_of(id, origin)) else { return };
         let outcome = job.state.outcome.as_deref();
         let succeeded = job.state.status == JobStatus::Succeeded;
         // Also for a failed job: a compensation step needs to know the error.
@@ -105,13 +118,13 @@ impl Engine {
         let files = files.filter(|_| succeeded);
         let files = files.and_then(|files| self.files_of_job(key.run, key.step, &files));
         let also = StepDetails { message, output, files, ended_at };
-        self.on_work_ended(key.run, key.step, key.item, status, cause, also);
+        self.on_work_ended(cx, jobs, key.run, key.step, key.item, status, cause, also);
     }
 
     /// Returns whether a job is the current one of its step or element.
     fn is_job_of(&self, job: JobId, origin: &StepOrigin) -> bool {
         let key = origin.key();
-        let Some(run) = self.workflows.runs.get(&key.run) else { return false };
+        let Some(run) = self.runs.get(&key.run) else { return false };
         let Some(step) = run.steps.get(super::index(key.step)) else { return false };
         match key.item {
             None => step.state.as_ref().is_some_and(|state| state.job == Some(job)),

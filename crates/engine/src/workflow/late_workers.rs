@@ -13,24 +13,26 @@ use model::{RunId, WorkerId, limits};
 use serde_json::Value;
 
 use super::plan::{ForEachPlan, List};
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
+use crate::workflow::Workflows;
 
-impl Engine {
+impl Workflows {
     /// Handles a worker that joined, returned, or changed its labels.
-    pub(crate) fn notify_broadcasts(&mut self, worker: WorkerId) {
-        if self.workflows.broadcasts.is_empty() {
+    pub(crate) fn notify_broadcasts(&mut self, cx: &mut Context, jobs: &Jobs, worker: WorkerId) {
+        if self.broadcasts.is_empty() {
             return;
         }
-        let Some(record) = self.workers.get(&worker).map(|worker| Arc::clone(&worker.record)) else { return };
-        let going_on: Vec<_> = self.workflows.broadcasts.iter().copied().collect();
+        let Some(record) = jobs.workers.get(&worker).map(|worker| Arc::clone(&worker.record)) else { return };
+        let going_on: Vec<_> = self.broadcasts.iter().copied().collect();
         for (run, step) in going_on {
-            self.on_late_worker(run, step, &record);
+            self.on_late_worker(cx, jobs, run, step, &record);
         }
     }
 
-    fn on_late_worker(&mut self, id: RunId, step: u32, worker: &WorkerRecord) {
-        self.ensure_list(id, step);
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+    fn on_late_worker(&mut self, cx: &mut Context, jobs: &Jobs, id: RunId, step: u32, worker: &WorkerRecord) {
+        self.ensure_list(jobs, id, step);
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let plan = Arc::clone(&run.plan);
         let node = plan.node(step);
         let Some(ForEachPlan { list: List::Workers(constraints), late: policy, .. }) = &node.each else {
@@ -61,9 +63,9 @@ impl Engine {
         let kind =
             EventKind::LateWorker { run: id, step: Arc::clone(&node.name), worker: worker.id, included };
         let namespace = Some(Arc::clone(&plan.namespace));
-        self.pending.events.push(Event { at: self.now, namespace, kind });
+        cx.pending.events.push(Event { at: cx.now, namespace, kind });
         self.touch_step(id, step);
-        self.touch_run(id);
+        self.touch_run(cx, id);
         self.mark_for_advance(id);
     }
 }

@@ -72,8 +72,9 @@ use model::run::{
 use model::workflow::UpstreamCounts;
 use model::{Refusal, RunId, Timestamp, WorkflowId, WorkflowSpec, limits};
 
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::input::WorkflowRequest;
+use crate::job::Jobs;
 use crate::output::Reply;
 use elements::Elements;
 use plan::{Plan, Plans, index};
@@ -240,71 +241,75 @@ impl StepDetails {
     }
 }
 
-impl Engine {
+impl Workflows {
     /// Processes a request about workflows and runs.
     ///
     /// # Errors
     /// The reason why the request is refused.
     pub(crate) fn on_request_for_workflows(
         &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
         request: WorkflowRequest,
         actor: &Arc<str>,
     ) -> Result<Reply, Refusal> {
         match request {
-            WorkflowRequest::Apply { workflows } => self.apply_workflows(&workflows),
+            WorkflowRequest::Apply { workflows } => self.apply_workflows(cx, &workflows),
             WorkflowRequest::Delete { workflow, expected_version } => {
-                self.delete_workflow(workflow, expected_version)
+                self.delete_workflow(cx, workflow, expected_version)
             }
-            WorkflowRequest::Start(new) => self.start_run(*new, actor),
+            WorkflowRequest::Start(new) => self.start_run(cx, jobs, *new, actor),
             WorkflowRequest::Cancel { run, reason, skip_finally } => {
-                self.cancel_run(run, actor, reason.as_deref(), skip_finally)
+                self.cancel_run(cx, jobs, run, actor, reason.as_deref(), skip_finally)
             }
-            WorkflowRequest::Pause { run, note } => self.pause_run(run, actor, note),
-            WorkflowRequest::Resume { run } => self.resume_run(run, actor),
+            WorkflowRequest::Pause { run, note } => self.pause_run(cx, run, actor, note),
+            WorkflowRequest::Resume { run } => self.resume_run(cx, run, actor),
             WorkflowRequest::Mark { run, step, status, note } => {
-                self.mark_step(run, &step, status, actor, note)
+                self.mark_step(cx, jobs, run, &step, status, actor, note)
             }
             WorkflowRequest::Decide { run, step, approve, note } => {
-                self.decide_approval(run, &step, approve, actor, note)
+                self.decide_approval(cx, jobs, run, &step, approve, actor, note)
             }
-            WorkflowRequest::Event { run, event, payload } => self.take_event(run, &event, &payload, actor),
-            WorkflowRequest::Why { run, step } => self.explain_step(run, &step),
-            WorkflowRequest::WhyRun { run, most } => self.explain_run(run, most),
+            WorkflowRequest::Event { run, event, payload } => {
+                self.take_event(cx, jobs, run, &event, &payload, actor)
+            }
+            WorkflowRequest::Why { run, step } => self.explain_step(jobs, run, &step),
+            WorkflowRequest::WhyRun { run, most } => self.explain_run(jobs, run, most),
         }
     }
 
     /// Marks a run to be advanced by the next flush.
     fn mark_for_advance(&mut self, id: RunId) {
-        if let Some(run) = self.workflows.runs.get_mut(&id).filter(|run| !run.to_advance) {
+        if let Some(run) = self.runs.get_mut(&id).filter(|run| !run.to_advance) {
             run.to_advance = true;
-            self.workflows.to_advance.push_back(id);
+            self.to_advance.push_back(id);
         }
     }
 
     fn touch_workflow(&mut self, id: WorkflowId) {
-        if let Some(workflow) = self.workflows.all.get_mut(&id).filter(|workflow| !workflow.dirty) {
+        if let Some(workflow) = self.all.get_mut(&id).filter(|workflow| !workflow.dirty) {
             workflow.dirty = true;
-            self.workflows.changed.push(id);
+            self.changed.push(id);
         }
     }
 
     /// Marks a run's row as changed. Its version increases once per flush.
-    fn touch_run(&mut self, id: RunId) {
-        let now = self.now;
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+    fn touch_run(&mut self, cx: &Context, id: RunId) {
+        let now = cx.now;
+        let Some(run) = self.runs.get_mut(&id) else { return };
         run.state.updated_at = now;
         if !run.dirty {
             run.dirty = true;
             run.state.version += 1;
-            self.workflows.changed_runs.push(id);
+            self.changed_runs.push(id);
         }
     }
 
     fn touch_step(&mut self, id: RunId, step: u32) {
-        if let Some(run) = self.workflows.runs.get_mut(&id)
+        if let Some(run) = self.runs.get_mut(&id)
             && !std::mem::replace(&mut run.step_mut(step).dirty, true)
         {
-            self.workflows.changed_steps.push((id, step));
+            self.changed_steps.push((id, step));
         }
     }
 
@@ -312,9 +317,16 @@ impl Engine {
     ///
     /// # Panics
     /// If the transition is not in the table of legal transitions.
-    fn transition_run(&mut self, id: RunId, to: RunStatus, cause: RunCause, detail: Option<&str>) {
-        let at = self.now;
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+    fn transition_run(
+        &mut self,
+        cx: &mut Context,
+        id: RunId,
+        to: RunStatus,
+        cause: RunCause,
+        detail: Option<&str>,
+    ) {
+        let at = cx.now;
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let from = (!run.state.history.is_empty()).then_some(run.state.status);
         assert!(
             lifecycle::is_legal_for_run(from, to, cause),
@@ -328,8 +340,8 @@ impl Engine {
         }
         let kind = EventKind::Run { run: id, workflow: Arc::clone(&run.plan.name), from, to, cause };
         let namespace = Some(Arc::clone(&run.plan.namespace));
-        self.pending.events.push(Event { at, namespace, kind });
-        self.touch_run(id);
+        cx.pending.events.push(Event { at, namespace, kind });
+        self.touch_run(cx, id);
     }
 
     /// Changes a step's status, emits an event and updates the counts of the run. The caller handles the
@@ -337,9 +349,17 @@ impl Engine {
     ///
     /// # Panics
     /// If the transition is not in the table of legal transitions.
-    fn transition_step(&mut self, id: RunId, step: u32, to: StepStatus, cause: StepCause, also: StepDetails) {
-        let now = self.now;
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+    fn transition_step(
+        &mut self,
+        cx: &mut Context,
+        id: RunId,
+        step: u32,
+        to: StepStatus,
+        cause: StepCause,
+        also: StepDetails,
+    ) {
+        let now = cx.now;
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let from = run.step(step).status();
         assert!(
             lifecycle::is_legal_for_step(from, to, cause),
@@ -369,15 +389,15 @@ impl Engine {
         let name = Arc::clone(&run.plan.node(step).name);
         let kind = EventKind::Step { run: id, step: name, from, to, cause, job };
         let namespace = Some(Arc::clone(&run.plan.namespace));
-        self.pending.events.push(Event { at: now, namespace, kind });
+        cx.pending.events.push(Event { at: now, namespace, kind });
         self.touch_step(id, step);
-        self.touch_run(id);
+        self.touch_run(cx, id);
     }
 
     /// Writes changed workflows and runs as rows, and removes runs that have ended.
     pub(crate) fn drain_workflows(&mut self, changes: &mut Vec<Change>) {
-        for id in std::mem::take(&mut self.workflows.changed) {
-            let Some(workflow) = self.workflows.all.get_mut(&id) else { continue };
+        for id in std::mem::take(&mut self.changed) {
+            let Some(workflow) = self.all.get_mut(&id) else { continue };
             workflow.dirty = false;
             let new = std::mem::take(&mut workflow.new);
             changes.push(Change::Workflow {
@@ -388,8 +408,8 @@ impl Engine {
             });
         }
         let mut ended = Vec::new();
-        for id in std::mem::take(&mut self.workflows.changed_runs) {
-            let Some(run) = self.workflows.runs.get_mut(&id) else { continue };
+        for id in std::mem::take(&mut self.changed_runs) {
+            let Some(run) = self.runs.get_mut(&id) else { continue };
             run.dirty = false;
             let head = std::mem::take(&mut run.new).then(|| Arc::clone(&run.head));
             changes.push(Change::Run { id, head, state: Box::new(run.state.clone()) });
@@ -397,25 +417,25 @@ impl Engine {
                 ended.push(id);
             }
         }
-        for (id, step) in std::mem::take(&mut self.workflows.changed_steps) {
-            let Some(run) = self.workflows.runs.get_mut(&id) else { continue };
+        for (id, step) in std::mem::take(&mut self.changed_steps) {
+            let Some(run) = self.runs.get_mut(&id) else { continue };
             run.step_mut(step).dirty = false;
             let key = StepKey { run: id, step, item: None };
             let state = run.step(step).state.as_deref().cloned();
             changes.extend(state.map(|state| Change::Step(Box::new(StepRecord { key, state }))));
         }
-        let added = std::mem::take(&mut self.workflows.added);
+        let added = std::mem::take(&mut self.added);
         changes.extend(added.into_iter().map(|batch| Change::ElementBatch(Box::new(batch))));
-        let elements = last_rows(std::mem::take(&mut self.workflows.ended_elements));
+        let elements = last_rows(std::mem::take(&mut self.ended_elements));
         changes.extend(elements.into_iter().map(|record| Change::Step(Box::new(record))));
         for id in ended {
-            self.workflows.runs.swap_remove(&id);
+            self.runs.swap_remove(&id);
         }
     }
 
     /// Arms the timer of a step for the end of its wait or its timeout; `None` disarms it.
-    fn arm_step(&mut self, id: RunId, step: u32, wake_at: Option<Timestamp>) {
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+    fn arm_step(&mut self, cx: &mut Context, id: RunId, step: u32, wake_at: Option<Timestamp>) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let Some(state) = run.step_mut(step).state.as_deref_mut() else { return };
         let before = std::mem::replace(&mut state.wake_at, wake_at);
         if before == wake_at {
@@ -423,10 +443,10 @@ impl Engine {
         }
         let timer = crate::timer::Timer::Step(id, step);
         if let Some(before) = before {
-            self.wall_timers.disarm(before, timer.clone());
+            cx.wall_timers.disarm(before, timer.clone());
         }
         if let Some(wake_at) = wake_at {
-            self.wall_timers.arm(wake_at, timer);
+            cx.wall_timers.arm(wake_at, timer);
         }
         self.touch_step(id, step);
     }

@@ -22,28 +22,36 @@ use model::{JobId, RunId, WorkflowId};
 use super::elements::Elements;
 use super::plan::{deadline, index};
 use super::{Run, StepDetails, Workflow};
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
 use crate::schedule::name_hash;
 use crate::timer::Timer;
+use crate::workflow::Workflows;
 
-impl Engine {
-    pub(crate) fn restore_workflow(&mut self, id: WorkflowId, head: &WorkflowHead, state: WorkflowState) {
-        self.now = self.now.max(state.updated_at);
-        self.workflows.names.insert(name_hash(&head.spec.namespace, &head.spec.name), id);
-        self.workflows.listeners.add(id, &head.spec);
-        self.workflows.all.insert(id, Workflow::new(head, state));
+impl Workflows {
+    pub(crate) fn restore_workflow(
+        &mut self,
+        cx: &mut Context,
+        id: WorkflowId,
+        head: &WorkflowHead,
+        state: WorkflowState,
+    ) {
+        cx.now = cx.now.max(state.updated_at);
+        self.names.insert(name_hash(&head.spec.namespace, &head.spec.name), id);
+        self.listeners.add(id, &head.spec);
+        self.all.insert(id, Workflow::new(head, state));
     }
 
     /// Removes a workflow as if its row had never been restored. Only before the start.
     pub(crate) fn remove_restored_workflow(&mut self, id: WorkflowId) {
-        let Some(workflow) = self.workflows.all.swap_remove(&id) else { return };
-        self.workflows.names.swap_remove(&name_hash(&workflow.namespace, &workflow.name));
-        self.workflows.listeners.remove(id, &workflow.spec);
+        let Some(workflow) = self.all.swap_remove(&id) else { return };
+        self.names.swap_remove(&name_hash(&workflow.namespace, &workflow.name));
+        self.listeners.remove(id, &workflow.spec);
     }
 
     /// Removes a run with its steps as if their rows had never been restored. Only before the start.
     pub(crate) fn remove_restored_run(&mut self, id: RunId) {
-        self.workflows.runs.swap_remove(&id);
+        self.runs.swap_remove(&id);
     }
 
     /// Restores a run from its row.
@@ -52,6 +60,7 @@ impl Engine {
     /// The reason why it cannot be run any more.
     pub(crate) fn restore_run(
         &mut self,
+        cx: &mut Context,
         id: RunId,
         head: Arc<RunHead>,
         state: RunState,
@@ -59,10 +68,10 @@ impl Engine {
         if state.status.is_final() {
             return Err("it has ended".into());
         }
-        let plans = &mut self.workflows.plans;
-        let plan = plans.of(&head.definition, &head.body, head.priority, &mut self.profiles)?;
-        self.now = self.now.max(state.updated_at);
-        self.workflows.runs.insert(id, Run::new(head, plan, state));
+        let plans = &mut self.plans;
+        let plan = plans.of(&head.definition, &head.body, head.priority, &mut cx.profiles)?;
+        cx.now = cx.now.max(state.updated_at);
+        self.runs.insert(id, Run::new(head, plan, state));
         Ok(())
     }
 
@@ -72,7 +81,7 @@ impl Engine {
     /// The contradiction with the run or the step.
     pub(crate) fn restore_step(&mut self, record: StepRecord) -> Result<(), String> {
         let StepKey { run: id, step, item } = record.key;
-        let run = self.workflows.runs.get_mut(&id).ok_or("its run is not live")?;
+        let run = self.runs.get_mut(&id).ok_or("its run is not live")?;
         if index(step) >= run.steps.len() {
             return Err(format!("the run has only {} steps", run.steps.len()));
         }
@@ -109,27 +118,27 @@ impl Engine {
 
     /// Finds the running work of every run from the rows. Called after the last row, and before jobs with
     /// lost executions are given up.
-    pub(crate) fn find_work(&mut self) {
-        for (work, key) in self.work_of_steps() {
-            let Some(run) = self.workflows.runs.get_mut(&key.run) else { continue };
+    pub(crate) fn find_work(&mut self, jobs: &Jobs) {
+        for (work, key) in self.work_of_steps(jobs) {
+            let Some(run) = self.runs.get_mut(&key.run) else { continue };
             let Some(step) = run.steps.get_mut(index(key.step)) else { continue };
             if let (Some(item), Some(elements)) = (key.item, step.elements.as_deref_mut()) {
                 elements.begin(item, work);
             }
         }
-        let ids: Vec<RunId> = self.workflows.runs.keys().copied().collect();
+        let ids: Vec<RunId> = self.runs.keys().copied().collect();
         for &id in &ids {
             self.recount(id);
         }
     }
 
     /// Returns the running jobs and called runs, with the step that each belongs to.
-    fn work_of_steps(&self) -> BTreeMap<Work, StepKey> {
-        let of_job = |(&id, job): (&JobId, &crate::job::Job)| {
+    fn work_of_steps(&self, jobs: &Jobs) -> BTreeMap<Work, StepKey> {
+        let of_job = |(id, job): (JobId, &crate::job::Job)| {
             Some((Work::Job(id), job.step.as_ref().map(|origin| origin.key())?))
         };
-        let jobs = self.jobs.iter().filter_map(of_job);
-        let runs = self.workflows.runs.iter().filter_map(|(&id, run)| {
+        let jobs = jobs.iter().filter_map(of_job);
+        let runs = self.runs.iter().filter_map(|(&id, run)| {
             let Caller { run, step, item } = run.head.caller?;
             Some((Work::Run(id), StepKey { run, step, item }))
         });
@@ -137,7 +146,7 @@ impl Engine {
     }
 
     fn recount(&mut self, id: RunId) {
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let plan = Arc::clone(&run.plan);
         let (mut ended, mut broadcasts) = (Vec::new(), Vec::new());
         for (place, node) in plan.nodes.iter().enumerate() {
@@ -157,68 +166,75 @@ impl Engine {
             }
         }
         run.drop_elements();
-        self.workflows.broadcasts.extend(broadcasts);
+        self.broadcasts.extend(broadcasts);
         for step in ended {
             self.count_for_dependents(id, step);
         }
-        let Some(run) = self.workflows.runs.get(&id) else { return };
-        if let Some(workflow) = run.head.workflow.and_then(|id| self.workflows.all.get_mut(&id)) {
+        let Some(run) = self.runs.get(&id) else { return };
+        if let Some(workflow) = run.head.workflow.and_then(|id| self.all.get_mut(&id)) {
             let waits = run.state.status == RunStatus::Waiting;
             if waits { &mut workflow.waiting } else { &mut workflow.active }.insert(id);
         }
     }
 
     /// Arms the timers of every run, and marks each to be advanced by the next flush.
-    pub(crate) fn start_runs(&mut self) {
-        let ids: Vec<RunId> = self.workflows.runs.keys().copied().collect();
+    pub(crate) fn start_runs(&mut self, cx: &mut Context, jobs: &mut Jobs) {
+        let ids: Vec<RunId> = self.runs.keys().copied().collect();
         for id in ids {
-            self.resume_timers(id);
-            self.resume_steps(id);
-            let waits =
-                self.workflows.runs.get(&id).is_some_and(|run| run.state.status == RunStatus::Waiting);
+            self.resume_timers(cx, id);
+            self.resume_steps(cx, jobs, id);
+            let waits = self.runs.get(&id).is_some_and(|run| run.state.status == RunStatus::Waiting);
             if !waits {
                 self.evaluate_section(id);
             }
         }
-        let workflows: Vec<WorkflowId> = self.workflows.all.keys().copied().collect();
+        let workflows: Vec<WorkflowId> = self.all.keys().copied().collect();
         for id in workflows {
-            self.start_waiting_runs(id);
+            self.start_waiting_runs(cx, id);
         }
     }
 
-    fn resume_timers(&mut self, id: RunId) {
-        let Some(run) = self.workflows.runs.get(&id) else { return };
+    fn resume_timers(&mut self, cx: &mut Context, id: RunId) {
+        let Some(run) = self.runs.get(&id) else { return };
         let in_steps = run.state.section == model::workflow::Section::Steps;
         if let Some(deadline) = deadline(run).filter(|_| in_steps) {
-            self.wall_timers.arm(deadline, Timer::Run(id));
+            cx.wall_timers.arm(deadline, Timer::Run(id));
         }
         for (step, known) in (0..).zip(&run.steps) {
             let live = known.state.as_deref().filter(|state| state.status.is_live());
             if let Some(wake_at) = live.and_then(|state| state.wake_at) {
-                self.wall_timers.arm(wake_at, Timer::Step(id, step));
+                cx.wall_timers.arm(wake_at, Timer::Step(id, step));
             }
         }
     }
 
     /// Ends a running step whose job does not exist; no commit of the engine causes this. Decides stopped
     /// steps and steps over lists again.
-    fn resume_steps(&mut self, id: RunId) {
-        let Some(run) = self.workflows.runs.get(&id) else { return };
+    fn resume_steps(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId) {
+        let Some(run) = self.runs.get(&id) else { return };
         let running = (0..).zip(&run.steps).filter(|(_, step)| step.status() == StepStatus::Running);
         let running: Vec<(u32, bool)> = running
             .map(|(number, step)| {
                 let state = step.state.as_deref();
-                let job = state.and_then(|state| state.job).is_some_and(|job| self.jobs.contains_key(&job));
+                let job = state.and_then(|state| state.job).is_some_and(|job| jobs.contains(job));
                 let called = state.and_then(|state| state.called);
-                let called = called.is_some_and(|called| self.workflows.runs.contains_key(&called));
+                let called = called.is_some_and(|called| self.runs.contains_key(&called));
                 (number, job || called || step.elements.is_some())
             })
             .collect();
         for (step, there) in running {
             if there {
-                self.settle_elements(id, step);
+                self.settle_elements(cx, jobs, id, step);
             } else {
-                self.end_step(id, step, StepStatus::Failed, StepCause::JobMissing, StepDetails::default());
+                self.end_step(
+                    cx,
+                    jobs,
+                    id,
+                    step,
+                    StepStatus::Failed,
+                    StepCause::JobMissing,
+                    StepDetails::default(),
+                );
             }
         }
     }

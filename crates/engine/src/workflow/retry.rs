@@ -24,8 +24,9 @@ use model::workflow::{RunFailure, Section, UpstreamCounts};
 
 use super::elements::Elements;
 use super::{Run, StepDetails, index};
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::job::backoff;
+use crate::workflow::Workflows;
 
 impl Run {
     /// Returns whether the policy allows another retry.
@@ -96,32 +97,32 @@ impl Run {
     }
 }
 
-impl Engine {
+impl Workflows {
     /// Handles the end of a run's steps. If the run would fail and may be retried, it waits for the retry
     /// from now on.
-    pub(super) fn schedule_next_retry(&mut self, id: RunId) -> bool {
+    pub(super) fn schedule_next_retry(&mut self, cx: &mut Context, id: RunId) -> bool {
         let Some(cause) = self.fails(id) else { return false };
-        let Some(run) = self.workflows.runs.get(&id).filter(|run| run.may_retry_run(cause)) else {
+        let Some(run) = self.runs.get(&id).filter(|run| run.may_retry_run(cause)) else {
             return false;
         };
         let plan = Arc::clone(&run.plan);
         let detail = self.failed_step(id, cause);
-        let now = self.now;
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return false };
+        let now = cx.now;
+        let Some(run) = self.runs.get_mut(&id) else { return false };
         let retry = run.state.retry.get_or_insert_default();
         retry.failures += 1;
-        let wait = backoff(&plan.definition.workflow.retry.backoff, retry.failures, &mut self.rng);
+        let wait = backoff(&plan.definition.workflow.retry.backoff, retry.failures, &mut cx.rng);
         retry.next_at = Some(now + wait);
         run.state.stopping = None;
-        self.transition_run(id, RunStatus::Retrying, cause, detail.as_deref());
-        self.arm_deadline_of(id);
+        self.transition_run(cx, id, RunStatus::Retrying, cause, detail.as_deref());
+        self.arm_deadline_of(cx, id);
         true
     }
 
     /// Starts a retry after its backoff: steps without success are pending again, with their dependents.
-    pub(super) fn start_next_retry(&mut self, id: RunId) {
-        let now = self.now;
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+    pub(super) fn start_next_retry(&mut self, cx: &mut Context, id: RunId) {
+        let now = cx.now;
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let plan = Arc::clone(&run.plan);
         let again = run.repeated_steps();
         let retry = run.state.retry.get_or_insert_default();
@@ -129,18 +130,18 @@ impl Engine {
         for &step in again.keys() {
             // The list may differ once a step that it may come from is repeated.
             let is_same = !plan.node(step).needs.iter().any(|need| again.contains_key(need));
-            self.reset_step(id, step, is_same);
+            self.reset_step(cx, id, step, is_same);
         }
         self.count_needs_again(id);
-        self.workflows.runs.get_mut(&id).into_iter().for_each(Run::drop_elements);
-        self.transition_run(id, RunStatus::Running, RunCause::BackoffEnded, None);
-        self.arm_deadline_of(id);
+        self.runs.get_mut(&id).into_iter().for_each(Run::drop_elements);
+        self.transition_run(cx, id, RunStatus::Running, RunCause::BackoffEnded, None);
+        self.arm_deadline_of(cx, id);
         self.evaluate_section(id);
     }
 
     /// Resets an ended step to pending. If its list is unchanged, succeeded elements keep their results.
-    fn reset_step(&mut self, id: RunId, step: u32, list_is_same: bool) {
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+    fn reset_step(&mut self, cx: &mut Context, id: RunId, step: u32, list_is_same: bool) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let grows = run.grows(step);
         run.open[Section::Steps as usize] += 1;
         let known = run.step_mut(step);
@@ -154,8 +155,15 @@ impl Engine {
             known.elements = None;
         }
         let total = known.elements.as_deref().map(Elements::total);
-        self.transition_step(id, step, StepStatus::Pending, StepCause::RunRetried, StepDetails::default());
-        if let Some(run) = self.workflows.runs.get_mut(&id) {
+        self.transition_step(
+            cx,
+            id,
+            step,
+            StepStatus::Pending,
+            StepCause::RunRetried,
+            StepDetails::default(),
+        );
+        if let Some(run) = self.runs.get_mut(&id) {
             let items = before.items.filter(|_| list_is_same);
             // A call that has not started still continues its ended run.
             let continues = before.continues.filter(|_| list_is_same);
@@ -165,13 +173,13 @@ impl Engine {
         for item in reset {
             let key = StepKey { run: id, step, item: Some(item) };
             let state = StepState::new(StepStatus::Pending, StepCause::RunRetried);
-            self.workflows.ended_elements.push(StepRecord { key, state });
+            self.ended_elements.push(StepRecord { key, state });
         }
     }
 
     /// Counts the outcomes of each step's dependencies again.
     fn count_needs_again(&mut self, id: RunId) {
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let Some(run) = self.runs.get_mut(&id) else { return };
         for step in &mut run.steps {
             step.counts = UpstreamCounts { needs: step.counts.needs, ..UpstreamCounts::default() };
         }
@@ -183,12 +191,12 @@ impl Engine {
     }
 
     /// Cancels the next retry of a run that waits for it, or that was paused while it waited.
-    pub(super) fn cancel_next_retry(&mut self, id: RunId) {
-        if self.workflows.runs.get(&id).is_none_or(|run| run.state.next_attempt_at().is_none()) {
+    pub(super) fn cancel_next_retry(&mut self, cx: &mut Context, id: RunId) {
+        if self.runs.get(&id).is_none_or(|run| run.state.next_attempt_at().is_none()) {
             return;
         }
-        self.disarm_deadline_of(id);
-        let retry = self.workflows.runs.get_mut(&id).and_then(|run| run.state.retry.as_deref_mut());
+        self.disarm_deadline_of(cx, id);
+        let retry = self.runs.get_mut(&id).and_then(|run| run.state.retry.as_deref_mut());
         if let Some(retry) = retry {
             retry.next_at = None;
         }

@@ -20,8 +20,9 @@ use serde_json::{Map, Value, json};
 
 use super::elements::work_of;
 use super::{Run, Workflows};
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::input::CarriedResults;
+use crate::job::Jobs;
 use crate::signal::{Signal, WorkEnd};
 
 /// A workflow with the workflows that it calls.
@@ -108,7 +109,7 @@ fn refused(why: impl std::fmt::Display) -> NotStarted {
     NotStarted { outcome: FiringOutcome::NotStarted, detail: DetailCode::WorkflowRefused.with(detail) }
 }
 
-impl Engine {
+impl Workflows {
     /// Starts the run of a firing with the current version of its workflow.
     ///
     /// # Errors
@@ -116,16 +117,18 @@ impl Engine {
     /// are waiting.
     pub(crate) fn start_scheduled(
         &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
         wanted: &ScheduledRun,
         origin: Origin,
         detail: Option<&str>,
     ) -> Result<RunId, NotStarted> {
         let name = &wanted.workflow.name;
-        let id = self.workflows.find(&wanted.namespace, name).ok_or_else(|| NotStarted {
+        let id = self.find(&wanted.namespace, name).ok_or_else(|| NotStarted {
             outcome: FiringOutcome::NotStarted,
             detail: DetailCode::NoWorkflow.with(name),
         })?;
-        let Some(workflow) = self.workflows.all.get(&id) else {
+        let Some(workflow) = self.all.get(&id) else {
             return Err(refused("the workflow does not exist"));
         };
         let (waiting, generation) = (workflow.waiting.len(), workflow.state.generation);
@@ -135,11 +138,11 @@ impl Engine {
                 detail: DetailCode::WorkflowFull.with(waiting),
             });
         }
-        let Resolved { definition, body } = self.workflows.resolved(id).map_err(refused)?;
+        let Resolved { definition, body } = self.resolved(id).map_err(refused)?;
         let given = &wanted.workflow.parameters;
         let parameters = parameters_of(given, &definition, &FiringScope(&origin)).map_err(refused)?;
-        let plans = &mut self.workflows.plans;
-        let plan = plans.of(&definition, &body, wanted.priority, &mut self.profiles).map_err(refused)?;
+        let plans = &mut self.plans;
+        let plan = plans.of(&definition, &body, wanted.priority, &mut cx.profiles).map_err(refused)?;
         let head = RunHead {
             workflow: Some(id),
             generation,
@@ -155,29 +158,36 @@ impl Engine {
             origin: Some(Arc::new(origin)),
             trigger: None,
         };
-        Ok(self.admit_run(id, head, plan, &CarriedResults::default()))
+        Ok(self.admit_run(cx, jobs, id, head, plan, &CarriedResults::default()))
     }
 
     /// Reports the end of a run to its schedule.
-    pub(super) fn report_to_schedule(&mut self, id: RunId, cause: RunCause) {
-        let Some(run) = self.workflows.runs.get(&id) else { return };
+    pub(super) fn report_to_schedule(&mut self, cx: &mut Context, id: RunId, cause: RunCause) {
+        let Some(run) = self.runs.get(&id) else { return };
         let Some(origin) = run.firing().map(Arc::clone) else { return };
         let status = job_status_of(run.state.status, cause);
         let started_at = run.state.started_at;
-        let ended_at = run.state.finished_at.unwrap_or(self.now);
+        let ended_at = run.state.finished_at.unwrap_or(cx.now);
         let end = WorkEnd { status, started_at, ended_at };
-        self.pending.signals.push_back(Signal::RunEnded { run: id, origin, end });
+        cx.raise(Signal::RunEnded { run: id, origin, end });
     }
 
     /// Cancels a run because its schedule replaces it. With `kill`, skips `finally` and the grace period of
     /// its jobs.
-    pub(crate) fn stop_scheduled(&mut self, id: RunId, detail: &str, kill: bool) {
+    pub(crate) fn stop_scheduled(
+        &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
+        id: RunId,
+        detail: &str,
+        kill: bool,
+    ) {
         if kill {
             for job in self.jobs_of(id) {
-                self.stop_job(job, detail, true);
+                jobs.stop_job(cx, job, detail, true);
             }
         }
-        let _ = self.cancel_run(id, detail, None, kill);
+        let _ = self.cancel_run(cx, jobs, id, detail, None, kill);
     }
 
     /// Returns the running jobs of a run and of the runs that it called.
@@ -186,7 +196,7 @@ impl Engine {
         let mut open = vec![id];
         let mut seen = BTreeSet::new();
         while let Some(run) = open.pop().filter(|run| seen.insert(*run)) {
-            let Some(run) = self.workflows.runs.get(&run) else { continue };
+            let Some(run) = self.runs.get(&run) else { continue };
             for work in run.steps.iter().flat_map(work_of) {
                 match work {
                     Work::Job(job) => jobs.push(job),

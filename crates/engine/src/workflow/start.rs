@@ -27,11 +27,13 @@ use thin_vec::ThinVec;
 
 use super::plan::{deadline, index};
 use super::{Plan, Run, Step};
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::input::{CarriedResults, Key, NewRun};
+use crate::job::Jobs;
 use crate::output::Reply;
 use crate::schedule::shard_of;
 use crate::timer::Timer;
+use crate::workflow::Workflows;
 
 impl Run {
     pub(super) fn new(head: Arc<RunHead>, plan: Arc<Plan>, state: RunState) -> Self {
@@ -83,25 +85,30 @@ fn initial_state(now: Timestamp, steps: usize) -> RunState {
     }
 }
 
-impl Engine {
-    pub(super) fn start_run(&mut self, new: NewRun, actor: &Arc<str>) -> Result<Reply, Refusal> {
-        if let Some(known) = new.key.and_then(|key| self.workflows.keys.get(&key.key)) {
+impl Workflows {
+    pub(super) fn start_run(
+        &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
+        new: NewRun,
+        actor: &Arc<str>,
+    ) -> Result<Reply, Refusal> {
+        if let Some(known) = new.key.and_then(|key| self.keys.get(&key.key)) {
             return match new.key.is_some_and(|key| key.body == known.body) {
                 true => Ok(Reply::RunStarted { run: known.run, new: false }),
                 false => Err(Refusal::RunIdempotencyKeyReused { run: known.run }),
             };
         }
         if let Some(id) = new.workflow {
-            let workflow = self.workflows.all.get(&id).ok_or(Refusal::WorkflowNotFound { workflow: id })?;
+            let workflow = self.all.get(&id).ok_or(Refusal::WorkflowNotFound { workflow: id })?;
             if workflow.waiting.len() >= limits::WAITING_RUNS_MAX {
                 let name = Arc::clone(&workflow.name);
                 return Err(Refusal::WaitingRunLimit { name, limit: limits::WAITING_RUNS_MAX });
             }
         }
         let plan = self
-            .workflows
             .plans
-            .of(&new.definition, &new.body, new.priority, &mut self.profiles)
+            .of(&new.definition, &new.body, new.priority, &mut cx.profiles)
             .map_err(|reason| Refusal::InvalidDefinition { reason })?;
         let head = RunHead {
             workflow: new.workflow,
@@ -119,10 +126,10 @@ impl Engine {
             trigger: None,
         };
         let run = match new.workflow {
-            Some(id) => self.admit_run(id, head, plan, &new.carried),
-            None => self.start_run_without_workflow(head, plan, &new.carried),
+            Some(id) => self.admit_run(cx, jobs, id, head, plan, &new.carried),
+            None => self.start_run_without_workflow(cx, jobs, head, plan, &new.carried),
         };
-        self.store_start_key(new.key, run);
+        self.store_start_key(cx, new.key, run);
         Ok(Reply::RunStarted { run, new: true })
     }
 
@@ -130,26 +137,28 @@ impl Engine {
     /// its turn.
     pub(super) fn admit_run(
         &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
         id: WorkflowId,
         head: RunHead,
         plan: Arc<Plan>,
         carried: &CarriedResults,
     ) -> RunId {
         let actor = Arc::clone(&head.actor);
-        let run = RunId::from_bits(self.ids.next(self.now, id.shard(), self.rng.next_u64()));
-        let Some(workflow) = self.workflows.all.get_mut(&id) else { return run };
+        let run = RunId::from_bits(cx.ids.next(cx.now, id.shard(), cx.rng.next_u64()));
+        let Some(workflow) = self.all.get_mut(&id) else { return run };
         workflow.state.runs += 1;
         let (number, has_room) = (workflow.state.runs, workflow.is_below_run_limit());
         if has_room { &mut workflow.active } else { &mut workflow.waiting }.insert(run);
         self.touch_workflow(id);
-        self.insert_run(run, RunHead { number, ..head }, plan);
-        self.carry(run, carried);
+        self.insert_run(cx, run, RunHead { number, ..head }, plan);
+        self.carry(cx, jobs, run, carried);
         if has_room {
-            self.transition_run(run, RunStatus::Running, RunCause::Started, Some(&actor));
-            self.begin_run(run);
+            self.transition_run(cx, run, RunStatus::Running, RunCause::Started, Some(&actor));
+            self.begin_run(cx, run);
         } else {
-            self.transition_run(run, RunStatus::Waiting, RunCause::Queued, Some(&actor));
-            self.arm_deadline_of(run);
+            self.transition_run(cx, run, RunStatus::Waiting, RunCause::Queued, Some(&actor));
+            self.arm_deadline_of(cx, run);
         }
         run
     }
@@ -157,35 +166,37 @@ impl Engine {
     /// Creates a run without a workflow. No limit applies, so it starts immediately.
     fn start_run_without_workflow(
         &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
         head: RunHead,
         plan: Arc<Plan>,
         carried: &CarriedResults,
     ) -> RunId {
         let actor = Arc::clone(&head.actor);
-        let entropy = self.rng.next_u64();
-        let shard = shard_of(u128::from(entropy), self.shards);
-        let run = RunId::from_bits(self.ids.next(self.now, shard, entropy));
-        self.insert_run(run, head, plan);
-        self.carry(run, carried);
-        self.transition_run(run, RunStatus::Running, RunCause::Started, Some(&actor));
-        self.begin_run(run);
+        let entropy = cx.rng.next_u64();
+        let shard = shard_of(u128::from(entropy), cx.shards);
+        let run = RunId::from_bits(cx.ids.next(cx.now, shard, entropy));
+        self.insert_run(cx, run, head, plan);
+        self.carry(cx, jobs, run, carried);
+        self.transition_run(cx, run, RunStatus::Running, RunCause::Started, Some(&actor));
+        self.begin_run(cx, run);
         run
     }
 
     /// Stores the idempotency key of a start, so that a repeated request finds the run.
-    fn store_start_key(&mut self, key: Option<Key>, run: RunId) {
+    fn store_start_key(&mut self, cx: &mut Context, key: Option<Key>, run: RunId) {
         let Some(Key { key, body }) = key else { return };
-        let record = RunKeyRecord { key, body, run, expires_at: self.now + self.config.key_retention };
-        self.workflows.keys.insert(key, record);
-        self.pending.others.push(Change::RunKey(record));
+        let record = RunKeyRecord { key, body, run, expires_at: cx.now + cx.config.key_retention };
+        self.keys.insert(key, record);
+        cx.pending.others.push(Change::RunKey(record));
     }
 
-    fn insert_run(&mut self, id: RunId, head: RunHead, plan: Arc<Plan>) {
-        let state = initial_state(self.now, plan.nodes.len());
+    fn insert_run(&mut self, cx: &Context, id: RunId, head: RunHead, plan: Arc<Plan>) {
+        let state = initial_state(cx.now, plan.nodes.len());
         let mut run = Run::new(Arc::new(head), plan, state);
         run.new = true;
-        self.workflows.runs.insert(id, run);
-        self.touch_run(id);
+        self.runs.insert(id, run);
+        self.touch_run(cx, id);
     }
 
     /// Starts the run that a step calls, in the shard of the calling run and without waiting.
@@ -194,17 +205,19 @@ impl Engine {
     /// The reason why the definition of the called workflow cannot be run.
     pub(super) fn start_called(
         &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
         caller: Caller,
         definition: &Arc<Definition>,
         body: &Arc<str>,
         parameters: Map<String, Value>,
         continues: Option<&EndedCall>,
     ) -> Result<RunId, String> {
-        let Some(parent) = self.workflows.runs.get(&caller.run) else {
+        let Some(parent) = self.runs.get(&caller.run) else {
             return Err("the run no longer exists".into());
         };
         let head = Arc::clone(&parent.head);
-        let plan = self.workflows.plans.of(definition, body, head.priority, &mut self.profiles)?;
+        let plan = self.plans.of(definition, body, head.priority, &mut cx.profiles)?;
         let head = RunHead {
             workflow: None,
             generation: 0,
@@ -220,35 +233,35 @@ impl Engine {
             origin: head.origin.clone(),
             trigger: None,
         };
-        let id = RunId::from_bits(self.ids.next(self.now, caller.run.shard(), self.rng.next_u64()));
-        self.insert_run(id, head, plan);
+        let id = RunId::from_bits(cx.ids.next(cx.now, caller.run.shard(), cx.rng.next_u64()));
+        self.insert_run(cx, id, head, plan);
         if let Some(EndedCall { records, batches, .. }) = continues {
-            self.carry(id, &CarriedResults { records: records.clone(), batches: batches.clone() });
+            self.carry(cx, jobs, id, &CarriedResults { records: records.clone(), batches: batches.clone() });
         }
-        self.transition_run(id, RunStatus::Running, RunCause::Started, None);
-        self.begin_run(id);
+        self.transition_run(cx, id, RunStatus::Running, RunCause::Started, None);
+        self.begin_run(cx, id);
         Ok(id)
     }
 
     /// Starts a run: its timeout counts from now, and its first steps are evaluated.
-    pub(super) fn begin_run(&mut self, id: RunId) {
-        self.disarm_deadline_of(id);
-        let now = self.now;
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+    pub(super) fn begin_run(&mut self, cx: &mut Context, id: RunId) {
+        self.disarm_deadline_of(cx, id);
+        let now = cx.now;
+        let Some(run) = self.runs.get_mut(&id) else { return };
         run.state.started_at = Some(now);
-        self.arm_deadline_of(id);
+        self.arm_deadline_of(cx, id);
         self.evaluate_section(id);
     }
 
-    pub(super) fn arm_deadline_of(&mut self, id: RunId) {
-        if let Some(deadline) = self.workflows.runs.get(&id).and_then(deadline) {
-            self.wall_timers.arm(deadline, Timer::Run(id));
+    pub(super) fn arm_deadline_of(&mut self, cx: &mut Context, id: RunId) {
+        if let Some(deadline) = self.runs.get(&id).and_then(deadline) {
+            cx.wall_timers.arm(deadline, Timer::Run(id));
         }
     }
 
     /// Marks every pending step of the run's section for evaluation.
     pub(super) fn evaluate_section(&mut self, id: RunId) {
-        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let Some(run) = self.runs.get_mut(&id) else { return };
         let section = run.state.section;
         let plan = Arc::clone(&run.plan);
         let pending = plan.steps_of(section).filter(|&step| run.step(step).status() == StepStatus::Pending);
@@ -258,26 +271,24 @@ impl Engine {
     }
 
     /// Starts waiting runs of a workflow in order, as far as its limit allows.
-    pub(super) fn start_waiting_runs(&mut self, id: WorkflowId) {
-        while let Some(workflow) =
-            self.workflows.all.get_mut(&id).filter(|workflow| workflow.is_below_run_limit())
-        {
+    pub(super) fn start_waiting_runs(&mut self, cx: &mut Context, id: WorkflowId) {
+        while let Some(workflow) = self.all.get_mut(&id).filter(|workflow| workflow.is_below_run_limit()) {
             let Some(run) = workflow.waiting.pop_first() else { return };
             workflow.active.insert(run);
-            self.transition_run(run, RunStatus::Running, RunCause::Turn, None);
-            self.begin_run(run);
+            self.transition_run(cx, run, RunStatus::Running, RunCause::Turn, None);
+            self.begin_run(cx, run);
         }
     }
 
     /// Carries over the results of an earlier run. Results of steps that this run does not have are ignored.
-    fn carry(&mut self, id: RunId, carried: &CarriedResults) {
-        let now = self.now;
+    fn carry(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId, carried: &CarriedResults) {
+        let now = cx.now;
         for batch in &carried.batches {
             self.carry_batch(id, batch);
         }
         for record in &carried.records {
             let StepKey { step, item, .. } = record.key;
-            let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+            let Some(run) = self.runs.get_mut(&id) else { return };
             let known = index(step) < run.steps.len() && run.step(step).status() == StepStatus::Pending;
             let StepState { status, job, called, output, said, .. } = &record.state;
             let carries = matches!(status, StepStatus::Succeeded | StepStatus::Skipped);
@@ -301,7 +312,7 @@ impl Engine {
                         files: record.state.files.clone(),
                         ended_at: None,
                     };
-                    self.end_step(id, step, *status, StepCause::Carried, also);
+                    self.end_step(cx, jobs, id, step, *status, StepCause::Carried, also);
                 }
                 Some(item) if *status == StepStatus::Succeeded => {
                     (state.status, state.output) = (*status, output.clone());
@@ -327,7 +338,7 @@ impl Engine {
         state.continues = Some(Arc::clone(call));
         match item {
             None => {
-                let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+                let Some(run) = self.runs.get_mut(&id) else { return };
                 run.step_mut(step).state = Some(Box::new(state));
                 self.touch_step(id, step);
             }

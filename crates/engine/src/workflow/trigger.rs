@@ -30,8 +30,9 @@ use serde_json::{Value, json};
 
 use super::scheduled::{Resolved, job_status_of, parameters_of};
 use super::{Workflow, Workflows, index};
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::input::CarriedResults;
+use crate::job::Jobs;
 use crate::schedule::name_hash;
 
 /// A source of a trigger of a workflow.
@@ -134,15 +135,21 @@ impl Workflows {
 /// Reason why a trigger starts no run, with details if available.
 type Refused = (TriggerRefusalReason, Option<String>);
 
-impl Engine {
+impl Workflows {
     /// Handles the final status of a job. It is still in memory.
-    pub(crate) fn notify_listeners_of_job(&mut self, id: JobId, status: JobStatus) {
-        if self.workflows.listeners.jobs.is_empty() {
+    pub(crate) fn notify_listeners_of_job(
+        &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
+        id: JobId,
+        status: JobStatus,
+    ) {
+        if self.listeners.jobs.is_empty() {
             return;
         }
-        let Some(job) = self.jobs.get(&id).filter(|job| job.step.is_none()) else { return };
+        let Some(job) = jobs.get(id).filter(|job| job.step.is_none()) else { return };
         let (namespace, name) = (Arc::clone(&job.profile.namespace), name_in(&job.body));
-        if !self.workflows.listeners.jobs.contains_key(&name_hash(&namespace, name)) {
+        if !self.listeners.jobs.contains_key(&name_hash(&namespace, name)) {
             return;
         }
         let name: Arc<str> = name.into();
@@ -152,17 +159,23 @@ impl Engine {
             created_at: id.created_at(),
             output: output.filter(|_| status == JobStatus::Succeeded),
             chain: vec![Arc::clone(&name)],
-            ..common_end(Ended::new(id.into(), name, status, self.now), origin)
+            ..common_end(Ended::new(id.into(), name, status, cx.now), origin)
         };
-        self.notify_listeners(&namespace, &end);
+        self.notify_listeners(cx, jobs, &namespace, &end);
     }
 
     /// Handles the final status of a run that no other run called. It is still in memory.
-    pub(super) fn notify_listeners_of_run(&mut self, id: RunId, cause: RunCause) {
-        if self.workflows.listeners.runs.is_empty() {
+    pub(super) fn notify_listeners_of_run(
+        &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
+        id: RunId,
+        cause: RunCause,
+    ) {
+        if self.listeners.runs.is_empty() {
             return;
         }
-        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let Some(run) = self.runs.get(&id) else { return };
         let (namespace, name) = (Arc::clone(&run.plan.namespace), Arc::clone(&run.plan.name));
         let status = job_status_of(run.state.status, cause);
         let mut chain = run.head.trigger.as_deref().map(|trigger| trigger.chain.clone()).unwrap_or_default();
@@ -171,43 +184,43 @@ impl Engine {
             created_at: run.state.created_at,
             output: run.state.output.clone().filter(|_| status == JobStatus::Succeeded),
             chain,
-            ..common_end(Ended::new(id.into(), name, status, self.now), run.head.origin.as_deref())
+            ..common_end(Ended::new(id.into(), name, status, cx.now), run.head.origin.as_deref())
         };
-        self.notify_listeners(&namespace, &end);
+        self.notify_listeners(cx, jobs, &namespace, &end);
     }
 
-    fn notify_listeners(&mut self, namespace: &str, end: &PendingEnd) {
+    fn notify_listeners(&mut self, cx: &mut Context, jobs: &mut Jobs, namespace: &str, end: &PendingEnd) {
         let ended = &end.ended;
-        let listening = self.workflows.listeners.of(ended.kind()).get(&name_hash(namespace, &ended.name));
+        let listening = self.listeners.of(ended.kind()).get(&name_hash(namespace, &ended.name));
         for listener in listening.cloned().unwrap_or_default() {
-            let Some(workflow) = self.workflows.all.get(&listener.workflow) else { continue };
+            let Some(workflow) = self.all.get(&listener.workflow) else { continue };
             let spec = Arc::clone(&workflow.spec);
             let Some(trigger) = spec.triggers.get(index(listener.trigger)) else { continue };
             let Some(source) = trigger.listens.sources().get(index(listener.source)) else { continue };
             let meant = spec.namespace == namespace
                 && *source.name == *ended.name
                 && source.on.includes(ended.status)
-                && self.has_labels(ended, &source.labels);
+                && self.has_labels(jobs, ended, &source.labels);
             if !meant {
                 continue;
             }
-            match self.on_source_ended(listener, trigger, source.within, end) {
-                Ok(Some(run)) => self.record_triggered(listener, ended, run),
+            match self.on_source_ended(cx, jobs, listener, trigger, source.within, end) {
+                Ok(Some(run)) => self.record_triggered(jobs, listener, ended, run),
                 Ok(None) => {}
-                Err((reason, detail)) => self.refuse_trigger(listener, ended.clone(), reason, detail),
+                Err((reason, detail)) => self.refuse_trigger(cx, listener, ended.clone(), reason, detail),
             }
         }
     }
 
-    fn has_labels(&self, ended: &Ended, wanted: &BTreeMap<String, String>) -> bool {
+    fn has_labels(&self, jobs: &Jobs, ended: &Ended, wanted: &BTreeMap<String, String>) -> bool {
         let all_in = |labels: &BTreeMap<String, String>| wanted.iter().all(|(k, v)| labels.get(k) == Some(v));
         if wanted.is_empty() {
             return true;
         }
-        if let Some(run) = ended.run_id.and_then(|run| self.workflows.runs.get(&run)) {
+        if let Some(run) = ended.run_id.and_then(|run| self.runs.get(&run)) {
             return all_in(&run.plan.definition.workflow.labels);
         }
-        let job = ended.job_id.and_then(|job| self.jobs.get(&job));
+        let job = ended.job_id.and_then(|job| jobs.get(job));
         let summary = job.and_then(|job| serde_json::from_str::<Summary>(&job.body).ok());
         summary.is_some_and(|summary| all_in(&summary.labels))
     }
@@ -215,6 +228,8 @@ impl Engine {
     /// Starts the run for an end, or keeps the end until the other sources have ended too.
     fn on_source_ended(
         &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
         listener: Listener,
         trigger: &TriggerSpec,
         within: Option<Duration>,
@@ -233,7 +248,7 @@ impl Engine {
         let ends = match &trigger.listens {
             TriggerSources::To(_) => vec![end.clone()],
             TriggerSources::All { sources, window } => {
-                self.keep_end(listener, *window, end);
+                self.keep_end(cx, listener, *window, end);
                 let Some(state) = self.trigger_state(listener) else { return Ok(None) };
                 if state.kept.len() < sources.len() {
                     return Ok(None);
@@ -241,15 +256,15 @@ impl Engine {
                 std::mem::take(&mut state.kept)
             }
         };
-        self.start_triggered(listener, trigger, end, &ends).map(Some)
+        self.start_triggered(cx, jobs, listener, trigger, end, &ends).map(Some)
     }
 
     fn trigger_state(&mut self, listener: Listener) -> Option<&mut TriggerState> {
-        self.workflows.all.get_mut(&listener.workflow)?.state.triggers.get_mut(index(listener.trigger))
+        self.all.get_mut(&listener.workflow)?.state.triggers.get_mut(index(listener.trigger))
     }
 
     /// Keeps the newest end of each source. Drops ends that are too old to be combined with this one.
-    fn keep_end(&mut self, listener: Listener, window: Duration, end: &PendingEnd) {
+    fn keep_end(&mut self, cx: &mut Context, listener: Listener, window: Duration, end: &PendingEnd) {
         let Some(state) = self.trigger_state(listener) else { return };
         state.kept.retain(|kept| kept.source != listener.source);
         let is_old = |kept: &mut PendingEnd| end.ended.at.since(kept.ended.at) > window;
@@ -260,7 +275,7 @@ impl Engine {
         self.touch_workflow(listener.workflow);
         for ended in old {
             let detail = format!("{} ended more than {window} later", end.ended);
-            self.refuse_trigger(listener, ended, TriggerRefusalReason::OutsideWindow, Some(detail));
+            self.refuse_trigger(cx, listener, ended, TriggerRefusalReason::OutsideWindow, Some(detail));
         }
     }
 
@@ -270,6 +285,8 @@ impl Engine {
     /// The reason why no run can be started.
     fn start_triggered(
         &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
         listener: Listener,
         trigger: &TriggerSpec,
         last: &PendingEnd,
@@ -285,11 +302,11 @@ impl Engine {
         let full = |count: usize, most: usize, what: &str| {
             (TriggerRefusalReason::TooManyRuns, Some(format!("{count} runs {what} (limit {most})")))
         };
-        let started = self.started_by(&last.ended);
+        let started = self.started_by(jobs, &last.ended);
         if started >= limits::TRIGGERED_RUNS_MAX {
             return Err(full(started, limits::TRIGGERED_RUNS_MAX, "were already triggered by this source"));
         }
-        let Some(workflow) = self.workflows.all.get(&id) else {
+        let Some(workflow) = self.all.get(&id) else {
             return Err((TriggerRefusalReason::BadWorkflow, None));
         };
         let (waiting, generation) = (workflow.waiting.len(), workflow.state.generation);
@@ -297,13 +314,13 @@ impl Engine {
             return Err(full(waiting, limits::WAITING_RUNS_MAX, "of the workflow are already waiting"));
         }
         let Resolved { definition, body } =
-            self.workflows.resolved(id).map_err(told(TriggerRefusalReason::BadWorkflow))?;
+            self.resolved(id).map_err(told(TriggerRefusalReason::BadWorkflow))?;
         let scope = TriggerScope { last, ends, joins: trigger.listens.joins() };
         let parameters = parameters_of(&trigger.parameters, &definition, &scope)
             .map_err(told(TriggerRefusalReason::BadParameters))?;
-        let plans = &mut self.workflows.plans;
+        let plans = &mut self.plans;
         let plan = plans
-            .of(&definition, &body, None, &mut self.profiles)
+            .of(&definition, &body, None, &mut cx.profiles)
             .map_err(told(TriggerRefusalReason::BadWorkflow))?;
         let actors: Vec<_> = ends.iter().map(|end| end.ended.to_string()).collect();
         let head = RunHead {
@@ -325,21 +342,21 @@ impl Engine {
                 chain,
             })),
         };
-        Ok(self.admit_run(id, head, plan, &CarriedResults::default()))
+        Ok(self.admit_run(cx, jobs, id, head, plan, &CarriedResults::default()))
     }
 
     /// Returns the number of runs that an end has started so far.
-    fn started_by(&self, ended: &Ended) -> usize {
-        let of_job = ended.job_id.and_then(|job| self.jobs.get(&job)).map(|job| job.state.started.len());
-        let run = ended.run_id.and_then(|run| self.workflows.runs.get(&run));
+    fn started_by(&self, jobs: &Jobs, ended: &Ended) -> usize {
+        let of_job = ended.job_id.and_then(|job| jobs.get(job)).map(|job| job.state.started.len());
+        let run = ended.run_id.and_then(|run| self.runs.get(&run));
         of_job.or(run.map(|run| run.state.started.len())).unwrap_or(0)
     }
 
     /// Records the started run at its source and at the trigger.
-    fn record_triggered(&mut self, listener: Listener, ended: &Ended, run: RunId) {
-        if let Some(job) = ended.job_id.and_then(|job| self.jobs.get_mut(&job)) {
-            job.state.started.push(run);
-        } else if let Some(source) = ended.run_id.and_then(|run| self.workflows.runs.get_mut(&run)) {
+    fn record_triggered(&mut self, jobs: &mut Jobs, listener: Listener, ended: &Ended, run: RunId) {
+        let is_job = ended.job_id.is_some_and(|job| jobs.record_started_run(job, run));
+        if is_job {
+        } else if let Some(source) = ended.run_id.and_then(|run| self.runs.get_mut(&run)) {
             source.state.started.push(run);
         }
         if let Some(state) = self.trigger_state(listener) {
@@ -352,12 +369,13 @@ impl Engine {
     /// Records the reason why there is no run, and emits an event.
     fn refuse_trigger(
         &mut self,
+        cx: &mut Context,
         listener: Listener,
         ended: Ended,
         reason: TriggerRefusalReason,
         detail: Option<String>,
     ) {
-        let at = self.now;
+        let at = cx.now;
         let detail = detail.map(|detail| keep_tail(&detail));
         let refusal = Box::new(TriggerRefusal { at, ended, reason, detail });
         if let Some(state) = self.trigger_state(listener) {
@@ -365,11 +383,11 @@ impl Engine {
             state.last_refusal = Some(refusal.clone());
         }
         self.touch_workflow(listener.workflow);
-        let Some(workflow) = self.workflows.all.get(&listener.workflow) else { return };
+        let Some(workflow) = self.all.get(&listener.workflow) else { return };
         let name = Arc::clone(&workflow.name);
         let (workflow, namespace) = (listener.workflow, Some(Arc::clone(&workflow.namespace)));
         let kind = EventKind::NotTriggered { workflow, name, trigger: listener.trigger, refusal };
-        self.pending.events.push(Event { at, namespace, kind });
+        cx.pending.events.push(Event { at, namespace, kind });
     }
 }
 

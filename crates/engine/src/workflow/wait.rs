@@ -8,32 +8,34 @@ use model::{Refusal, RunId, limits};
 
 use super::StepDetails;
 use super::plan::{StepAction, deadline};
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::job::Jobs;
 use crate::output::Reply;
+use crate::workflow::Workflows;
 
-impl Engine {
+impl Workflows {
     /// Handles the timer of a run: its timeout, its start deadline, or the end of its backoff.
-    pub(crate) fn on_run_timeout(&mut self, id: RunId) {
-        let Some(run) = self.workflows.runs.get(&id) else { return };
-        let passed = deadline(run).is_some_and(|deadline| deadline <= self.now);
+    pub(crate) fn on_run_timeout(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId) {
+        let Some(run) = self.runs.get(&id) else { return };
+        let passed = deadline(run).is_some_and(|deadline| deadline <= cx.now);
         if passed && run.state.status == RunStatus::Waiting {
-            return self.close_waiting(id, RunStatus::Failed, RunCause::Expired, None);
+            return self.close_waiting(cx, jobs, id, RunStatus::Failed, RunCause::Expired, None);
         }
         if passed && run.state.status == RunStatus::Retrying {
-            return self.start_next_retry(id);
+            return self.start_next_retry(cx, id);
         }
         let goes_on = matches!(run.state.status, RunStatus::Running | RunStatus::Paused);
         if passed && goes_on && run.state.section == Section::Steps {
-            self.begin_stopping(id, RunCause::TimedOut, None);
+            self.begin_stopping(cx, jobs, id, RunCause::TimedOut, None);
         }
     }
 
     /// Handles the timer of a step: the end of its wait, or its timeout.
-    pub(crate) fn on_step_timer(&mut self, id: RunId, step: u32) {
-        let Some(run) = self.workflows.runs.get(&id) else { return };
+    pub(crate) fn on_step_timer(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId, step: u32) {
+        let Some(run) = self.runs.get(&id) else { return };
         let Some(state) = run.step(step).state.as_deref() else { return };
         let status = state.status;
-        if state.wake_at.is_none_or(|wake_at| wake_at > self.now) || !status.is_live() {
+        if state.wake_at.is_none_or(|wake_at| wake_at > cx.now) || !status.is_live() {
             return;
         }
         let on_timeout = match &run.plan.node(step).act {
@@ -41,13 +43,15 @@ impl Engine {
             StepAction::Event { on_timeout, .. } => *on_timeout,
             _ => OnTimeout::Fail,
         };
-        let wait_is_over = self.end_of_wait(id, step).is_ok_and(|end| end <= self.now);
+        let wait_is_over = self.end_of_wait(cx, id, step).is_ok_and(|end| end <= cx.now);
         if status == StepStatus::Running {
-            self.arm_step(id, step, None);
-            return self.stop_step(id, step, (StepStatus::Failed, StepCause::TimedOut));
+            self.arm_step(cx, id, step, None);
+            return self.stop_step(cx, jobs, id, step, (StepStatus::Failed, StepCause::TimedOut));
         }
         if wait_is_over {
             return self.end_step(
+                cx,
+                jobs,
                 id,
                 step,
                 StepStatus::Succeeded,
@@ -60,17 +64,19 @@ impl Engine {
             OnTimeout::Succeed => StepStatus::Succeeded,
             OnTimeout::Skip => StepStatus::Skipped,
         };
-        self.end_step(id, step, to, StepCause::TimedOut, StepDetails::default());
+        self.end_step(cx, jobs, id, step, to, StepCause::TimedOut, StepDetails::default());
     }
 
     /// Ends a step whose event has arrived. It fails if the payload does not match the step's declared
     /// output.
-    pub(super) fn end_with_event(&mut self, id: RunId, step: u32) {
-        let Some(run) = self.workflows.runs.get(&id) else { return };
+    pub(super) fn end_with_event(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId, step: u32) {
+        let Some(run) = self.runs.get(&id) else { return };
         let payload = run.step(step).state.as_deref().and_then(|state| state.output.as_deref());
         let spec = run.plan.definition.workflow.step_at(super::index(step));
         match spec.and_then(|spec| spec.output_problems(payload)) {
             None => self.end_step(
+                cx,
+                jobs,
                 id,
                 step,
                 StepStatus::Succeeded,
@@ -79,6 +85,8 @@ impl Engine {
             ),
             Some(broken) => {
                 self.end_step(
+                    cx,
+                    jobs,
                     id,
                     step,
                     StepStatus::Failed,
@@ -93,6 +101,8 @@ impl Engine {
     /// wait.
     pub(super) fn take_event(
         &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
         id: RunId,
         event: &str,
         payload: &Arc<str>,
@@ -118,9 +128,9 @@ impl Engine {
         if steps.is_empty() {
             return Err(Refusal::EventNotAwaited { run: id, event: event.into() });
         }
-        let said = StepDecision { at: self.now, by: actor.as_ref().into(), note: None };
+        let said = StepDecision { at: cx.now, by: actor.as_ref().into(), note: None };
         for &step in &steps {
-            let Some(run) = self.workflows.runs.get_mut(&id) else { break };
+            let Some(run) = self.runs.get_mut(&id) else { break };
             let waits = run.step(step).status() == StepStatus::Waiting;
             let known = run.step_mut(step);
             let state = known.state.get_or_insert_with(|| {
@@ -129,7 +139,7 @@ impl Engine {
             state.said = Some(Box::new(said.clone()));
             state.output = Some(Arc::clone(payload));
             if waits {
-                self.end_with_event(id, step);
+                self.end_with_event(cx, jobs, id, step);
             } else {
                 self.touch_step(id, step);
             }
