@@ -14,26 +14,20 @@
 //! # Cost
 //! An idle flush costs O(1). With workers, the engine requests a call every second ([`CALL_INTERVAL`]).
 
-use std::collections::BTreeMap;
-
-use model::id::{Epoch, IdSource};
+use model::id::Epoch;
 use model::record::Lease;
 use model::{Duration, ShardId, Timestamp};
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
 
-use crate::clock::{ClockFilter, Now};
+use crate::clock::Now;
 use crate::config::Config;
 use crate::context::Context;
 use crate::input::Input;
-use crate::job::Jobs;
+use crate::jobs::Jobs;
 use crate::output::{Effect, Output, View};
-use crate::pending::Pending;
-use crate::profile::Profiles;
-use crate::schedule::Schedules;
-use crate::timer::{Timer, Timers};
-use crate::worker::Worker;
-use crate::workflow::Workflows;
+use crate::schedules::Schedules;
+use crate::timer::Timer;
+use crate::workers::Worker;
+use crate::workflows::Workflows;
 
 /// Interval at which the engine requests a call while there are workers. A longer gap means that the driver
 /// was delayed, not that the workers were silent.
@@ -51,6 +45,9 @@ pub struct Engine {
     pub(crate) jobs: Jobs,
     pub(crate) workflows: Workflows,
     pub(crate) schedules: Schedules,
+    /// Whether the engine has started. Before the start, a gap between two calls is not treated as a delay of
+    /// the driver.
+    pub(crate) started: bool,
 }
 
 impl Engine {
@@ -60,79 +57,56 @@ impl Engine {
     /// If no shard is leased or `shards` is zero: no shard could hold a job.
     pub fn new(config: Config, leases: &[Lease], shards: u16, now: impl Into<Now>) -> Self {
         let mut engine = Self::without_shards(config, shards, now);
-        engine.become_owner(leases);
+        engine.cx.own(leases);
         engine
     }
 
-    pub(crate) fn become_owner(&mut self, leases: &[Lease]) {
-        assert!(!leases.is_empty(), "an engine owns at least one shard");
-        self.cx.epochs = leases.iter().map(|lease| (lease.shard, lease.epoch)).collect();
-        self.cx.owned = self.cx.epochs.keys().copied().collect();
-        // A new owner of the same shards must draw different numbers, so the epochs are part of the seed.
-        let salt = self
-            .cx
-            .epochs
-            .values()
-            .fold(self.cx.config.seed, |salt, epoch| salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ epoch.0);
-        self.cx.rng = ChaCha8Rng::seed_from_u64(salt);
-    }
-
+    /// Creates an empty engine that owns no shard; `shards` is the total number of shards.
+    ///
+    /// # Panics
+    /// If `shards` is zero.
     pub(crate) fn without_shards(config: Config, shards: u16, now: impl Into<Now>) -> Self {
-        let now = now.into();
-        assert!(shards > 0, "there is at least one shard");
-        let cx = Context {
-            now: now.wall,
-            steady: now.steady,
-            clock_filter: ClockFilter::default(),
-            resumed_from: None,
-            rng: ChaCha8Rng::seed_from_u64(config.seed),
-            ids: IdSource::default(),
-            shards,
-            owned: Vec::new(),
-            epochs: BTreeMap::new(),
-            profiles: Profiles::default(),
-            wall_timers: Timers::default(),
-            steady_timers: Timers::default(),
-            pending: Pending::default(),
-            holds_new_work: false,
+        Self {
+            cx: Context::new(config, shards, now.into()),
+            jobs: Jobs::default(),
+            workflows: Workflows::default(),
+            schedules: Schedules::default(),
             started: false,
-            config,
-        };
-        let (jobs, workflows, schedules) = (Jobs::default(), Workflows::default(), Schedules::default());
-        Self { cx, jobs, workflows, schedules }
+        }
     }
 
     /// Processes one input. Its results are returned by the next [`flush`](Self::flush).
     pub fn handle(&mut self, now: impl Into<Now>, input: Input) {
         self.advance(now.into());
+        let Self { cx, jobs, .. } = self;
         match input {
             Input::Submit { ticket, jobs } => self.submit(ticket, &jobs),
             Input::Update { ticket, job, head, expected_version, actor } => {
-                self.jobs.update(&mut self.cx, ticket, job, &head, expected_version, &actor);
+                jobs.update(cx, ticket, job, &head, expected_version, &actor);
             }
             Input::Cancel { ticket, job, actor, reason } => {
-                self.jobs.cancel(&mut self.cx, ticket, job, &actor, reason.as_deref())
+                jobs.cancel(cx, ticket, job, &actor, reason.as_deref())
             }
-            Input::Why { ticket, job } => self.jobs.explain(&mut self.cx, ticket, job),
-            Input::Join(join) => self.jobs.join(&mut self.cx, *join),
+            Input::Why { ticket, job } => jobs.explain(cx, ticket, job),
+            Input::Join(join) => jobs.join(cx, *join),
             Input::Heartbeat { worker, session, seq, health } => {
-                self.jobs.heartbeat(&mut self.cx, worker, session, seq, health)
+                jobs.heartbeat(cx, worker, session, seq, health)
             }
-            Input::Disconnect { worker, session } => self.jobs.disconnect(worker, session),
+            Input::Disconnect { worker, session } => jobs.disconnect(worker, session),
             Input::Report { worker, session, execution, fence, report } => {
-                self.jobs.report(&mut self.cx, worker, session, execution, fence, report);
+                jobs.report(cx, worker, session, execution, fence, report);
             }
             Input::Task { ticket, execution, fence, request } => {
                 self.on_task_request(ticket, execution, fence, *request);
             }
             Input::SetAdmission { ticket, worker, admission } => {
-                self.jobs.set_admission(&mut self.cx, ticket, worker, admission)
+                jobs.set_admission(cx, ticket, worker, admission)
             }
-            Input::RemoveWorker { ticket, worker } => self.jobs.remove_worker(&mut self.cx, ticket, worker),
+            Input::RemoveWorker { ticket, worker } => jobs.remove_worker(cx, ticket, worker),
             Input::SetQueue { ticket, name, settings, expected_version } => {
-                self.jobs.set_queue(&mut self.cx, ticket, name, settings, expected_version);
+                jobs.set_queue(cx, ticket, name, settings, expected_version);
             }
-            Input::RemoveQueue { ticket, name } => self.jobs.remove_queue(&mut self.cx, ticket, &name),
+            Input::RemoveQueue { ticket, name } => jobs.remove_queue(cx, ticket, &name),
             Input::Schedule { ticket, request, actor } => {
                 self.on_schedule_request(ticket, *request, &actor);
             }
@@ -149,15 +123,12 @@ impl Engine {
         self.advance(now.into());
         let mut timers = TIMERS_PER_FLUSH_MAX;
         let mut begun = if self.cx.holds_new_work { 0 } else { Workflows::start_budget() };
-        self.schedules.release_schedules(&mut self.cx, &mut self.workflows, &mut self.jobs);
+        let Self { cx, jobs, workflows, schedules, .. } = self;
+        schedules.release_schedules(cx, workflows, jobs);
         self.settle();
         loop {
-            self.schedules.replan_calendar_users(
-                &mut self.cx,
-                &mut self.workflows,
-                &mut self.jobs,
-                &mut timers,
-            );
+            let Self { cx, jobs, workflows, schedules, .. } = self;
+            schedules.replan_calendar_users(cx, workflows, jobs, &mut timers);
             self.settle();
             self.on_timers(&mut timers);
             while begun > 0 && self.workflows.has_runs_to_advance() {
@@ -173,14 +144,10 @@ impl Engine {
             }
         }
         let mut output = Output::default();
-        output.batch.now = self.cx.now;
-        self.workflows.drain_workflows(&mut output.batch.changes);
-        self.jobs.drain_jobs(&mut output.batch.changes);
-        self.schedules.drain_schedules(&mut output.batch.changes);
-        output.batch.changes.append(&mut self.cx.pending.others);
-        output.batch.events = std::mem::take(&mut self.cx.pending.events);
-        output.effects = std::mem::take(&mut self.cx.pending.effects);
-        output.effects.append(&mut self.cx.pending.grants);
+        self.workflows.drain(&mut output.batch.changes);
+        self.jobs.drain(&mut output.batch.changes);
+        self.schedules.drain(&mut output.batch.changes);
+        self.cx.drain(&mut output);
         output
     }
 
@@ -195,16 +162,18 @@ impl Engine {
     ///
     /// If the hold is already in force, call this before [`start`](Self::start).
     pub fn hold_new_work(&mut self, hold: bool) {
-        self.schedules.is_released = !hold && (self.schedules.is_released || self.cx.holds_new_work);
+        self.schedules.hold(&self.cx, hold);
         self.cx.holds_new_work = hold;
         self.cx.wall_timers.hold_schedules(hold);
-        self.jobs.dispatch_wanted |= !hold;
+        if !hold {
+            self.jobs.want_dispatch();
+        }
     }
 
     /// Returns the answers to heartbeats. They may be released before the commit: they depend on no row, and
     /// a slow disk must not cost a worker its lease.
     pub fn take_grants(&mut self) -> Vec<Effect> {
-        std::mem::take(&mut self.cx.pending.grants)
+        self.cx.take_grants()
     }
 
     fn has_due_timers(&self) -> bool {
@@ -228,25 +197,23 @@ impl Engine {
 
     /// Returns the cost: 1, or the number of scheduled times that a schedule decided, at most about `bound`.
     fn on_timer(&mut self, timer: Timer, bound: usize) -> usize {
+        let Self { cx, jobs, workflows, schedules, .. } = self;
         match timer {
             Timer::Schedule(schedule) => {
-                return self
-                    .schedules
-                    .on_schedule(&mut self.cx, &mut self.workflows, &mut self.jobs, schedule, bound)
-                    .max(1);
+                return schedules.on_schedule(cx, workflows, jobs, schedule, bound).max(1);
             }
-            Timer::JobReady(job) => self.jobs.on_due(&mut self.cx, job),
-            Timer::Deadline(job) => self.jobs.on_deadline(&mut self.cx, job),
-            Timer::Remind(execution) => self.jobs.on_remind(&mut self.cx, execution),
-            Timer::ResultWait(execution) => self.jobs.on_result_overdue(&mut self.cx, execution),
-            Timer::Lease(worker) => self.jobs.on_lease(&mut self.cx, worker),
-            Timer::Declined(worker) => self.jobs.on_declined(&self.cx, worker),
-            Timer::Reserve(schedule) => self.schedules.on_reserve(&mut self.cx, &mut self.jobs, schedule),
-            Timer::Run(run) => self.workflows.on_run_timeout(&mut self.cx, &mut self.jobs, run),
-            Timer::Step(run, step) => self.workflows.on_step_timer(&mut self.cx, &mut self.jobs, run, step),
-            Timer::Rate(_) => self.jobs.dispatch_wanted = true,
+            Timer::JobReady(job) => jobs.on_due(cx, job),
+            Timer::Deadline(job) => jobs.on_deadline(cx, job),
+            Timer::Remind(execution) => jobs.on_remind(cx, execution),
+            Timer::ResultWait(execution) => jobs.on_result_overdue(cx, execution),
+            Timer::Lease(worker) => jobs.on_lease(cx, worker),
+            Timer::Declined(worker) => jobs.on_declined(cx, worker),
+            Timer::Reserve(schedule) => schedules.on_reserve(cx, jobs, schedule),
+            Timer::Run(run) => workflows.on_run_timeout(cx, jobs, run),
+            Timer::Step(run, step) => workflows.on_step_timer(cx, jobs, run, step),
+            Timer::Rate(_) => jobs.want_dispatch(),
             Timer::PurgeKeys => self.purge_keys(),
-            Timer::Reconciled => self.jobs.on_reconciled(),
+            Timer::Reconciled => jobs.on_reconciled(),
         }
         1
     }
@@ -254,7 +221,7 @@ impl Engine {
     /// Returns when [`flush`](Self::flush) must be called at the latest if no input arrives before. A wall
     /// time, valid until the wall clock is set.
     pub fn wakeup(&self) -> Option<Timestamp> {
-        let pulse = (!self.jobs.workers.is_empty()).then(|| self.cx.now + CALL_INTERVAL);
+        let pulse = self.jobs.has_workers().then(|| self.cx.now + CALL_INTERVAL);
         self.next_due().into_iter().chain(pulse).min()
     }
 
@@ -269,7 +236,7 @@ impl Engine {
 
     /// Whether a flush at the current time would return nothing.
     pub fn is_idle(&self) -> bool {
-        self.cx.pending.is_empty()
+        self.cx.is_idle()
             && self.schedules.is_idle()
             && self.workflows.is_idle(self.cx.holds_new_work)
             && self.jobs.is_idle(self.cx.holds_new_work)
@@ -279,11 +246,11 @@ impl Engine {
     /// Returns the current state for metrics and lists. Costs O(queues + workers).
     pub fn view(&self) -> View {
         View {
-            live: self.jobs.live_counts.all().clone(),
-            queues: self.jobs.queues.view(),
-            workers: self.jobs.workers.values().map(Worker::view).collect(),
-            schedules: self.schedules.counts.clone(),
-            firings: self.schedules.firings.clone(),
+            live: self.jobs.live_counts().clone(),
+            queues: self.jobs.queue_views(),
+            workers: self.jobs.workers().map(Worker::view).collect(),
+            schedules: self.schedules.counts().clone(),
+            firings: self.schedules.firings().clone(),
             clock: self.cx.clock_filter.view(self.cx.now),
             purge_before: self.cx.purge_before(),
         }
@@ -298,7 +265,7 @@ impl Engine {
     fn advance(&mut self, now: Now) {
         let gap = now.steady.since(self.cx.steady);
         // The driver is called every PULSE; a gap of more than twice that is its own delay.
-        if self.cx.started && gap > CALL_INTERVAL + CALL_INTERVAL {
+        if self.started && gap > CALL_INTERVAL + CALL_INTERVAL {
             self.jobs.extend_leases(&self.cx, gap);
         }
         self.cx.now = self.cx.now.max(self.cx.clock_filter.read(now, self.cx.now));

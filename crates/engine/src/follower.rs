@@ -26,7 +26,6 @@ use mutation::{Mutation, is_on};
 use crate::clock::Now;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::job::IdempotencyEntry;
 
 /// The engine of a standby; see the [module's page](self).
 #[derive(Debug)]
@@ -108,10 +107,10 @@ impl Follower {
             match *together {
                 [LiveChange::Ended(job)] => self.engine.jobs.remove_restored_job(&mut self.engine.cx, job),
                 [LiveChange::Key(key)] => {
-                    self.engine.jobs.keys.insert(key.key, IdempotencyEntry::from(key));
+                    self.engine.jobs.insert_key(key);
                 }
                 [LiveChange::RunKey(key)] => {
-                    self.engine.workflows.keys.insert(key.key, key);
+                    self.engine.workflows.insert_key(key);
                 }
                 _ => self.purge_keys(together),
             }
@@ -127,8 +126,8 @@ impl Follower {
                 _ => false,
             })
         };
-        self.engine.jobs.keys.retain(|_, key| stays(key.job.shard(), key.expires_at));
-        self.engine.workflows.keys.retain(|_, key| stays(key.run.shard(), key.expires_at));
+        self.engine.jobs.retain_keys(|key| stays(key.job.shard(), key.expires_at));
+        self.engine.workflows.retain_keys(|key| stays(key.run.shard(), key.expires_at));
     }
 
     /// Returns at most `most` keys whose rows must be read again; runs before jobs.
@@ -156,15 +155,15 @@ impl Follower {
     fn forget(&mut self, key: LiveKey) {
         let engine = &mut self.engine;
         match key {
-            LiveKey::Workers => engine.jobs.workers.clear(),
-            LiveKey::Queues => engine.jobs.queues.clear_settings(),
+            LiveKey::Workers => engine.jobs.clear_workers(),
+            LiveKey::Queues => engine.jobs.clear_queue_settings(),
             // `follow` refuses changes of calendars.
             LiveKey::Calendars => {}
             LiveKey::Schedule(id) => {
                 engine.schedules.remove_restored_schedule(&mut engine.cx, &mut engine.jobs, id)
             }
             LiveKey::Backfill(id) => {
-                engine.schedules.backfills.remove(&id);
+                engine.schedules.remove_restored_backfill(id);
             }
             LiveKey::Workflow(id) => engine.workflows.remove_restored_workflow(id),
             LiveKey::Run(id) => engine.workflows.remove_restored_run(id),
@@ -174,7 +173,7 @@ impl Follower {
 
     /// Returns the number of live jobs by status.
     pub fn live(&self) -> &BTreeMap<JobStatus, u64> {
-        self.engine.jobs.live_counts.all()
+        self.engine.jobs.live_counts()
     }
 
     /// Returns the engine, as the owner of the leased shards.
@@ -187,7 +186,7 @@ impl Follower {
         if !self.stale.is_empty() || self.during_load.is_some() {
             return None;
         }
-        self.engine.become_owner(leases);
+        self.engine.cx.own(leases);
         Some(self.engine)
     }
 }

@@ -41,26 +41,23 @@ mod check;
 mod clock;
 mod config;
 mod context;
-mod dispatch;
 mod engine;
 mod follower;
 pub mod input;
 mod interner;
-mod job;
+mod jobs;
 pub mod output;
-mod pending;
 mod placement;
 mod profile;
-mod queue;
-mod reconcile;
+mod queues;
 mod restore;
 mod rewind;
-mod schedule;
+mod schedules;
 mod settle;
 mod signal;
 mod timer;
-mod worker;
-mod workflow;
+mod workers;
+mod workflows;
 
 pub use check::Difference;
 pub use clock::{ClockView, LEAP_MAX, Now};
@@ -71,8 +68,8 @@ pub use input::{
     Expected, Input, Join, NewBackfill, NewJob, NewRun, NewSchedule, NewWorkflow, Report, ScheduleRequest,
     Session, TaskRequest, Ticket, WorkflowRequest,
 };
+pub use jobs::OrphanedExecution;
 pub use output::{Effect, Output, Reply, View};
-pub use reconcile::OrphanedExecution;
 pub use restore::Poison;
 pub use rewind::Rewind;
-pub use schedule::timetable_seed;
+pub use schedules::timetable_seed;

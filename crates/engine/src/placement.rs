@@ -4,7 +4,7 @@
 //! first reason; `belfry why` collects all of them. So the explanation always matches the decision.
 //!
 //! # Callers
-//! `dispatch` and [`Workers::best`](crate::worker::Workers::best) use [`is_eligible`] and [`score`];
+//! `dispatch` and [`Workers::best`](crate::workers::Workers::best) use [`is_eligible`] and [`score`];
 //! `schedule::reserve` uses [`best_of`] and [`soonest_available`]; `job::explain` uses [`ineligibility_reasons`].
 //!
 //! # Cost
@@ -19,9 +19,9 @@ use model::worker::{Admission, WorkerStatus};
 use model::{Bytes, Millicores, ScheduleId, WorkerId};
 use mutation::{Mutation, is_on};
 
-use crate::job::Job;
+use crate::jobs::Job;
 use crate::profile::Shape;
-use crate::worker::Worker;
+use crate::workers::Worker;
 
 /// Label that every worker has implicitly: its id.
 pub(crate) const WORKER_LABEL: &str = "belfry.worker";

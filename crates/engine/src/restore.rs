@@ -11,16 +11,12 @@
 //! O(log n) per row, and one visit of each running job, each run and each schedule with pending work at the
 //! start.
 
-use std::sync::Arc;
-
 use model::record::LiveRow;
 use model::{BackfillId, Duration, ExecutionId, JobId, RunId, ShardId, Timestamp};
 
 use crate::clock::Now;
 use crate::engine::Engine;
-use crate::job::IdempotencyEntry;
-use crate::reconcile::OrphanedExecution;
-use crate::worker::Worker;
+use crate::jobs::OrphanedExecution;
 
 /// A row that contradicts the others and cannot be restored. The driver quarantines it and continues with the
 /// rest.
@@ -88,15 +84,15 @@ impl Engine {
             LiveRow::Job { id, head, state } => self.jobs.restore_job(&mut self.cx, id, head, *state),
             LiveRow::Execution(record) => self.jobs.restore_execution(*record),
             LiveRow::Key(key) => {
-                self.jobs.keys.insert(key.key, IdempotencyEntry::from(key));
+                self.jobs.insert_key(key);
                 Ok(())
             }
             LiveRow::Worker(record) => {
-                self.jobs.workers.insert(record.id, Worker::new(Arc::new(record)));
+                self.jobs.restore_worker(record);
                 Ok(())
             }
             LiveRow::Queue(record) => {
-                self.jobs.queues.set(self.cx.steady, &record);
+                self.jobs.restore_queue(&self.cx, &record);
                 Ok(())
             }
             LiveRow::Calendar(record) => {
@@ -122,7 +118,7 @@ impl Engine {
                 .restore_run(&mut self.cx, id, head, *state)
                 .map_err(|reason| Poison::Run { run: id, reason }),
             LiveRow::RunKey(key) => {
-                self.workflows.keys.insert(key.key, key);
+                self.workflows.insert_key(key);
                 Ok(())
             }
             LiveRow::ElementBatch(batch) => {
@@ -145,25 +141,25 @@ impl Engine {
     /// Declares that the last commits of these shards may be lost. Called after all rows are restored and
     /// before [`start`](Self::start).
     pub fn assume_lost_commits(&mut self, shards: &[ShardId]) {
-        self.jobs.reconciliation.add(shards);
+        self.jobs.assume_lost_commits(shards);
     }
 
     /// Returns whether jobs are held back because of [`assume_lost_commits`](Self::assume_lost_commits).
     pub fn is_reconciling(&self) -> bool {
-        !self.jobs.reconciliation.is_over()
+        self.jobs.is_reconciling()
     }
 
     /// Returns the executions that workers turned out to hold since the last call, and that the store has
     /// lost or lists as ended. A stop was sent for the running ones.
     pub fn take_orphaned_executions(&mut self) -> Vec<OrphanedExecution> {
-        self.jobs.reconciliation.take_orphaned()
+        self.jobs.take_orphaned_executions()
     }
 
     /// Sets for how long another owner of the shards may still renew worker leases. Workers that do not
     /// connect to this server are lost only after such a lease has ended. Called immediately before
     /// [`start`](Self::start).
     pub fn set_former_owner_lease(&mut self, former_owner: Duration) {
-        self.jobs.former_owner_lease = former_owner;
+        self.jobs.set_former_owner_lease(former_owner);
     }
 
     /// Starts the engine from the restored rows: continues running jobs, finds missed firings, and ends work
@@ -177,9 +173,9 @@ impl Engine {
         self.cx.clock_filter.begin(now, self.cx.now);
         self.cx.now = self.cx.now.max(now.wall);
         self.cx.steady = self.cx.steady.max(now.steady);
-        self.cx.started = true;
+        self.started = true;
         self.jobs.start_reconciliation(&mut self.cx);
-        self.jobs.queues.restart_rates(self.cx.steady);
+        self.jobs.restart_rates(&self.cx);
         self.schedules.find_runs(&self.workflows, &self.jobs);
         self.workflows.find_work(&self.jobs);
         self.jobs.resume_executions(&mut self.cx);

@@ -16,77 +16,57 @@ use crate::signal::{JobEnded, Signal};
 impl Engine {
     /// Delivers signals until none is left. A delivery may raise further signals.
     pub(crate) fn settle(&mut self) {
-        while let Some(signal) = self.cx.pending.signals.pop_front() {
-            match signal {
-                Signal::JobEnded(ended) => self.on_job_ended(ended),
-                Signal::RunEnded { run, origin, end } => self.schedules.on_run_ended(
-                    &mut self.cx,
-                    &mut self.workflows,
-                    &mut self.jobs,
-                    run.into(),
-                    &origin,
-                    end,
-                ),
-                Signal::JobConfirmed(job) => {
-                    self.schedules.on_run_confirmed(&mut self.cx, &self.workflows, &mut self.jobs, job)
-                }
-                Signal::WorkerJoined(worker) => {
-                    self.workflows.notify_broadcasts(&mut self.cx, &self.jobs, worker)
-                }
-                Signal::WorkerLost(worker) => {
-                    self.schedules.move_reservations(&mut self.cx, &mut self.jobs, worker)
-                }
-                Signal::ReservationUsed(schedule) => {
-                    self.schedules.on_reservation_used(&mut self.cx, &mut self.jobs, schedule)
-                }
+        while let Some(signal) = self.cx.next_signal() {
+            self.deliver(signal);
+        }
+    }
+
+    fn deliver(&mut self, signal: Signal) {
+        let Self { cx, jobs, workflows, schedules, .. } = self;
+        match signal {
+            Signal::JobEnded(ended) => self.on_job_ended(ended),
+            Signal::RunEnded { run, origin, end } => {
+                schedules.on_run_ended(cx, workflows, jobs, run.into(), &origin, end)
             }
+            Signal::JobConfirmed(job) => schedules.on_run_confirmed(cx, workflows, jobs, job),
+            Signal::WorkerJoined(worker) => workflows.notify_broadcasts(cx, jobs, worker),
+            Signal::WorkerLost(worker) => schedules.move_reservations(cx, jobs, worker),
+            Signal::ReservationUsed(schedule) => schedules.on_reservation_used(cx, jobs, schedule),
         }
     }
 
     /// The end of a job may free the next firing of its schedule, end the step that it belongs to, and start
     /// runs of workflows that listen to it.
     fn on_job_ended(&mut self, ended: JobEnded) {
+        let Self { cx, jobs, workflows, schedules, .. } = self;
         let JobEnded { job: id, end, files } = ended;
-        let Some(job) = self.jobs.get(id) else { return };
+        let Some(job) = jobs.get(id) else { return };
         let (origin, step) = (job.origin.clone(), job.step.clone());
         if let Some(origin) = origin {
-            self.schedules.on_run_ended(
-                &mut self.cx,
-                &mut self.workflows,
-                &mut self.jobs,
-                id.into(),
-                &origin,
-                end,
-            );
+            schedules.on_run_ended(cx, workflows, jobs, id.into(), &origin, end);
         }
         if let Some(step) = step {
-            self.workflows.on_step_job_ended(&mut self.cx, &mut self.jobs, id, &step, files);
+            workflows.on_step_job_ended(cx, jobs, id, &step, files);
         }
-        self.workflows.notify_listeners_of_job(&mut self.cx, &mut self.jobs, id, end.status);
+        workflows.notify_listeners_of_job(cx, jobs, id, end.status);
     }
 
     /// Creates all jobs, or none if an idempotency key was used for a different request.
-    pub(crate) fn submit(&mut self, ticket: Ticket, jobs: &[NewJob]) {
-        let checked = self.jobs.check_keys(jobs).and_then(|()| {
-            let is_known = |job: &NewJob| job.key.is_some_and(|key| self.jobs.keys.contains_key(&key.key));
-            let new = jobs.iter().filter(|job| !is_known(job));
-            let mut schedules = new.filter_map(|job| job.head.origin.as_ref()).map(|origin| origin.schedule);
-            schedules.try_for_each(|schedule| self.check_schedule(schedule))
+    pub(crate) fn submit(&mut self, ticket: Ticket, new: &[NewJob]) {
+        let checked = self.jobs.check_keys(new).and_then(|()| {
+            let is_known = |job: &&NewJob| job.key.is_some_and(|key| self.jobs.key(key.key).is_some());
+            let origins = new.iter().filter(|job| !is_known(job)).filter_map(|job| job.head.origin.as_ref());
+            origins.map(|origin| origin.schedule).try_for_each(|schedule| self.check_schedule(schedule))
         });
         if let Err(refusal) = checked {
             return self.cx.reply(ticket, Err(refusal));
         }
-        let mut submitted = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            let created = self.jobs.submit_one(&mut self.cx, job);
+        let Self { cx, jobs, workflows, schedules, .. } = self;
+        let mut submitted = Vec::with_capacity(new.len());
+        for job in new {
+            let created = jobs.submit_one(cx, job);
             if let Some(origin) = job.head.origin.as_ref().filter(|_| created.new) {
-                self.schedules.adopt_run(
-                    &mut self.cx,
-                    &self.workflows,
-                    &mut self.jobs,
-                    origin.schedule,
-                    created.job.into(),
-                );
+                schedules.adopt_run(cx, workflows, jobs, origin.schedule, created.job.into());
             }
             submitted.push(created);
         }
@@ -95,49 +75,43 @@ impl Engine {
 
     /// A run that a user repeats counts towards the overlap limit of its schedule like any other run.
     fn check_schedule(&self, schedule: ScheduleId) -> Result<(), Refusal> {
-        self.schedules
-            .check_run_limit(&self.workflows, &self.jobs, schedule)
-            .map_err(|(name, runs)| Refusal::ScheduleRunLimit { name, runs })
+        let limit = self.schedules.check_run_limit(&self.workflows, &self.jobs, schedule);
+        limit.map_err(|(name, runs)| Refusal::ScheduleRunLimit { name, runs })
     }
 
     /// Starts a run that a user requested.
-    fn start_requested_run(&mut self, new: Box<NewRun>, actor: &Arc<str>) -> Result<Reply, Refusal> {
+    fn start_run(&mut self, new: Box<NewRun>, actor: &Arc<str>) -> Result<Reply, Refusal> {
         let schedule = new.origin.as_ref().map(|origin| origin.schedule);
-        let known = new.key.is_some_and(|key| self.workflows.keys.contains_key(&key.key));
+        let known = new.key.is_some_and(|key| self.workflows.key(key.key).is_some());
         if let Some(schedule) = schedule.filter(|_| !known) {
             self.check_schedule(schedule)?;
         }
-        let reply = self.workflows.on_request_for_workflows(
-            &mut self.cx,
-            &mut self.jobs,
-            WorkflowRequest::Start(new),
-            actor,
-        )?;
+        let Self { cx, jobs, workflows, schedules, .. } = self;
+        let reply = workflows.handle(cx, jobs, WorkflowRequest::Start(new), actor)?;
         if let (Some(schedule), &Reply::RunStarted { run, new: true }) = (schedule, &reply) {
-            self.schedules.adopt_run(&mut self.cx, &self.workflows, &mut self.jobs, schedule, run.into());
+            schedules.adopt_run(cx, workflows, jobs, schedule, run.into());
         }
         Ok(reply)
     }
 
     /// Processes a request about workflows and runs, and sends exactly one reply.
     pub(crate) fn on_workflow_request(&mut self, ticket: Ticket, request: WorkflowRequest, actor: &Arc<str>) {
+        let Self { cx, jobs, workflows, .. } = self;
         let reply = match request {
-            WorkflowRequest::Start(new) => self.start_requested_run(new, actor),
+            WorkflowRequest::Start(new) => self.start_run(new, actor),
             WorkflowRequest::Cancel { run, .. } => {
-                let cancelled =
-                    self.workflows.on_request_for_workflows(&mut self.cx, &mut self.jobs, request, actor);
+                let cancelled = workflows.handle(cx, jobs, request, actor);
                 // A job that has not started ends with this request, and so may its run.
                 self.settle();
                 cancelled.and_then(|_| self.workflows.run_reply(run))
             }
             WorkflowRequest::Mark { run, ref step, .. } => {
-                let number = self.workflows.find_step(run, step);
-                let marked =
-                    self.workflows.on_request_for_workflows(&mut self.cx, &mut self.jobs, request, actor);
+                let number = workflows.find_step(run, step);
+                let marked = workflows.handle(cx, jobs, request, actor);
                 self.settle();
                 marked.and(number).and_then(|step| self.workflows.step_reply(run, step))
             }
-            request => self.workflows.on_request_for_workflows(&mut self.cx, &mut self.jobs, request, actor),
+            request => workflows.handle(cx, jobs, request, actor),
         };
         self.cx.reply(ticket, reply);
     }
@@ -148,14 +122,10 @@ impl Engine {
             ScheduleRequest::Trigger { schedule, .. } => Some(schedule),
             _ => None,
         };
-        let mut reply = self.schedules.on_request_for_schedules(
-            &mut self.cx,
-            &mut self.workflows,
-            &mut self.jobs,
-            request,
-            actor,
-        );
+        let Self { cx, jobs, workflows, schedules, .. } = self;
+        let mut reply = schedules.handle(cx, workflows, jobs, request, actor);
         if let Some(schedule) = triggered {
+            // A firing that replaces runs starts with their end.
             self.settle();
             reply = reply.map(|reply| self.schedules.triggered(schedule, reply));
         }
@@ -188,12 +158,11 @@ impl Engine {
     /// Removes expired idempotency keys of jobs and runs.
     pub(crate) fn purge_keys(&mut self) {
         let now = self.cx.purge_before();
-        let before = self.jobs.keys.len() + self.workflows.keys.len();
-        self.jobs.keys.retain(|_, key| key.expires_at > now);
-        self.workflows.keys.retain(|_, key| key.expires_at > now);
-        if self.jobs.keys.len() + self.workflows.keys.len() < before {
-            let forget = self.cx.owned.iter().map(|&shard| Change::PurgeKeys { shard, expired_before: now });
-            self.cx.pending.others.extend(forget);
+        let purged = self.jobs.retain_keys(|key| key.expires_at > now);
+        if self.workflows.retain_keys(|key| key.expires_at > now) || purged {
+            for shard in self.cx.owned.clone() {
+                self.cx.write(Change::PurgeKeys { shard, expired_before: now });
+            }
         }
         self.arm_key_purge();
     }

@@ -1,0 +1,198 @@
+//! Invariants of jobs, queues and workers, and the comparison with a rebuilt engine.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::queue::QueueSettings;
+use model::record::{ExecutionRecord, JobState, WorkerRecord};
+use model::worker::WorkerStatus;
+use model::{JobId, JobStatus, Timestamp};
+
+use super::Job;
+use crate::check::{Difference, count_difference, first};
+use crate::context::Context;
+use crate::jobs::IdempotencyEntry;
+use crate::jobs::Jobs;
+use crate::output::QueueView;
+use crate::profile::Profile;
+use crate::timer::Timer;
+use crate::workers::{Used, Worker};
+
+impl Jobs {
+    /// Checks the invariants of jobs, queues and workers.
+    pub(crate) fn check_jobs(&self, cx: &Context) -> Result<(), String> {
+        for (&id, job) in &self.all {
+            self.check_job(cx, id, job)?;
+        }
+        self.check_workers()?;
+        self.check_queues()
+    }
+
+    /// Exactly one thing ends the current state of each live job: a timer, a queue, or an execution.
+    fn check_job(&self, cx: &Context, id: JobId, job: &Job) -> Result<(), String> {
+        let status = job.state.status;
+        let timer = usize::from(cx.wall_timers.is_armed(job.state.due_at, Timer::JobReady(id)));
+        let places = self.queues.places_of(id, job) + usize::from(self.reconciliation.holds(id));
+        let unknown = job.live.as_ref().is_some_and(|live| live.is_unknown());
+        let live = usize::from(job.live.is_some() && (status == JobStatus::Running || !unknown));
+        let expected = match status {
+            JobStatus::Ready | JobStatus::Retrying => (1, 0, 0),
+            JobStatus::Waiting => (0, 1, 0),
+            JobStatus::Running => (0, 0, 1),
+            _ => return Err(format!("{id} is {status} and still live after a flush")),
+        };
+        if (timer, places, live) != expected {
+            return Err(format!("{id} is {status} with {timer} timers, {places} places, {live} executions"));
+        }
+        let Some(live) = &job.live else { return Ok(()) };
+        let record = &live.record;
+        let worker = self.workers.get(&record.worker).ok_or(format!("the worker of {id} does not exist"))?;
+        let is_lost = worker.record.status == WorkerStatus::Lost;
+        let has = if status == JobStatus::Running { &worker.jobs } else { &worker.unknown };
+        if !has.contains(&id) || is_lost != unknown {
+            return Err(format!("{id} was assigned to {}, which does not have it", record.worker));
+        }
+        if self.executions.get(&record.id) != Some(&id) || record.fence != job.state.fence {
+            return Err(format!("the execution of {id} is not its current one"));
+        }
+        let timers = (
+            cx.steady_timers.is_armed(live.remind_at, Timer::Remind(record.id)),
+            cx.steady_timers.is_armed(live.result_wait_until, Timer::ResultWait(record.id)),
+        );
+        match (status, unknown) {
+            (JobStatus::Running, false) if timers != (true, false) => {
+                Err(format!("no timer reminds the worker of {id}"))
+            }
+            (JobStatus::Running, true) if !timers.1 => {
+                Err(format!("no timer ends the wait for the result of {id}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_workers(&self) -> Result<(), String> {
+        let mut held = BTreeSet::new();
+        for (id, worker) in self.workers.iter() {
+            let mut used = Used::default();
+            for job_id in &worker.jobs {
+                held.insert(*job_id);
+                let job = self.all.get(job_id).ok_or(format!("{id} has {job_id}, which is not live"))?;
+                used.cpu.0 += job.profile.shape.cpu.0;
+                used.memory.0 += job.profile.shape.memory.0;
+                for (resource, amount) in &job.profile.shape.custom {
+                    *used.custom.entry(resource.clone()).or_default() += amount;
+                }
+            }
+            if used != worker.used {
+                return Err(format!("{id} has {:?} reserved, expected {used:?}", worker.used));
+            }
+            held.extend(&worker.unknown);
+        }
+        if held.len() != self.executions.len() {
+            return Err(format!("{} jobs on workers, but {} executions", held.len(), self.executions.len()));
+        }
+        Ok(())
+    }
+
+    fn check_queues(&self) -> Result<(), String> {
+        let mut running: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut waiting: BTreeMap<&str, u64> = BTreeMap::new();
+        for (_, job) in self.all.iter().filter(|(id, _)| !self.reconciliation.holds(**id)) {
+            match job.state.status {
+                JobStatus::Running => *running.entry(&job.profile.queue).or_default() += 1,
+                JobStatus::Waiting => *waiting.entry(&job.profile.queue).or_default() += 1,
+                _ => {}
+            }
+        }
+        for view in self.queues.view() {
+            let name = view.name.as_str();
+            let expected = (waiting.get(name).copied().unwrap_or(0), running.get(name).copied().unwrap_or(0));
+            if (view.waiting, self.queues.running_in(name)) != expected {
+                return Err(format!(
+                    "queue {name} counts {}/{} jobs, expected {expected:?}",
+                    view.waiting, view.running
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the first job, execution, key, worker or queue that differs from a rebuilt engine.
+    pub(crate) fn job_difference(&self, other: &Self) -> Option<Difference> {
+        first(self.all.iter().map(|(id, job)| (id, of_job(job))), |id| other.all.get(id).map(of_job))
+            .or_else(|| first(&self.executions, |id| other.executions.get(id)))
+            .or_else(|| {
+                let here = self.keys.iter().map(|(key, known)| (key, of_key(known)));
+                first(here, |key| other.keys.get(key).map(of_key))
+            })
+            .or_else(|| {
+                let here = self.workers.iter().map(|(id, worker)| (id, of_worker(worker)));
+                first(here, |id| other.workers.get(id).map(of_worker))
+            })
+            .or_else(|| self.queue_difference(other))
+            .or_else(|| {
+                count_difference(
+                    "jobs, executions, keys, workers, queues",
+                    self.object_counts(),
+                    other.object_counts(),
+                )
+            })
+    }
+
+    fn object_counts(&self) -> [usize; 5] {
+        let queues = self.queues.view().len();
+        [self.all.len(), self.executions.len(), self.keys.len(), self.workers.len(), queues]
+    }
+
+    fn queue_difference(&self, other: &Self) -> Option<Difference> {
+        let (here, there) = (self.queues.view(), other.queues.view());
+        first(here.iter().map(|view| (view.name.as_str(), of_queue(view))), |name| {
+            there.iter().find(|view| view.name == name).map(of_queue)
+        })
+    }
+}
+
+/// State of a job, without the number of its shape, which differs between engines.
+#[derive(Debug)]
+struct JobSnapshot<'a> {
+    state: &'a JobState,
+    deadline: Option<Timestamp>,
+    profile: &'a Profile,
+    live: Option<&'a ExecutionRecord>,
+}
+
+impl PartialEq for JobSnapshot<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        let Profile { namespace, queue, priority, shape, shape_id: _, retry, grace, delivery, retention } =
+            self.profile;
+        let profile = (namespace, queue, priority, shape, retry, (grace, delivery, retention));
+        let Profile { namespace, queue, priority, shape, shape_id: _, retry, grace, delivery, retention } =
+            other.profile;
+        self.state == other.state
+            && self.deadline == other.deadline
+            && profile == (namespace, queue, priority, shape, retry, (grace, delivery, retention))
+            && self.live == other.live
+    }
+}
+
+fn of_job(job: &Job) -> JobSnapshot<'_> {
+    let live = job.live.as_ref().map(|live| &live.record);
+    JobSnapshot { state: &job.state, deadline: job.deadline, profile: &job.profile, live }
+}
+
+fn of_key(known: &IdempotencyEntry) -> (u128, JobId, Timestamp) {
+    (known.body, known.job, known.expires_at)
+}
+
+/// A worker that has not reconnected is expected in a rebuilt engine, and ready in a running one.
+fn of_worker(worker: &Worker) -> (WorkerRecord, &BTreeSet<JobId>, &Used) {
+    let status = match worker.record.status {
+        WorkerStatus::Expected => WorkerStatus::Ready,
+        known => known,
+    };
+    (WorkerRecord { status, ..(*worker.record).clone() }, &worker.jobs, &worker.used)
+}
+
+/// A rebuilt engine decides again which waiting jobs are parked at a key, so the oldest job may differ.
+fn of_queue(view: &QueueView) -> (u64, u64, u64, &QueueSettings) {
+    (view.version, view.waiting, view.running, &view.settings)
+}

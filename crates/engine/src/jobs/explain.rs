@@ -1,0 +1,104 @@
+//! Waiting reasons of a job.
+
+use model::why::{OpenEnum, Reason, Why, WorkerMismatch};
+use model::{ExecutionStatus, JobId, JobStatus, Refusal};
+
+use super::Job;
+use crate::clock::CLOCK_DIFFERENCE_MAX;
+use crate::context::Context;
+use crate::input::Ticket;
+use crate::jobs::Jobs;
+use crate::output::Reply;
+use crate::placement;
+
+/// Maximum number of workers that an explanation lists.
+const WORKERS_SHOWN: usize = 100;
+
+impl Jobs {
+    pub(crate) fn explain(&mut self, cx: &mut Context, ticket: Ticket, id: JobId) {
+        let why = self.all.get(&id).filter(|job| !job.state.status.is_final()).map(|job| Why {
+            job: id,
+            status: job.state.status,
+            reasons: OpenEnum::list(self.reasons(cx, id, job)),
+        });
+        let reply = why.map(|why| Reply::Why(Box::new(why))).ok_or(Refusal::JobNotLive { job: id });
+        cx.reply(ticket, reply);
+    }
+
+    fn reasons(&self, cx: &Context, id: JobId, job: &Job) -> Vec<Reason> {
+        match job.state.status {
+            JobStatus::Ready => self.waits_for_time(cx, Reason::NotDue { until: job.state.due_at }),
+            JobStatus::Retrying => self.waits_for_time(
+                cx,
+                Reason::Backoff {
+                    until: job.state.due_at,
+                    failures: job.state.run_failures + job.state.start_failures,
+                },
+            ),
+            JobStatus::Running => self.running_reasons(cx, job),
+            _ => self.waiting_reasons(cx, id, job),
+        }
+    }
+
+    /// Adds the clock as a reason: waiting for a time takes longer while engine time stands still.
+    fn waits_for_time(&self, cx: &Context, reason: Reason) -> Vec<Reason> {
+        let by = cx.clock_filter.view(cx.now).ahead;
+        let behind = (by > CLOCK_DIFFERENCE_MAX).then_some(Reason::ClockBehind { by });
+        behind.into_iter().chain([reason]).collect()
+    }
+
+    fn running_reasons(&self, cx: &Context, job: &Job) -> Vec<Reason> {
+        let Some(live) = &job.live else { return Vec::new() };
+        let worker = live.record.worker;
+        let mut reasons = Vec::new();
+        reasons.extend(job.state.cancel_requested_at.map(|since| Reason::Stopping { since }));
+        if live.is_unknown() {
+            let until = cx.wall_time_of(live.result_wait_until);
+            reasons.push(Reason::OutcomeUnknown { worker, until });
+            return reasons;
+        }
+        if let Some(silent) = self.workers.get(&worker).filter(|w| w.session.is_none()) {
+            reasons.push(Reason::WorkerSilent { worker, until: cx.wall_time_of(silent.lease_until) });
+        }
+        let since = live.record.started_at.filter(|_| live.record.status == ExecutionStatus::Running);
+        reasons.push(Reason::Runs { worker, since });
+        reasons
+    }
+
+    fn waiting_reasons(&self, cx: &Context, id: JobId, job: &Job) -> Vec<Reason> {
+        if self.reconciliation.holds(id) {
+            return vec![Reason::Reconciling { until: cx.wall_time_of(self.reconciled_at()) }];
+        }
+        if cx.holds_new_work {
+            return vec![Reason::StorageFull];
+        }
+        let mut reasons = self.queues.reasons(cx.steady, job, |at| cx.wall_time_of(at));
+        let shape = &job.profile.shape;
+        reasons.extend(self.reservations.get(&id).map(|&(_, worker)| Reason::Reserved { worker }));
+        if self.workers.is_empty() {
+            reasons.push(Reason::NoWorkers);
+            return reasons;
+        }
+        if let Some(worker) = placement::best_of(shape, self.workers.values(), placement::last_worker(job)) {
+            if reasons.is_empty() {
+                let waiting = self.queues.waiting_in(&job.profile.queue);
+                if waiting > 1 && !self.queues.is_first(id, job) {
+                    reasons.push(Reason::Behind { waiting });
+                }
+                reasons.push(Reason::Placeable { worker });
+            }
+            return reasons;
+        }
+        let workers = self.workers.values().take(WORKERS_SHOWN).map(|worker| WorkerMismatch {
+            worker: worker.record.id,
+            name: worker.record.name.clone(),
+            misfits: OpenEnum::list(placement::ineligibility_reasons(shape, worker, None)),
+        });
+        let more = self.workers.len().saturating_sub(WORKERS_SHOWN);
+        reasons.push(Reason::NoWorkerFits {
+            workers: workers.collect(),
+            more: u64::try_from(more).unwrap_or(u64::MAX),
+        });
+        reasons
+    }
+}

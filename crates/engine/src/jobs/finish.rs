@@ -1,0 +1,353 @@
+//! The end of an execution: reported by its worker, refused, or lost with its worker.
+//!
+//! [`Engine::close_execution`] ends the row of the execution and frees its resources. What happens to the job
+//! depends on how the execution ended and on the job's policies: final status, retry after a backoff, or
+//! return to the queue.
+//!
+//! # Invariants
+//! - Only failures of the job itself count as retries. Refusals, lost workers, drains and interruptions do
+//!   not.
+//! - An `at_most_once` job is never started again once an execution may have started.
+//! - A job with a requested cancel ends as `cancelled`, unless its execution succeeded.
+//!
+//! # Cost
+//! O(log n) for each end of an execution.
+
+use model::record::{Files, Outcome, Usage};
+use model::spec::{Backoff, Delivery, RetryPolicy};
+use model::{Cause, Duration, ExecutionStatus, JobId, JobStatus, Timestamp};
+use mutation::{Mutation, is_on};
+use rand::{Rng, RngExt};
+
+use super::TransitionDetails;
+use super::unknown::lost_with_worker;
+use crate::context::Context;
+use crate::input::{ExecutionEnd, Report};
+use crate::jobs::Jobs;
+use crate::timer::Timer;
+
+/// Effect of an execution's end on its job, before the job's policies are applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Succeeded,
+    /// The job itself failed: counts as a retry.
+    Failed(Cause),
+    /// Ended for a reason outside the job: does not count as a retry.
+    Returned(Cause),
+}
+
+impl Jobs {
+    pub(crate) fn on_ended(&mut self, cx: &mut Context, id: JobId, report: Report) {
+        let live = self.all.get(&id).and_then(|job| Some((job, job.live.as_ref()?)));
+        let started = live.and_then(|(_, live)| live.record.started_at);
+        match report {
+            Report::Started => {}
+            Report::Refused { reason } if started.is_some() => {
+                let outcome =
+                    Outcome { error: Some("refused".into()), message: Some(reason), ..Outcome::default() };
+                self.conclude(
+                    cx,
+                    id,
+                    ExecutionStatus::Lost,
+                    Verdict::Returned(Cause::Interrupted),
+                    outcome,
+                    None,
+                );
+            }
+            Report::Refused { reason } => {
+                let outcome =
+                    Outcome { error: Some("refused".into()), message: Some(reason), ..Outcome::default() };
+                self.conclude(
+                    cx,
+                    id,
+                    ExecutionStatus::Refused,
+                    Verdict::Returned(Cause::Refused),
+                    outcome,
+                    None,
+                );
+            }
+            Report::StartFailed { outcome } => {
+                let verdict = Verdict::Failed(Cause::StartFailed);
+                self.conclude(cx, id, ExecutionStatus::Failed, verdict, outcome, None);
+            }
+            Report::Finished { how, outcome, usage } => {
+                let (status, verdict) = match how {
+                    ExecutionEnd::Succeeded => (ExecutionStatus::Succeeded, Verdict::Succeeded),
+                    ExecutionEnd::Failed => (ExecutionStatus::Failed, Verdict::Failed(Cause::RunFailed)),
+                    ExecutionEnd::TimedOut => (ExecutionStatus::Failed, Verdict::Failed(Cause::TimedOut)),
+                    ExecutionEnd::Stopped => {
+                        (ExecutionStatus::Cancelled, Verdict::Returned(Cause::Interrupted))
+                    }
+                    ExecutionEnd::Interrupted => {
+                        (ExecutionStatus::Lost, Verdict::Returned(Cause::Interrupted))
+                    }
+                };
+                self.conclude(cx, id, status, verdict, outcome, Some(usage));
+            }
+        }
+    }
+
+    /// Handles a started execution that its worker no longer knows.
+    pub(crate) fn on_execution_unknown_to_worker(&mut self, cx: &mut Context, id: JobId) {
+        let outcome = Outcome { error: Some("interrupted".into()), ..Outcome::default() };
+        self.conclude(cx, id, ExecutionStatus::Lost, Verdict::Returned(Cause::Interrupted), outcome, None);
+    }
+
+    /// Ends the execution of a running job whose worker is lost.
+    pub(crate) fn on_worker_lost(&mut self, cx: &mut Context, id: JobId) {
+        let outcome = lost_with_worker();
+        self.conclude(cx, id, ExecutionStatus::Lost, Verdict::Returned(Cause::WorkerLost), outcome, None);
+    }
+
+    /// Handles a running job that was restored without its execution. No commit of the engine causes this; a
+    /// row was lost.
+    pub(crate) fn on_execution_missing(&mut self, cx: &mut Context, id: JobId) {
+        if let Some(job) = self.all.get(&id) {
+            self.queues.on_job_ended(job);
+            let about = TransitionDetails {
+                detail: Some("the execution was not in the store"),
+                ..TransitionDetails::default()
+            };
+            if job.state.cancel_requested_at.is_some() {
+                return self.end(cx, id, JobStatus::Cancelled, Cause::CancelRequested, about);
+            }
+            self.requeue(cx, id, ExecutionStatus::Lost, Cause::Interrupted, about);
+        }
+    }
+
+    fn conclude(
+        &mut self,
+        cx: &mut Context,
+        id: JobId,
+        status: ExecutionStatus,
+        verdict: Verdict,
+        mut outcome: Outcome,
+        usage: Option<Usage>,
+    ) {
+        self.correct_start(cx, id, usage);
+        let ended_at = self.task_end(cx, id, usage);
+        let files = outcome.files.take();
+        let Some(execution) = self.close_execution(cx, id, status, &outcome, usage, files) else { return };
+        let Some(job) = self.all.get_mut(&id) else { return };
+        let cancelled = job.state.cancel_requested_at.is_some();
+        let said = job.state.outcome.take().filter(|_| cancelled).and_then(|before| before.message);
+        let message = outcome.message.clone();
+        job.state.outcome = Some(Box::new(outcome));
+        let about = TransitionDetails { execution: Some(execution), detail: message.as_deref(), ended_at };
+        match verdict {
+            // A success may also have a message, for example that a checkpoint was not saved.
+            Verdict::Succeeded => self.end(cx, id, JobStatus::Succeeded, Cause::Succeeded, about),
+            // The user wanted the job to end: a failure, stop or loss after the request ends it as cancelled.
+            _ if cancelled => {
+                let about = TransitionDetails { detail: said.as_deref(), ..about };
+                self.end(cx, id, JobStatus::Cancelled, Cause::CancelRequested, about);
+            }
+            Verdict::Failed(cause) => self.fail(cx, id, cause, about),
+            Verdict::Returned(cause) => self.requeue(cx, id, status, cause, about),
+        }
+    }
+
+    /// Moves the start of the live execution back if its run time does not fit between its recorded start and
+    /// now. This happens when the start was reported late, or in one report with the end.
+    fn correct_start(&mut self, cx: &Context, id: JobId, usage: Option<Usage>) {
+        let Some(job) = self.all.get_mut(&id) else { return };
+        let (Some(live), Some(usage)) = (job.live.as_mut(), usage) else { return };
+        let record = &mut live.record;
+        let latest = (cx.now - usage.run_time).max(record.assigned_at);
+        let known = record.started_at;
+        if known.is_some_and(|known| known <= latest) {
+            return;
+        }
+        record.started_at = Some(latest);
+        // The job started first with this execution, or with an earlier one.
+        if job.state.started_at == known {
+            job.state.started_at = Some(latest);
+        }
+    }
+
+    /// Returns when the task of the live execution ended, which may be long before its worker could report
+    /// it.
+    fn task_end(&self, cx: &Context, id: JobId, usage: Option<Usage>) -> Option<Timestamp> {
+        let record = &self.all.get(&id)?.live.as_ref()?.record;
+        let run_time = usage?.run_time;
+        // A worker that measured no run time reports zero.
+        (run_time > Duration::ZERO).then_some((record.started_at? + run_time).min(cx.now))
+    }
+
+    /// Ends the live execution of a job and frees its resources. Returns its number, id and worker.
+    fn close_execution(
+        &mut self,
+        cx: &mut Context,
+        id: JobId,
+        status: ExecutionStatus,
+        outcome: &Outcome,
+        usage: Option<Usage>,
+        files: Option<Box<Files>>,
+    ) -> Option<(u32, model::ExecutionId, model::WorkerId)> {
+        let job = self.all.get_mut(&id)?;
+        let live = job.live.take()?;
+        let mut record = live.record;
+        cx.steady_timers.disarm(live.remind_at, Timer::Remind(record.id));
+        self.executions.swap_remove(&record.id);
+        record.status = status;
+        record.finished_at = Some(cx.now);
+        record.outcome = Some(outcome.clone());
+        (record.usage, record.files) = (usage, files);
+        if let Some(worker) = self.workers.get_mut(&record.worker) {
+            worker.release(id, &job.profile.shape);
+        }
+        self.queues.on_job_ended(job);
+        self.capacity_freed(record.worker);
+        let about = (record.number, record.id, record.worker);
+        self.ended.push(record);
+        Some(about)
+    }
+
+    /// Handles a failure of the job itself: retries it after its backoff, if the policy allows.
+    fn fail(&mut self, cx: &mut Context, id: JobId, cause: Cause, about: TransitionDetails<'_>) {
+        let Some(job) = self.all.get_mut(&id) else { return };
+        let policy = &job.profile.retry;
+        let failures = if cause == Cause::StartFailed {
+            job.state.start_failures += 1;
+            job.state.start_failures
+        } else {
+            job.state.run_failures += 1;
+            job.state.run_failures
+        };
+        let exit_code = job.state.outcome.as_ref().and_then(|o| o.exit_code);
+        if !may_retry(policy, cause, failures, exit_code, job.profile.delivery) {
+            return self.end(cx, id, JobStatus::Failed, cause, about);
+        }
+        let wait = if is_on(Mutation::EngineSkipsBackoffs) {
+            Duration::ZERO
+        } else {
+            backoff(&policy.backoff, failures, &mut cx.rng)
+        };
+        self.wait_before_retry(cx, id, wait, cause, about);
+    }
+
+    /// Returns a job to its queue after an end outside its control, without counting a retry. Prefers another
+    /// worker. An `at_most_once` job that may have started fails instead.
+    pub(super) fn requeue(
+        &mut self,
+        cx: &mut Context,
+        id: JobId,
+        status: ExecutionStatus,
+        cause: Cause,
+        about: TransitionDetails<'_>,
+    ) {
+        let Some(job) = self.all.get(&id) else { return };
+        let never_started = status == ExecutionStatus::Refused;
+        let may_run_again =
+            job.profile.delivery != Delivery::AtMostOnce || is_on(Mutation::EngineRepeatsAtMostOnce);
+        if !may_run_again && !never_started {
+            return self.end(cx, id, JobStatus::Failed, Cause::OutcomeUnknown, about);
+        }
+        let given_back =
+            job.state.executions.saturating_sub(job.state.run_failures + job.state.start_failures);
+        match requeue_delay(given_back) {
+            Duration::ZERO => {
+                self.transition(cx, id, JobStatus::Waiting, cause, about);
+                self.enqueue(cx, id);
+                self.expire_if_late(cx, id);
+            }
+            wait => self.wait_before_retry(cx, id, wait, cause, about),
+        }
+    }
+
+    fn wait_before_retry(
+        &mut self,
+        cx: &mut Context,
+        id: JobId,
+        wait: Duration,
+        cause: Cause,
+        about: TransitionDetails<'_>,
+    ) {
+        let due_at = cx.now + wait;
+        if let Some(job) = self.all.get_mut(&id) {
+            job.state.due_at = due_at;
+        }
+        cx.wall_timers.arm(due_at, Timer::JobReady(id));
+        self.transition(cx, id, JobStatus::Retrying, cause, about);
+    }
+}
+
+/// Returns the delay after the nth execution that ended for a reason outside the job. The first few have no
+/// delay; a job that crashes every worker must not do so in a tight loop.
+fn requeue_delay(given_back: u32) -> Duration {
+    const AT_ONCE: u32 = 3;
+    const LONGEST: Duration = Duration::from_secs(60);
+    match given_back.checked_sub(AT_ONCE + 1) {
+        None => Duration::ZERO,
+        Some(doublings) => Duration::from_secs(1 << doublings.min(6)).min(LONGEST),
+    }
+}
+
+/// Returns whether a failure may be retried.
+///
+/// `failures` is the number of failures of this kind, including this one. A job with delivery `at_most_once`
+/// is not retried once it ran.
+fn may_retry(
+    policy: &RetryPolicy,
+    cause: Cause,
+    failures: u32,
+    exit_code: Option<i32>,
+    delivery: Delivery,
+) -> bool {
+    if cause == Cause::StartFailed {
+        return failures <= policy.max_start_retries;
+    }
+    let wanted = match exit_code {
+        Some(code) if cause == Cause::RunFailed => {
+            !policy.final_exit_codes.contains(&code)
+                && (policy.retry_exit_codes.is_empty() || policy.retry_exit_codes.contains(&code))
+        }
+        _ => policy.retry_exit_codes.is_empty(),
+    };
+    let max_retries = policy.max_retries + u32::from(is_on(Mutation::EngineRetriesOnceMore));
+    wanted && delivery != Delivery::AtMostOnce && failures <= max_retries
+}
+
+/// Returns the delay after failure number `failures`, from 1. It grows exponentially up to a maximum and
+/// varies randomly, so that jobs that failed together do not retry together.
+pub(crate) fn backoff(policy: &Backoff, failures: u32, rng: &mut impl Rng) -> Duration {
+    let exponent = f64::from(failures.saturating_sub(1).min(1_000));
+    let max = millis_f64(policy.max);
+    let plain = (millis_f64(policy.initial) * policy.factor.powf(exponent)).min(max);
+    let drawn = plain * (1.0 + policy.jitter * (rng.random::<f64>() * 2.0 - 1.0));
+    let millis = drawn.clamp(0.0, max * 2.0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a day or two")]
+    Duration::from_millis(millis as u64)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "at most a day in milliseconds")]
+fn millis_f64(duration: Duration) -> f64 {
+    duration.as_millis() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rand::SeedableRng;
+
+    use super::*;
+
+    proptest! {
+        /// I12. The delay before retry k lies within the jitter around its value without jitter.
+        #[test]
+        fn a_backoff_stays_within_its_jitter_and_its_maximum(
+            initial in 0u64..10_000, factor in 1.0f64..4.0, more in 0u64..100_000, jitter in 0.0f64..1.0,
+            failures in 1u32..2_000, seed: u64,
+        ) {
+            let policy = Backoff {
+                initial: Duration::from_millis(initial), factor, max: Duration::from_millis(initial + more), jitter,
+            };
+            let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
+            let drawn = millis_f64(backoff(&policy, failures, &mut rng));
+            let plain = (millis_f64(policy.initial) * factor.powf(f64::from(failures - 1).min(1_000.0)))
+                .min(millis_f64(policy.max));
+            prop_assert!(drawn >= plain * (1.0 - jitter) - 1.0 && drawn <= plain * (1.0 + jitter));
+            let _ = Timestamp::default() + Duration::from_millis(initial);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! An execution whose outcome is unknown: the lease of its worker ended before the worker reported.
+//!
+//! The task may have ended meanwhile, and its worker may come back with the result. Only a job with delivery
+//! `at_most_once` waits for that; any other job returns to its queue immediately. In both cases the execution
+//! stays [`ResultWait`](ExecutionStatus::ResultWait) until one of these happens:
+//!
+//! - The worker comes back and still holds it: the execution continues, or its result is accepted.
+//! - The worker comes back without it, or is removed: the execution is lost.
+//! - Another execution of the job is placed, or the job ends otherwise: the execution is lost.
+//! - [`Config::result_wait`](crate::Config::result_wait) is over, for an `at_most_once` job: the execution is
+//!   lost, and the job fails.
+//!
+//! So a result is accepted only if no other execution was started, and no two executions of a job overlap.
+
+use std::collections::BTreeMap;
+
+use model::record::Outcome;
+use model::spec::Delivery;
+use model::{Cause, ExecutionId, ExecutionStatus, JobId, JobStatus, WorkerId};
+use mutation::{Mutation, is_on};
+
+use super::{REMINDER_INTERVAL, TransitionDetails};
+use crate::context::Context;
+use crate::input::Held;
+use crate::jobs::Jobs;
+use crate::timer::Timer;
+
+impl Jobs {
+    /// Handles a running job whose worker's lease has ended.
+    pub(crate) fn on_lease_ended(&mut self, cx: &mut Context, id: JobId) {
+        let Some(job) = self.all.get_mut(&id) else { return };
+        let waits = job.profile.delivery == Delivery::AtMostOnce && !is_on(Mutation::EngineRepeatsAtMostOnce);
+        let ends_now = job.state.cancel_requested_at.is_some()
+            || waits && cx.config.result_wait == model::Duration::ZERO;
+        if ends_now || job.live.is_none() {
+            return self.on_worker_lost(cx, id);
+        }
+        if let Some(live) = job.live.as_mut() {
+            live.record.status = ExecutionStatus::Unknown;
+        }
+        self.touch_execution(cx, id);
+        if waits { self.wait_for_result(cx, id) } else { self.requeue_unknown(cx, id) }
+    }
+
+    /// Keeps the job running until its result arrives or the wait for it is over.
+    pub(crate) fn wait_for_result(&mut self, cx: &mut Context, id: JobId) {
+        let until = cx.steady + cx.config.result_wait;
+        if let Some(live) = self.all.get_mut(&id).and_then(|job| job.live.as_mut()) {
+            live.result_wait_until = until;
+            cx.steady_timers.arm(until, Timer::ResultWait(live.record.id));
+        }
+    }
+
+    /// Ends a job whose wait for the result is over.
+    pub(crate) fn on_result_overdue(&mut self, cx: &mut Context, execution: ExecutionId) {
+        let Some(&id) = self.executions.get(&execution) else { return };
+        let live = self.all.get(&id).and_then(|job| job.live.as_ref());
+        let is_over = live.is_some_and(|live| live.is_unknown() && live.result_wait_until <= cx.steady);
+        let is_running = self.all.get(&id).is_some_and(|job| job.state.status == JobStatus::Running);
+        if is_over && is_running {
+            self.on_worker_lost(cx, id);
+        }
+    }
+
+    /// Returns the job to its queue; the execution with the unknown outcome stays known.
+    fn requeue_unknown(&mut self, cx: &mut Context, id: JobId) {
+        let Some(job) = self.all.get_mut(&id) else { return };
+        let Some(live) = job.live.as_ref() else { return };
+        let about = (live.record.number, live.record.id, live.record.worker);
+        cx.steady_timers.disarm(live.remind_at, Timer::Remind(live.record.id));
+        job.state.outcome = Some(Box::new(lost_with_worker()));
+        if let Some(worker) = self.workers.get_mut(&about.2) {
+            worker.release(id, &job.profile.shape);
+            worker.unknown.insert(id);
+        }
+        self.queues.on_job_ended(job);
+        // The queue and the concurrency key can now admit another job, on any worker.
+        self.dispatch_wanted = true;
+        let message = job.state.outcome.as_ref().and_then(|outcome| outcome.message.clone());
+        let about = TransitionDetails {
+            execution: Some(about),
+            detail: message.as_deref(),
+            ..TransitionDetails::default()
+        };
+        self.requeue(cx, id, ExecutionStatus::Lost, Cause::WorkerLost, about);
+    }
+
+    /// Settles the executions with an unknown outcome of a worker that came back.
+    pub(crate) fn settle_unknown(
+        &mut self,
+        cx: &mut Context,
+        id: WorkerId,
+        held: &BTreeMap<ExecutionId, Held>,
+    ) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let gave_back = std::mem::take(&mut worker.unknown);
+        let kept: Vec<JobId> = worker.jobs.iter().copied().collect();
+        for job in gave_back {
+            let live = self.all.get(&job).and_then(|job| Some((job, job.live.as_ref()?)));
+            let goes_on = live.is_some_and(|(job, live)| {
+                let held = held.get(&live.record.id).filter(|held| held.fence == live.record.fence);
+                let beyond = is_on(Mutation::EngineResumesBeyondLimits);
+                held.is_some_and(|held| !held.running || beyond || self.queues.is_below_limits(job))
+            });
+            if goes_on { self.resume_execution(cx, job) } else { self.close_unknown(cx, job) }
+        }
+        for job in kept {
+            self.clear_unknown(cx, job);
+        }
+    }
+
+    /// Continues the execution of a waiting job on the worker that still holds it.
+    fn resume_execution(&mut self, cx: &mut Context, id: JobId) {
+        self.leave_queue(id);
+        let Some(job) = self.all.get_mut(&id) else { return };
+        cx.wall_timers.disarm(job.state.due_at, Timer::JobReady(id));
+        self.queues.restore_running(job);
+        job.state.outcome = None;
+        let Some(live) = job.live.as_mut() else { return };
+        live.remind_at = cx.steady + REMINDER_INTERVAL;
+        let about = (live.record.number, live.record.id, live.record.worker);
+        cx.steady_timers.arm(live.remind_at, Timer::Remind(live.record.id));
+        if let Some(worker) = self.workers.get_mut(&about.2) {
+            worker.reserve(id, &job.profile.shape);
+        }
+        let about = TransitionDetails { execution: Some(about), ..TransitionDetails::default() };
+        self.transition(cx, id, JobStatus::Running, Cause::WorkerReturned, about);
+        self.clear_unknown(cx, id);
+    }
+
+    /// Marks an execution as known again: its worker is back and can be reminded.
+    fn clear_unknown(&mut self, cx: &mut Context, id: JobId) {
+        let live = self.all.get_mut(&id).and_then(|job| job.live.as_mut());
+        let Some(live) = live.filter(|live| live.is_unknown()) else { return };
+        let record = &mut live.record;
+        record.status =
+            if record.started_at.is_some() { ExecutionStatus::Running } else { ExecutionStatus::Assigned };
+        cx.steady_timers.disarm(live.result_wait_until, Timer::ResultWait(live.record.id));
+        self.touch_execution(cx, id);
+    }
+
+    /// Ends an execution with an unknown outcome as lost, because another execution replaces it or the job
+    /// ended.
+    pub(crate) fn close_unknown(&mut self, cx: &mut Context, id: JobId) {
+        let Some(job) = self.all.get_mut(&id) else { return };
+        let Some(live) = job.live.take_if(|live| live.is_unknown()) else { return };
+        let mut record = live.record;
+        if let Some(worker) = self.workers.get_mut(&record.worker) {
+            worker.unknown.remove(&id);
+        }
+        self.executions.swap_remove(&record.id);
+        record.status = ExecutionStatus::Lost;
+        record.finished_at = Some(cx.now);
+        record.outcome = Some(lost_with_worker());
+        self.ended.push(record);
+        self.touch(cx, id);
+    }
+
+    /// Ends all executions with an unknown outcome of a lost worker that an operator removes.
+    pub(crate) fn end_unknown(&mut self, cx: &mut Context, id: WorkerId) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let gave_back = std::mem::take(&mut worker.unknown);
+        let kept: Vec<JobId> = worker.jobs.iter().copied().collect();
+        gave_back.into_iter().for_each(|job| self.close_unknown(cx, job));
+        kept.into_iter().for_each(|job| self.on_worker_lost(cx, job));
+    }
+}
+
+/// Returns the outcome of an execution that was lost with its worker.
+pub(super) fn lost_with_worker() -> Outcome {
+    let message = "the worker sent no heartbeat within its lease";
+    Outcome { error: Some("worker_lost".into()), message: Some(message.into()), ..Outcome::default() }
+}

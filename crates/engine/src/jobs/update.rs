@@ -1,0 +1,81 @@
+//! A client changes a job that has not started.
+
+use std::sync::Arc;
+
+use model::record::JobHead;
+use model::{Cause, JobId, JobStatus, Refusal};
+
+use super::{Job, TransitionDetails};
+use crate::context::Context;
+use crate::input::Ticket;
+use crate::jobs::Jobs;
+use crate::output::Reply;
+use crate::timer::Timer;
+
+impl Jobs {
+    pub(crate) fn update(
+        &mut self,
+        cx: &mut Context,
+        ticket: Ticket,
+        id: JobId,
+        head: &Arc<JobHead>,
+        expected_version: Option<u64>,
+        actor: &str,
+    ) {
+        let reply = self.try_update(cx, id, head, expected_version, actor);
+        cx.reply(ticket, reply);
+    }
+
+    fn try_update(
+        &mut self,
+        cx: &mut Context,
+        id: JobId,
+        head: &Arc<JobHead>,
+        expected_version: Option<u64>,
+        actor: &str,
+    ) -> Result<Reply, Refusal> {
+        let job = self.all.get(&id).filter(|job| !job.state.status.is_final());
+        let job = job.ok_or(Refusal::JobNotLive { job: id })?;
+        if job.has_started() {
+            return Err(Refusal::JobStarted { job: id });
+        }
+        let found = job.state.version;
+        if let Some(expected) = expected_version.filter(|&expected| expected != found) {
+            return Err(Refusal::VersionMismatch { expected, found });
+        }
+        self.leave_queue(id);
+        self.disarm_deadline(cx, id);
+        self.respec(cx, id, head);
+        let due = self.all.get(&id).is_none_or(|job| job.state.due_at <= cx.now);
+        let about = TransitionDetails { detail: Some(actor), ..TransitionDetails::default() };
+        if due {
+            self.transition(cx, id, JobStatus::Waiting, Cause::Updated, about);
+            self.enqueue(cx, id);
+        } else {
+            self.transition(cx, id, JobStatus::Ready, Cause::Updated, about);
+        }
+        let version = self.all.get(&id).map_or(0, |job| job.state.version);
+        Ok(Reply::Updated { version })
+    }
+
+    /// Replaces the spec of a job that is in no queue, and arms its timers again.
+    fn respec(&mut self, cx: &mut Context, id: JobId, head: &Arc<JobHead>) {
+        let now = cx.now;
+        let profile = cx.profiles.of(&head.spec);
+        let Some(job) = self.all.get_mut(&id) else { return };
+        // Users cannot change the origin of a job.
+        let head =
+            &Arc::new(JobHead { origin: job.origin.clone(), step: job.step.clone(), ..(**head).clone() });
+        cx.wall_timers.disarm(job.state.due_at, Timer::JobReady(id));
+        let mut state = job.state.clone();
+        state.due_at = head.spec.run_at.unwrap_or(now).max(now);
+        if state.due_at > now {
+            cx.wall_timers.arm(state.due_at, Timer::JobReady(id));
+        }
+        let renewed = Job::new(head, profile, state, id.created_at());
+        *job = Job { head: Some(Arc::clone(head)), new: job.new, dirty: job.dirty, ..renewed };
+        if let Some(deadline) = job.deadline {
+            cx.wall_timers.arm(deadline, Timer::Deadline(id));
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Queues of waiting jobs, and the order in which they are dispatched.
+//!
+//! A job enters when it becomes ready and leaves when it is placed, cancelled, updated or expired. Only this
+//! module defines the order: between queues by weighted fair share, within a queue by priority, then fair
+//! share between namespaces, then fair share between runs, then age. It knows no workers;
+//! [dispatch](crate::dispatch) requests the next job and reports whether it was placed.
+//!
+//! A job whose concurrency key has reached its limit is *parked*: it is no candidate until another job of its
+//! key ends, so it costs no search time.
+//!
+//! - [`lane`]: order of the jobs of one queue.
+//! - [`fair`]: weighted fair shares.
+//! - [`key`]: concurrency keys and parked jobs.
+//! - [`bucket`]: rate limits.
+//!
+//! # Invariants
+//! - A waiting job is in exactly one lane, or is parked at its key.
+//! - `running <= limit` when a job is placed, for every queue and every key.
+//!
+//! # Cost
+//! O(log n) to enter and leave. Choosing the next job visits each queue, and each namespace and shape of the
+//! highest priority, but never each job or run.
+
+mod bucket;
+mod fair;
+mod key;
+mod lane;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::queue::QueueSettings;
+use model::record::QueueRecord;
+use model::why::Reason;
+use model::{JobId, Timestamp};
+use mutation::{Mutation, is_on};
+
+use crate::jobs::Job;
+use crate::output::QueueView;
+use crate::profile::{Profile, Shape};
+use bucket::Bucket;
+use fair::FairShares;
+use key::{Keys, Parked, Unparked};
+pub(crate) use lane::Flow;
+use lane::Lanes;
+
+/// All queues and all concurrency keys.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    queues: BTreeMap<Arc<str>, Queue>,
+    keys: Keys,
+    shares: FairShares,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    settings: QueueSettings,
+    /// Version of the settings; 0 for a queue without settings.
+    version: u64,
+    lanes: Lanes,
+    shares: FairShares,
+    bucket: Option<Bucket>,
+    /// Number of waiting jobs, in lanes and parked.
+    waiting: u64,
+    running: u32,
+}
+
+/// A limit of a queue that currently blocks all of its jobs.
+enum Gate {
+    Paused,
+    LimitReached { limit: u32 },
+    RateLimited { until: Timestamp },
+}
+
+impl Queue {
+    /// Returns all gates that are closed now; empty if a job may be placed.
+    fn closed_gates(&self, now: Timestamp) -> impl Iterator<Item = Gate> {
+        let paused = self.settings.paused.then_some(Gate::Paused);
+        let over = u32::from(is_on(Mutation::EngineOverfillsQueues));
+        let full = self.settings.concurrency.filter(|&limit| self.running >= limit + over);
+        let slow = self.bucket.as_ref().and_then(|bucket| bucket.wait(now));
+        paused
+            .into_iter()
+            .chain(full.map(|limit| Gate::LimitReached { limit }))
+            .chain(slow.map(|until| Gate::RateLimited { until }))
+    }
+}
+
+/// The next job to place, if a worker is eligible.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) job: JobId,
+    pub(crate) profile: Arc<Profile>,
+}
+
+/// Result of [`Queues::next`].
+#[derive(Debug, Default)]
+pub(crate) struct Next {
+    pub(crate) candidate: Option<Candidate>,
+    /// Queues blocked by their rate limit, with the time of the next allowed start.
+    pub(crate) slow: Vec<(Arc<str>, Timestamp)>,
+}
+
+impl Queues {
+    fn queue(&mut self, name: &Arc<str>) -> &mut Queue {
+        self.queues.entry(Arc::clone(name)).or_default()
+    }
+
+    /// Adds a job to its lane, or parks it if its key is at its limit.
+    pub(crate) fn push(&mut self, id: JobId, job: &Job) {
+        let place = job.queue_position(id);
+        let parked = job.concurrency.as_deref().is_some_and(|concurrency| {
+            let entry = Parked::of(job, concurrency.limit);
+            !self.keys.admit(&job.profile.namespace, &concurrency.key, place, entry)
+        });
+        let queue = self.queue(&job.profile.queue);
+        queue.waiting += 1;
+        if !parked {
+            queue.lanes.insert(&job.profile, job.flow(), place);
+        }
+    }
+
+    /// Removes a job that was not placed.
+    pub(crate) fn remove(&mut self, id: JobId, job: &Job) {
+        let place = job.queue_position(id);
+        let queue = self.queue(&job.profile.queue);
+        queue.waiting = queue.waiting.saturating_sub(1);
+        let was_candidate = queue.lanes.remove(&job.profile, job.flow(), place);
+        self.drop_if_unused(&job.profile.queue);
+        if let Some(concurrency) = job.concurrency.as_deref() {
+            let namespace = &job.profile.namespace;
+            let entry = Parked::of(job, concurrency.limit);
+            self.keys.leave(namespace, &concurrency.key, place, &entry, was_candidate);
+            self.unpark(namespace, &concurrency.key);
+        }
+    }
+
+    /// Records that a job was placed.
+    pub(crate) fn on_job_placed(&mut self, id: JobId, job: &Job, now: Timestamp) {
+        let profile = &job.profile;
+        let queue = self.queue(&profile.queue);
+        queue.lanes.serve(profile, job.flow(), job.queue_position(id));
+        queue.waiting = queue.waiting.saturating_sub(1);
+        queue.running += 1;
+        if let Some(bucket) = queue.bucket.as_mut().filter(|_| !is_on(Mutation::EngineForgetsRates)) {
+            bucket.take(now);
+        }
+        let weight = queue.settings.namespace_weights.get(&*profile.namespace).copied().unwrap_or(1);
+        queue.shares.charge(&profile.namespace, weight);
+        let weight = queue.settings.weight;
+        self.shares.charge(&profile.queue, weight);
+        if let Some(concurrency) = job.concurrency.as_deref() {
+            let entry = Parked::of(job, concurrency.limit);
+            self.keys.count_placed(&profile.namespace, &concurrency.key, &entry);
+        }
+    }
+
+    /// Records that the execution of a job ended.
+    pub(crate) fn on_job_ended(&mut self, job: &Job) {
+        let queue = self.queue(&job.profile.queue);
+        queue.running = queue.running.saturating_sub(1);
+        self.drop_if_unused(&job.profile.queue);
+        if let Some(concurrency) = job.concurrency.as_deref() {
+            self.keys.end(&job.profile.namespace, &concurrency.key);
+            self.unpark(&job.profile.namespace, &concurrency.key);
+        }
+    }
+
+    fn drop_if_unused(&mut self, name: &str) {
+        if self.queues.get(name).is_some_and(|q| q.version == 0 && q.waiting == 0 && q.running == 0) {
+            self.queues.remove(name);
+        }
+    }
+
+    /// Counts a restored job that is still running.
+    pub(crate) fn restore_running(&mut self, job: &Job) {
+        self.queue(&job.profile.queue).running += 1;
+        if let Some(concurrency) = job.concurrency.as_deref() {
+            self.keys.restore_running(&job.profile.namespace, &concurrency.key);
+        }
+    }
+
+    /// Parks a candidate whose key is at its limit: jobs of one key may have different limits.
+    pub(crate) fn park(&mut self, id: JobId, job: &Job) {
+        let place = job.queue_position(id);
+        self.queue(&job.profile.queue).lanes.remove(&job.profile, job.flow(), place);
+        if let Some(concurrency) = job.concurrency.as_deref() {
+            let entry = Parked::of(job, concurrency.limit);
+            self.keys.park(&job.profile.namespace, &concurrency.key, place, entry);
+        }
+    }
+
+    /// Returns whether a job's concurrency key is below its limit.
+    pub(crate) fn key_is_open(&self, job: &Job) -> bool {
+        let over = u32::from(is_on(Mutation::EngineOverfillsKeys));
+        let running = |key: &str| self.keys.running(&job.profile.namespace, key);
+        job.concurrency.as_deref().is_none_or(|c| running(&c.key) < c.limit + over)
+    }
+
+    /// Returns whether the limits of a job's queue and of its key allow one more running job.
+    pub(crate) fn is_below_limits(&self, job: &Job) -> bool {
+        let queue = self.queues.get(&job.profile.queue);
+        let full =
+            queue.is_some_and(|queue| queue.settings.concurrency.is_some_and(|limit| queue.running >= limit));
+        !full && self.key_is_open(job)
+    }
+
+    /// Returns whether a waiting job's queue and key allow it to start now, regardless of other waiting jobs.
+    pub(crate) fn allows_start(&self, job: &Job, now: Timestamp) -> bool {
+        let open = |queue: &Queue| queue.closed_gates(now).next().is_none();
+        self.queues.get(&job.profile.queue).is_none_or(open) && self.key_is_open(job)
+    }
+
+    fn unpark(&mut self, namespace: &Arc<str>, key: &str) {
+        while let Some((place, Unparked { profile, flow })) = self.keys.unpark(namespace, key) {
+            self.queue(&profile.queue).lanes.insert(&profile, flow, place);
+        }
+    }
+
+    /// Returns the next job among those whose shape is not `blocked`.
+    pub(crate) fn next(&self, now: Timestamp, blocked: &BTreeMap<u64, Arc<Shape>>) -> Next {
+        let mut next = Next::default();
+        let mut best: Option<(u64, Arc<str>, Candidate)> = None;
+        for (name, queue) in &self.queues {
+            let share = self.shares.start(name.as_ref());
+            if queue.lanes.is_empty() || best.as_ref().is_some_and(|(least, ..)| *least <= share) {
+                continue;
+            }
+            if let Some(gate) = queue.closed_gates(now).next() {
+                if let Gate::RateLimited { until } = gate {
+                    next.slow.push((Arc::clone(name), until));
+                }
+                continue;
+            }
+            if let Some((job, profile)) = queue.lanes.first(blocked, &queue.shares) {
+                best = Some((share, Arc::clone(name), Candidate { job, profile }));
+            }
+        }
+        next.candidate = best.map(|(.., candidate)| candidate);
+        next
+    }
+
+    /// Sets the settings of a queue. The rate limit of a new queue starts with a full burst.
+    pub(crate) fn set(&mut self, now: Timestamp, record: &QueueRecord) {
+        let queue = self.queue(&record.name.as_str().into());
+        queue.bucket = Bucket::renewed(queue.bucket.take(), &record.settings, now);
+        queue.settings = record.settings.clone();
+        queue.version = record.version;
+    }
+
+    /// Returns the numbers of waiting and of running jobs of a queue.
+    pub(crate) fn jobs_in(&self, name: &str) -> (u64, u32) {
+        self.queues.get(name).map_or((0, 0), |queue| (queue.waiting, queue.running))
+    }
+
+    /// Removes the settings of a queue that has no jobs.
+    pub(crate) fn remove_settings(&mut self, name: &str) {
+        self.queues.remove(name);
+    }
+
+    /// Removes the settings of all queues; queues with jobs stay with the defaults. Their rows are about to
+    /// be read again.
+    pub(crate) fn clear_settings(&mut self) {
+        for queue in self.queues.values_mut() {
+            (queue.settings, queue.version, queue.bucket) = (QueueSettings::default(), 0, None);
+        }
+        self.queues.retain(|_, queue| queue.waiting > 0 || queue.running > 0);
+    }
+
+    /// Restarts all rate limits with empty buckets: a change of owner must not allow another burst.
+    pub(crate) fn restart_rates(&mut self, now: Timestamp) {
+        for queue in self.queues.values_mut() {
+            queue.bucket = Bucket::new(&queue.settings, now, true);
+        }
+    }
+
+    /// Returns the version of a queue's settings; 0 if it has none.
+    pub(crate) fn version(&self, name: &str) -> u64 {
+        self.queues.get(name).map_or(0, |queue| queue.version)
+    }
+
+    pub(crate) fn waiting_in(&self, name: &str) -> u64 {
+        self.queues.get(name).map_or(0, |queue| queue.waiting)
+    }
+
+    /// Returns whether a job is the next of its queue.
+    pub(crate) fn is_first(&self, id: JobId, job: &Job) -> bool {
+        self.queues.get(&job.profile.queue).is_some_and(|queue| {
+            queue.lanes.first(&BTreeMap::new(), &queue.shares).is_some_and(|(first, _)| first == id)
+        })
+    }
+
+    /// Returns the reasons of its queue and its key that block a waiting job.
+    ///
+    /// `now` is steady time; `on_the_wall` converts a steady time to wall time.
+    pub(crate) fn reasons(
+        &self,
+        now: Timestamp,
+        job: &Job,
+        on_the_wall: impl Fn(Timestamp) -> Timestamp,
+    ) -> Vec<Reason> {
+        let mut reasons = Vec::new();
+        let name = || job.profile.queue.as_ref().to_owned();
+        if let Some(queue) = self.queues.get(&job.profile.queue) {
+            reasons.extend(queue.closed_gates(now).map(|gate| match gate {
+                Gate::Paused => Reason::QueuePaused { queue: name(), note: queue.settings.note.clone() },
+                Gate::LimitReached { limit } => {
+                    Reason::QueueConcurrency { queue: name(), running: queue.running, limit }
+                }
+                Gate::RateLimited { until } => Reason::QueueRate { queue: name(), until: on_the_wall(until) },
+            }));
+        }
+        if let Some(concurrency) = job.concurrency.as_deref() {
+            let running = self.keys.running(&job.profile.namespace, &concurrency.key);
+            if running >= concurrency.limit {
+                let key = concurrency.key.clone();
+                reasons.push(Reason::ConcurrencyKey { key, running, limit: concurrency.limit });
+            }
+        }
+        reasons
+    }
+
+    /// Returns all queues that have jobs or settings.
+    pub(crate) fn view(&self) -> Vec<QueueView> {
+        let shown = self.queues.iter().filter(|(_, q)| q.version > 0 || q.waiting > 0 || q.running > 0);
+        shown
+            .map(|(name, queue)| QueueView {
+                name: name.as_ref().to_owned(),
+                settings: queue.settings.clone(),
+                version: queue.version,
+                waiting: queue.waiting,
+                running: u64::from(queue.running),
+                oldest: queue.lanes.oldest(),
+            })
+            .collect()
+    }
+
+    /// Returns in how many places a job waits: 1 if it is waiting, otherwise 0. For
+    /// [`Engine::check_invariants`](crate::Engine::check_invariants).
+    pub(crate) fn places_of(&self, id: JobId, job: &Job) -> usize {
+        let queue = self.queues.get(&job.profile.queue);
+        let in_lane =
+            queue.is_some_and(|q| q.lanes.contains(&job.profile, job.flow(), job.queue_position(id)));
+        let parked = job.concurrency.as_deref().is_some_and(|c| {
+            let entry = Parked::of(job, c.limit);
+            self.keys.is_parked(&job.profile.namespace, &c.key, job.queue_position(id), &entry)
+        });
+        usize::from(in_lane) + usize::from(parked)
+    }
+
+    pub(crate) fn running_in(&self, name: &str) -> u32 {
+        self.queues.get(name).map_or(0, |queue| queue.running)
+    }
+}
