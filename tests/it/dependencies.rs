@@ -163,20 +163,7 @@ const KNOWN_CYCLES: &[(&str, &str, &[&str], &str)] = &[
     ),
     (
         "engine",
-        "crate",
-        &["digest", "engine", "job", "placement", "queue", "reconcile", "schedule", "worker", "workflow"],
-        "all are `impl Engine`, over shared fields",
-    ),
-    ("engine", "crate::schedule", &["decide", "fire", "ledger", "overlap"], "one firing, in four steps"),
-    (
-        "engine",
-        "crate::workflow",
-        &["added_elements", "elements", "files", "scope"],
-        "the names that a step can use",
-    ),
-    (
-        "engine",
-        "crate::workflow",
+        "crate::workflows",
         &["plan", "producers"],
         "a plan knows which steps create the elements of others",
     ),

@@ -6,20 +6,8 @@
 //!
 //! Each room checks and compares its own state, in a `check` module.
 
-use std::fmt::{Debug, Display};
-
+use crate::difference::Difference;
 use crate::engine::Engine;
-
-/// A difference between two engines, as text; a side that lacks the object is empty.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
-    /// ID or name of the object.
-    pub subject: String,
-    /// State in this engine.
-    pub here: String,
-    /// State in the other engine.
-    pub there: String,
-}
 
 impl Engine {
     /// Checks all invariants of the [crate's page](crate). Called after a flush.
@@ -46,32 +34,4 @@ impl Engine {
             .or_else(|| self.schedules.schedule_difference(&other.schedules))
             .or_else(|| self.workflows.workflow_difference(&other.workflows))
     }
-}
-
-/// Returns the first object that differs.
-pub(crate) fn first<K: Copy + Display, V: PartialEq + Debug>(
-    here: impl IntoIterator<Item = (K, V)>,
-    there: impl Fn(K) -> Option<V>,
-) -> Option<Difference> {
-    here.into_iter().find_map(|(key, here)| {
-        let there = there(key);
-        (there.as_ref() != Some(&here)).then(|| Difference {
-            subject: key.to_string(),
-            here: format!("{here:?}"),
-            there: there.map_or_else(String::new, |there| format!("{there:?}")),
-        })
-    })
-}
-
-/// Compares numbers of objects. Everything here was found there; this finds objects that exist only there.
-pub(crate) fn count_difference<const N: usize>(
-    subject: &str,
-    here: [usize; N],
-    there: [usize; N],
-) -> Option<Difference> {
-    (here != there).then(|| Difference {
-        subject: format!("numbers of {subject}"),
-        here: format!("{here:?}"),
-        there: format!("{there:?}"),
-    })
 }

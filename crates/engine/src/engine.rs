@@ -1,15 +1,15 @@
-//! The state of the engine, its inputs, and its flush.
+//! The engine: its inputs, timers and flush.
 //!
-//! [`Engine::handle`] passes each input to the module that owns the transition. [`Engine::flush`] fires due
-//! timers, advances runs, places waiting jobs, and returns everything decided since the last flush. The
-//! driver calls both (see the [crate's page](crate)); the transitions in the other modules change the fields
-//! here.
+//! [`Engine::handle`] passes each input to the room of the transition. [`Engine::flush`] fires due timers,
+//! advances runs, places waiting jobs, and returns everything decided since the last flush. The driver calls
+//! both (see the [crate's page](crate)).
 //!
 //! # Invariants
-//! - `now` and `steady` never decrease.
+//! - Time never runs backwards.
 //! - One flush fires at most about [`TIMERS_PER_FLUSH_MAX`] timers, so its batch has a bounded size.
-//! - Inputs change only the memory of the engine: everything visible outside goes through `pending` and a
-//!   flush. Grants are the only exception ([`Engine::take_grants`]).
+//! - All signals are delivered before `handle` or `flush` returns.
+//! - Inputs change only the memory of the engine: everything visible outside goes through a flush. Grants are
+//!   the only exception ([`Engine::take_grants`]).
 //!
 //! # Cost
 //! An idle flush costs O(1). With workers, the engine requests a call every second ([`CALL_INTERVAL`]).

@@ -10,7 +10,7 @@
 //! the same inputs give the same outputs. The server drives it over a store, the simulator over a model of
 //! the world. The driver must:
 //!
-//! 1. Call [`Engine::new`], [`Engine::restore`] for every live row, [`Engine::distrust`] if the store may
+//! 1. Call [`Engine::new`], [`Engine::restore`] for every live row, [`Engine::assume_lost_commits`] if the store may
 //!    have lost commits, then [`Engine::start`].
 //! 2. Call [`Engine::handle`] for each input as it arrives, and [`Engine::flush`] when the store is free for
 //!    another commit. Between two flushes only [`Engine::take_grants`] makes anything visible outside.
@@ -25,29 +25,33 @@
 //!
 //! In debug builds, tests can activate deliberate bugs (crate `mutation`); release builds contain none.
 //!
-//! # Modules
-//! - `job`: the life of a job, one file per transition.
-//! - `queue`: order and limits of waiting jobs.
-//! - `placement`: filters and scores workers; `dispatch` places the jobs of the queues on them.
-//! - `worker`: sessions, leases and reserved resources of workers.
-//! - `schedule`: decides the outcome of every scheduled time of every schedule.
-//! - `workflow`: runs, their steps, and the jobs that the steps create.
-//! - `timer`: the ordered set of armed timers.
-//! - `restore`: rebuilds the state from rows. `follower` keeps a standby's copy ready while another server
-//!   owns the shards. `reconcile` holds back jobs that could run twice after the store lost commits. `rewind`
-//!   resets engine time.
+//! # Rooms
+//! The state is in rooms, in layers. A room calls the rooms below it; what concerns a room above is a
+//! `signal`, which `settle` delivers after the transition. The parameters of a transition say which rooms and
+//! whether the `context` (time, ids, timers, output) it may use.
+//!
+//! - `schedules`: decides the outcome of every scheduled time of every schedule.
+//! - `workflows`: runs, their steps, and the jobs that the steps create.
+//! - `jobs`: the life of a job, one file per transition; dispatch; sessions and leases of workers. It owns
+//!   `queues` (order and limits of waiting jobs) and `workers` (their state). `placement` filters and scores
+//!   workers.
+//!
+//! `restore` rebuilds the state from rows, and `follower` keeps a standby's copy ready while another server
+//! owns the shards. `rewind` resets engine time in a store.
 
 mod check;
 mod clock;
 mod config;
 mod context;
+mod difference;
 mod engine;
 mod follower;
 pub mod input;
 mod interner;
 mod jobs;
+mod names;
 pub mod output;
-mod placement;
+mod poison;
 mod profile;
 mod queues;
 mod restore;
@@ -59,9 +63,9 @@ mod timer;
 mod workers;
 mod workflows;
 
-pub use check::Difference;
 pub use clock::{ClockView, LEAP_MAX, Now};
 pub use config::Config;
+pub use difference::Difference;
 pub use engine::Engine;
 pub use follower::{FollowError, Follower};
 pub use input::{
@@ -70,6 +74,6 @@ pub use input::{
 };
 pub use jobs::OrphanedExecution;
 pub use output::{Effect, Output, Reply, View};
-pub use restore::Poison;
+pub use poison::Poison;
 pub use rewind::Rewind;
 pub use schedules::timetable_seed;

@@ -112,11 +112,11 @@ const CRATES = join(import.meta.dirname, "../../../crates");
  * match a pattern in `serverMessages.ts`: a reworded or new message has no translation until one is added.
  */
 const SOURCES: ReadonlyArray<[file: string, found: RegExp, count: number]> = [
-  ["engine/src/job/unknown.rs", /let message = "([^"]+)"/g, 1],
-  ["engine/src/job/finish.rs", /detail: Some\("([^"]+)"\)/g, 1],
-  ["engine/src/job/cancel.rs", /format!\("(cancelled by [^"]+)"\)/g, 1],
-  ["engine/src/workflow/elements.rs", /"(\{succeeded\}[^"]+)"|StepDetails::message\("([^"]+)"\)/g, 2],
-  ["engine/src/workflow/finish.rs", /let message = format!\("([^"]+)"\)/g, 1],
+  ["engine/src/jobs/unknown.rs", /let message = "([^"]+)"/g, 1],
+  ["engine/src/jobs/finish.rs", /detail: Some\("([^"]+)"\)/g, 1],
+  ["engine/src/jobs/cancel.rs", /format!\("(cancelled by [^"]+)"\)/g, 1],
+  ["engine/src/workflows/elements.rs", /"(\{succeeded\}[^"]+)"|StepDetails::message\("([^"]+)"\)/g, 2],
+  ["engine/src/workflows/finish.rs", /let message = format!\("([^"]+)"\)/g, 1],
   [
     "worker/src/supervisor/task.rs",
     /How::\w+, "([^"]+)"|(?:=>|\|t\||OutOfMemory,) format!\("([^"]+)"|=> "(ended[^"]+)"/g,
@@ -160,9 +160,9 @@ test("every message that the server or a worker writes has a translation", () =>
 });
 
 test("details of a run have the known forms", () => {
-  const source = readFileSync(join(CRATES, "engine/src/workflow/finish.rs"), "utf8");
+  const source = readFileSync(join(CRATES, "engine/src/workflows/finish.rs"), "utf8");
   for (const text of ["step `{name}` {to}", "step `{name}`: {message}", "step `{name}`"]) {
-    expect(source.includes(`"${text}"`), `crates/engine/src/workflow/finish.rs no longer says ${text}`).toBe(
+    expect(source.includes(`"${text}"`), `crates/engine/src/workflows/finish.rs no longer says ${text}`).toBe(
       true,
     );
   }
@@ -178,8 +178,8 @@ const CODES: ReadonlyArray<[file: string, found: RegExp, section: "result" | "de
   ["worker/src/supervisor/finish.rs", /\(\s*"(\w+)",\s*(?:format!|")/g, "result"],
   ["worker/src/agent/outputs.rs", /error: "(\w+)"/g, "result"],
   ["worker/src/agent/artifacts.rs", /code: "(\w+)"/g, "result"],
-  ["engine/src/job/finish.rs", /error: Some\("(\w+)"/g, "result"],
-  ["engine/src/job/unknown.rs", /error: Some\("(\w+)"/g, "result"],
+  ["engine/src/jobs/finish.rs", /error: Some\("(\w+)"/g, "result"],
+  ["engine/src/jobs/unknown.rs", /error: Some\("(\w+)"/g, "result"],
   ["supervisor/src/assign.rs", /refused\(\s*"(\w+)"/g, "declined"],
   ["supervisor/src/stop.rs", /refused\(\s*"(\w+)"/g, "declined"],
   ["supervisor/src/report.rs", /Self::refused\(\s*"(\w+)"/g, "declined"],

@@ -8,8 +8,8 @@ use model::worker::WorkerStatus;
 use model::{JobId, JobStatus, Timestamp};
 
 use super::Job;
-use crate::check::{Difference, count_difference, first};
 use crate::context::Context;
+use crate::difference::{Difference, count_difference, first};
 use crate::jobs::IdempotencyEntry;
 use crate::jobs::Jobs;
 use crate::output::QueueView;
@@ -31,7 +31,7 @@ impl Jobs {
     fn check_job(&self, cx: &Context, id: JobId, job: &Job) -> Result<(), String> {
         let status = job.state.status;
         let timer = usize::from(cx.wall_timers.is_armed(job.state.due_at, Timer::JobReady(id)));
-        let places = self.queues.places_of(id, job) + usize::from(self.reconciliation.holds(id));
+        let places = self.queues.places_of(job.queued(id)) + usize::from(self.reconciliation.holds(id));
         let unknown = job.live.as_ref().is_some_and(|live| live.is_unknown());
         let live = usize::from(job.live.is_some() && (status == JobStatus::Running || !unknown));
         let expected = match status {

@@ -13,9 +13,9 @@ use rand::Rng;
 use crate::context::Context;
 use crate::jobs::Jobs;
 use crate::jobs::{LiveExecution, REMINDER_INTERVAL, TransitionDetails};
-use crate::placement;
 use crate::profile::Profile;
 use crate::timer::Timer;
+use crate::workers::placement;
 
 /// Maximum number of candidates per flush, so that its batch stays small enough to commit.
 const CANDIDATES_PER_FLUSH_MAX: usize = 10_000;
@@ -43,12 +43,12 @@ impl Jobs {
             }
             let Some(candidate) = next.candidate else { return };
             let job = self.all.get(&candidate.job).expect("every job in a queue is live");
-            if !self.queues.key_is_open(job) {
-                self.queues.park(candidate.job, job);
+            if !self.queues.key_is_open(job.queued(candidate.job)) {
+                self.queues.park(job.queued(candidate.job));
                 continue;
             }
             let Profile { shape_id, shape, .. } = &*candidate.profile;
-            match self.workers.best(*shape_id, shape, placement::last_worker(job)) {
+            match self.workers.best(*shape_id, shape, job.last_worker()) {
                 Some(worker) => self.place(cx, candidate.job, worker),
                 None => {
                     self.blocked.insert(*shape_id, Arc::clone(shape));
@@ -64,7 +64,7 @@ impl Jobs {
         let execution = ExecutionId::from_bits(cx.ids.next(now, id.shard(), cx.rng.next_u64()));
         let Some(job) = self.all.get(&id) else { return };
         let fence = self.next_fence(cx, id, job.state.fence);
-        self.queues.on_job_placed(id, job, cx.steady);
+        self.queues.on_job_placed(job.queued(id), cx.steady);
         let Some(job) = self.all.get_mut(&id) else { return };
         let number = job.state.executions + 1;
         job.state.executions = number;
@@ -126,7 +126,7 @@ impl Jobs {
             return;
         }
         if let Some(job) = self.all.get(&id).filter(|job| job.state.status == JobStatus::Waiting) {
-            self.queues.remove(id, job);
+            self.queues.remove(job.queued(id));
             self.dispatch_wanted = true;
         }
     }

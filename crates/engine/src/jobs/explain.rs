@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::input::Ticket;
 use crate::jobs::Jobs;
 use crate::output::Reply;
-use crate::placement;
+use crate::workers::placement;
 
 /// Maximum number of workers that an explanation lists.
 const WORKERS_SHOWN: usize = 100;
@@ -72,17 +72,17 @@ impl Jobs {
         if cx.holds_new_work {
             return vec![Reason::StorageFull];
         }
-        let mut reasons = self.queues.reasons(cx.steady, job, |at| cx.wall_time_of(at));
+        let mut reasons = self.queues.reasons(cx.steady, job.queued(id), |at| cx.wall_time_of(at));
         let shape = &job.profile.shape;
         reasons.extend(self.reservations.get(&id).map(|&(_, worker)| Reason::Reserved { worker }));
         if self.workers.is_empty() {
             reasons.push(Reason::NoWorkers);
             return reasons;
         }
-        if let Some(worker) = placement::best_of(shape, self.workers.values(), placement::last_worker(job)) {
+        if let Some(worker) = placement::best_of(shape, self.workers.values(), job.last_worker()) {
             if reasons.is_empty() {
                 let waiting = self.queues.waiting_in(&job.profile.queue);
-                if waiting > 1 && !self.queues.is_first(id, job) {
+                if waiting > 1 && !self.queues.is_first(job.queued(id)) {
                     reasons.push(Reason::Behind { waiting });
                 }
                 reasons.push(Reason::Placeable { worker });

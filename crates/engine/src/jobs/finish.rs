@@ -1,6 +1,6 @@
 //! The end of an execution: reported by its worker, refused, or lost with its worker.
 //!
-//! [`Engine::close_execution`] ends the row of the execution and frees its resources. What happens to the job
+//! [`Jobs::close_execution`] ends the row of the execution and frees its resources. What happens to the job
 //! depends on how the execution ended and on the job's policies: final status, retry after a backoff, or
 //! return to the queue.
 //!
@@ -103,7 +103,7 @@ impl Jobs {
     /// row was lost.
     pub(crate) fn on_execution_missing(&mut self, cx: &mut Context, id: JobId) {
         if let Some(job) = self.all.get(&id) {
-            self.queues.on_job_ended(job);
+            self.queues.on_job_ended(job.queued(id));
             let about = TransitionDetails {
                 detail: Some("the execution was not in the store"),
                 ..TransitionDetails::default()
@@ -196,7 +196,7 @@ impl Jobs {
         if let Some(worker) = self.workers.get_mut(&record.worker) {
             worker.release(id, &job.profile.shape);
         }
-        self.queues.on_job_ended(job);
+        self.queues.on_job_ended(job.queued(id));
         self.capacity_freed(record.worker);
         let about = (record.number, record.id, record.worker);
         self.ended.push(record);

@@ -1,7 +1,7 @@
 //! Leases: heartbeats renew a worker's lease; a worker whose lease has ended is lost.
 //!
 //! A lease is renewed if two conditions hold. The heartbeat belongs to the worker's current session
-//! ([`Engine::heartbeat`]), and the leadership lease of this server is valid: the crate `leader` sends the
+//! ([`Jobs::heartbeat`]), and the leadership lease of this server is valid: the crate `leader` sends the
 //! grant only then (`renew_worker_leases` in `leader::lead`).
 //!
 //! The worker counts its lease from the *sending* of a heartbeat. The engine counts from its *receipt* and

@@ -62,7 +62,7 @@ use mutation::{Mutation, is_on};
 use crate::context::Context;
 use crate::output::QueueView;
 use crate::profile::{Profile, Shape};
-use crate::queues::{Flow, Queues};
+use crate::queues::{QueuedJob, Queues};
 use crate::signal::{JobEnded, Signal, WorkEnd};
 use crate::timer::Timer;
 use crate::workers::{Worker, Workers};
@@ -70,7 +70,6 @@ use crate::workers::{Worker, Workers};
 pub(crate) use finish::backoff;
 pub use reconcile::OrphanedExecution;
 use reconcile::Reconciliation;
-pub(crate) use reservation::WorkerReservation;
 
 /// A used idempotency key: the hash of its request, and the job that it created.
 #[derive(Debug)]
@@ -230,14 +229,22 @@ impl Job {
         self.state.executions > 0
     }
 
-    /// Position among the waiting jobs of its queue, priority and namespace.
-    pub(crate) fn queue_position(&self, id: JobId) -> (Timestamp, JobId) {
-        (self.state.due_at, id)
+    /// Returns the job as its queue needs it.
+    pub(crate) fn queued(&self, id: JobId) -> QueuedJob<'_> {
+        QueuedJob {
+            id,
+            profile: &self.profile,
+            due_at: self.state.due_at,
+            // The jobs of a run share turns.
+            flow: self.step.as_ref().map(|origin| origin.run),
+            concurrency: self.concurrency.as_deref(),
+        }
     }
 
-    /// The flow with which it shares turns in its queue: its run.
-    pub(crate) fn flow(&self) -> Flow {
-        self.step.as_ref().map(|origin| origin.run)
+    /// Returns the worker that a job should avoid: the one of its last execution, where it failed, was lost or
+    /// was refused.
+    pub(crate) fn last_worker(&self) -> Option<WorkerId> {
+        self.state.worker.filter(|_| self.state.executions > 0)
     }
 }
 

@@ -86,7 +86,7 @@ impl Jobs {
         cx.steady_timers.arm(self.reconciliation.until, Timer::Reconciled);
         for (&id, job) in &self.all {
             if job.state.status == JobStatus::Waiting && self.reconciliation.concerns(id, job) {
-                self.queues.remove(id, job);
+                self.queues.remove(job.queued(id));
                 self.reconciliation.held_back.insert(id);
             }
         }
@@ -103,7 +103,7 @@ impl Jobs {
         if self.reconciliation.concerns(id, job) {
             self.reconciliation.held_back.insert(id);
         } else {
-            self.queues.push(id, job);
+            self.queues.push(job.queued(id));
             self.dispatch_wanted = true;
         }
     }

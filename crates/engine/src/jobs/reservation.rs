@@ -6,36 +6,12 @@
 //! # Invariants
 //! - Only the job of the firing is placed into a reservation ([`placement::is_eligible`]).
 
-use std::sync::Arc;
-
-use model::{JobId, JobStatus, ScheduleId, Timestamp, WorkerId, api};
+use model::{JobId, JobStatus, ScheduleId, WorkerId};
 
 use crate::context::Context;
 use crate::jobs::Jobs;
-use crate::placement;
-use crate::profile::Shape;
 use crate::signal::Signal;
-
-/// Resources on a worker that only a job of the schedule may use.
-#[derive(Debug, Clone)]
-pub(crate) struct WorkerReservation {
-    pub(crate) schedule: ScheduleId,
-    pub(crate) name: Arc<str>,
-    pub(crate) scheduled_for: Timestamp,
-    pub(crate) shape: Arc<Shape>,
-}
-
-impl WorkerReservation {
-    pub(crate) fn view(&self) -> api::Reservation {
-        api::Reservation {
-            schedule_id: self.schedule,
-            schedule: self.name.as_ref().to_owned(),
-            scheduled_for: self.scheduled_for,
-            cpu: self.shape.cpu,
-            memory: self.shape.memory,
-        }
-    }
-}
+use crate::workers::{WorkerReservation, placement};
 
 impl Jobs {
     /// Reserves resources on an eligible worker, or else on the one that will have the free capacity soonest.
@@ -80,7 +56,7 @@ impl Jobs {
                 .get(&worker)
                 .is_some_and(|w| placement::is_eligible(&job.profile.shape, w, Some(id)));
             let waits = job.state.status == JobStatus::Waiting;
-            if waits && fits && self.queues.allows_start(job, cx.steady) {
+            if waits && fits && self.queues.allows_start(job.queued(job_id), cx.steady) {
                 self.place(cx, job_id, worker);
             }
         }

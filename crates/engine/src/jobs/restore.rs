@@ -13,7 +13,7 @@ use mutation::{Mutation, is_on};
 use super::{Job, REMINDER_INTERVAL};
 use crate::context::Context;
 use crate::jobs::Jobs;
-use crate::restore::Poison;
+use crate::poison::Poison;
 use crate::timer::Timer;
 use crate::workers::Worker;
 
@@ -112,7 +112,7 @@ impl Jobs {
             JobStatus::Ready | JobStatus::Retrying => {
                 cx.wall_timers.disarm(job.state.due_at, Timer::JobReady(id))
             }
-            JobStatus::Waiting => self.queues.remove(id, &job),
+            JobStatus::Waiting => self.queues.remove(job.queued(id)),
             _ => {}
         }
         if let Some(live) = job.live {
@@ -139,7 +139,7 @@ impl Jobs {
         let Some(job) = self.all.get_mut(&id) else { return };
         let is_running = job.state.status == JobStatus::Running;
         if is_running {
-            self.queues.restore_running(job);
+            self.queues.restore_running(job.queued(id));
         }
         let Some(live) = job.live.as_mut() else { return };
         let worker = self.workers.get_mut(&live.record.worker);

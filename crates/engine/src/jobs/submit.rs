@@ -87,7 +87,7 @@ impl Jobs {
     }
 
     /// Creates the job of a step; it is ready immediately.
-    pub(crate) fn create_step_job_record(
+    pub(crate) fn create_step_job(
         &mut self,
         cx: &mut Context,
         id: JobId,

@@ -73,7 +73,7 @@ impl Jobs {
             worker.release(id, &job.profile.shape);
             worker.unknown.insert(id);
         }
-        self.queues.on_job_ended(job);
+        self.queues.on_job_ended(job.queued(id));
         // The queue and the concurrency key can now admit another job, on any worker.
         self.dispatch_wanted = true;
         let message = job.state.outcome.as_ref().and_then(|outcome| outcome.message.clone());
@@ -95,14 +95,16 @@ impl Jobs {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let gave_back = std::mem::take(&mut worker.unknown);
         let kept: Vec<JobId> = worker.jobs.iter().copied().collect();
-        for job in gave_back {
-            let live = self.all.get(&job).and_then(|job| Some((job, job.live.as_ref()?)));
+        for job_id in gave_back {
+            let live = self.all.get(&job_id).and_then(|job| Some((job, job.live.as_ref()?)));
             let goes_on = live.is_some_and(|(job, live)| {
                 let held = held.get(&live.record.id).filter(|held| held.fence == live.record.fence);
                 let beyond = is_on(Mutation::EngineResumesBeyondLimits);
-                held.is_some_and(|held| !held.running || beyond || self.queues.is_below_limits(job))
+                held.is_some_and(|held| {
+                    !held.running || beyond || self.queues.is_below_limits(job.queued(job_id))
+                })
             });
-            if goes_on { self.resume_execution(cx, job) } else { self.close_unknown(cx, job) }
+            if goes_on { self.resume_execution(cx, job_id) } else { self.close_unknown(cx, job_id) }
         }
         for job in kept {
             self.clear_unknown(cx, job);
@@ -114,7 +116,7 @@ impl Jobs {
         self.leave_queue(id);
         let Some(job) = self.all.get_mut(&id) else { return };
         cx.wall_timers.disarm(job.state.due_at, Timer::JobReady(id));
-        self.queues.restore_running(job);
+        self.queues.restore_running(job.queued(id));
         job.state.outcome = None;
         let Some(live) = job.live.as_mut() else { return };
         live.remind_at = cx.steady + REMINDER_INTERVAL;

@@ -20,7 +20,6 @@ use model::{JobId, Timestamp};
 use mutation::{Mutation, is_on};
 
 use super::lane::Flow;
-use crate::jobs::Job;
 use crate::profile::Profile;
 
 /// A parked job, or a job that may be parked.
@@ -33,8 +32,8 @@ pub(crate) struct Parked {
 
 impl Parked {
     /// Describes a job with the limit of its key.
-    pub(crate) fn of(job: &Job, limit: u32) -> Self {
-        Self { profile: Arc::clone(&job.profile), flow: job.flow(), limit }
+    pub(crate) fn of(job: super::QueuedJob<'_>, limit: u32) -> Self {
+        Self { profile: Arc::clone(job.profile), flow: job.flow, limit }
     }
 }
 

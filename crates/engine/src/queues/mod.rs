@@ -31,11 +31,11 @@ use std::sync::Arc;
 
 use model::queue::QueueSettings;
 use model::record::QueueRecord;
+use model::spec::Concurrency;
 use model::why::Reason;
 use model::{JobId, Timestamp};
 use mutation::{Mutation, is_on};
 
-use crate::jobs::Job;
 use crate::output::QueueView;
 use crate::profile::{Profile, Shape};
 use bucket::Bucket;
@@ -43,6 +43,24 @@ use fair::FairShares;
 use key::{Keys, Parked, Unparked};
 pub(crate) use lane::Flow;
 use lane::Lanes;
+
+/// A job as its queue needs it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueuedJob<'a> {
+    pub(crate) id: JobId,
+    pub(crate) profile: &'a Arc<Profile>,
+    /// Order among the jobs of the same queue, priority, namespace and flow: oldest first.
+    pub(crate) due_at: Timestamp,
+    /// The flow with which it shares turns in its queue.
+    pub(crate) flow: Flow,
+    pub(crate) concurrency: Option<&'a Concurrency>,
+}
+
+impl QueuedJob<'_> {
+    fn position(&self) -> (Timestamp, JobId) {
+        (self.due_at, self.id)
+    }
+}
 
 /// All queues and all concurrency keys.
 #[derive(Debug, Default)]
@@ -107,27 +125,27 @@ impl Queues {
     }
 
     /// Adds a job to its lane, or parks it if its key is at its limit.
-    pub(crate) fn push(&mut self, id: JobId, job: &Job) {
-        let place = job.queue_position(id);
-        let parked = job.concurrency.as_deref().is_some_and(|concurrency| {
+    pub(crate) fn push(&mut self, job: QueuedJob<'_>) {
+        let place = job.position();
+        let parked = job.concurrency.is_some_and(|concurrency| {
             let entry = Parked::of(job, concurrency.limit);
             !self.keys.admit(&job.profile.namespace, &concurrency.key, place, entry)
         });
         let queue = self.queue(&job.profile.queue);
         queue.waiting += 1;
         if !parked {
-            queue.lanes.insert(&job.profile, job.flow(), place);
+            queue.lanes.insert(job.profile, job.flow, place);
         }
     }
 
     /// Removes a job that was not placed.
-    pub(crate) fn remove(&mut self, id: JobId, job: &Job) {
-        let place = job.queue_position(id);
+    pub(crate) fn remove(&mut self, job: QueuedJob<'_>) {
+        let place = job.position();
         let queue = self.queue(&job.profile.queue);
         queue.waiting = queue.waiting.saturating_sub(1);
-        let was_candidate = queue.lanes.remove(&job.profile, job.flow(), place);
+        let was_candidate = queue.lanes.remove(job.profile, job.flow, place);
         self.drop_if_unused(&job.profile.queue);
-        if let Some(concurrency) = job.concurrency.as_deref() {
+        if let Some(concurrency) = job.concurrency {
             let namespace = &job.profile.namespace;
             let entry = Parked::of(job, concurrency.limit);
             self.keys.leave(namespace, &concurrency.key, place, &entry, was_candidate);
@@ -136,10 +154,10 @@ impl Queues {
     }
 
     /// Records that a job was placed.
-    pub(crate) fn on_job_placed(&mut self, id: JobId, job: &Job, now: Timestamp) {
+    pub(crate) fn on_job_placed(&mut self, job: QueuedJob<'_>, now: Timestamp) {
         let profile = &job.profile;
         let queue = self.queue(&profile.queue);
-        queue.lanes.serve(profile, job.flow(), job.queue_position(id));
+        queue.lanes.serve(profile, job.flow, job.position());
         queue.waiting = queue.waiting.saturating_sub(1);
         queue.running += 1;
         if let Some(bucket) = queue.bucket.as_mut().filter(|_| !is_on(Mutation::EngineForgetsRates)) {
@@ -149,18 +167,18 @@ impl Queues {
         queue.shares.charge(&profile.namespace, weight);
         let weight = queue.settings.weight;
         self.shares.charge(&profile.queue, weight);
-        if let Some(concurrency) = job.concurrency.as_deref() {
+        if let Some(concurrency) = job.concurrency {
             let entry = Parked::of(job, concurrency.limit);
             self.keys.count_placed(&profile.namespace, &concurrency.key, &entry);
         }
     }
 
     /// Records that the execution of a job ended.
-    pub(crate) fn on_job_ended(&mut self, job: &Job) {
+    pub(crate) fn on_job_ended(&mut self, job: QueuedJob<'_>) {
         let queue = self.queue(&job.profile.queue);
         queue.running = queue.running.saturating_sub(1);
         self.drop_if_unused(&job.profile.queue);
-        if let Some(concurrency) = job.concurrency.as_deref() {
+        if let Some(concurrency) = job.concurrency {
             self.keys.end(&job.profile.namespace, &concurrency.key);
             self.unpark(&job.profile.namespace, &concurrency.key);
         }
@@ -173,32 +191,32 @@ impl Queues {
     }
 
     /// Counts a restored job that is still running.
-    pub(crate) fn restore_running(&mut self, job: &Job) {
+    pub(crate) fn restore_running(&mut self, job: QueuedJob<'_>) {
         self.queue(&job.profile.queue).running += 1;
-        if let Some(concurrency) = job.concurrency.as_deref() {
+        if let Some(concurrency) = job.concurrency {
             self.keys.restore_running(&job.profile.namespace, &concurrency.key);
         }
     }
 
     /// Parks a candidate whose key is at its limit: jobs of one key may have different limits.
-    pub(crate) fn park(&mut self, id: JobId, job: &Job) {
-        let place = job.queue_position(id);
-        self.queue(&job.profile.queue).lanes.remove(&job.profile, job.flow(), place);
-        if let Some(concurrency) = job.concurrency.as_deref() {
+    pub(crate) fn park(&mut self, job: QueuedJob<'_>) {
+        let place = job.position();
+        self.queue(&job.profile.queue).lanes.remove(job.profile, job.flow, place);
+        if let Some(concurrency) = job.concurrency {
             let entry = Parked::of(job, concurrency.limit);
             self.keys.park(&job.profile.namespace, &concurrency.key, place, entry);
         }
     }
 
     /// Returns whether a job's concurrency key is below its limit.
-    pub(crate) fn key_is_open(&self, job: &Job) -> bool {
+    pub(crate) fn key_is_open(&self, job: QueuedJob<'_>) -> bool {
         let over = u32::from(is_on(Mutation::EngineOverfillsKeys));
         let running = |key: &str| self.keys.running(&job.profile.namespace, key);
-        job.concurrency.as_deref().is_none_or(|c| running(&c.key) < c.limit + over)
+        job.concurrency.is_none_or(|c| running(&c.key) < c.limit + over)
     }
 
     /// Returns whether the limits of a job's queue and of its key allow one more running job.
-    pub(crate) fn is_below_limits(&self, job: &Job) -> bool {
+    pub(crate) fn is_below_limits(&self, job: QueuedJob<'_>) -> bool {
         let queue = self.queues.get(&job.profile.queue);
         let full =
             queue.is_some_and(|queue| queue.settings.concurrency.is_some_and(|limit| queue.running >= limit));
@@ -206,7 +224,7 @@ impl Queues {
     }
 
     /// Returns whether a waiting job's queue and key allow it to start now, regardless of other waiting jobs.
-    pub(crate) fn allows_start(&self, job: &Job, now: Timestamp) -> bool {
+    pub(crate) fn allows_start(&self, job: QueuedJob<'_>, now: Timestamp) -> bool {
         let open = |queue: &Queue| queue.closed_gates(now).next().is_none();
         self.queues.get(&job.profile.queue).is_none_or(open) && self.key_is_open(job)
     }
@@ -284,9 +302,9 @@ impl Queues {
     }
 
     /// Returns whether a job is the next of its queue.
-    pub(crate) fn is_first(&self, id: JobId, job: &Job) -> bool {
+    pub(crate) fn is_first(&self, job: QueuedJob<'_>) -> bool {
         self.queues.get(&job.profile.queue).is_some_and(|queue| {
-            queue.lanes.first(&BTreeMap::new(), &queue.shares).is_some_and(|(first, _)| first == id)
+            queue.lanes.first(&BTreeMap::new(), &queue.shares).is_some_and(|(first, _)| first == job.id)
         })
     }
 
@@ -296,7 +314,7 @@ impl Queues {
     pub(crate) fn reasons(
         &self,
         now: Timestamp,
-        job: &Job,
+        job: QueuedJob<'_>,
         on_the_wall: impl Fn(Timestamp) -> Timestamp,
     ) -> Vec<Reason> {
         let mut reasons = Vec::new();
@@ -310,7 +328,7 @@ impl Queues {
                 Gate::RateLimited { until } => Reason::QueueRate { queue: name(), until: on_the_wall(until) },
             }));
         }
-        if let Some(concurrency) = job.concurrency.as_deref() {
+        if let Some(concurrency) = job.concurrency {
             let running = self.keys.running(&job.profile.namespace, &concurrency.key);
             if running >= concurrency.limit {
                 let key = concurrency.key.clone();
@@ -337,13 +355,12 @@ impl Queues {
 
     /// Returns in how many places a job waits: 1 if it is waiting, otherwise 0. For
     /// [`Engine::check_invariants`](crate::Engine::check_invariants).
-    pub(crate) fn places_of(&self, id: JobId, job: &Job) -> usize {
+    pub(crate) fn places_of(&self, job: QueuedJob<'_>) -> usize {
         let queue = self.queues.get(&job.profile.queue);
-        let in_lane =
-            queue.is_some_and(|q| q.lanes.contains(&job.profile, job.flow(), job.queue_position(id)));
-        let parked = job.concurrency.as_deref().is_some_and(|c| {
+        let in_lane = queue.is_some_and(|q| q.lanes.contains(job.profile, job.flow, job.position()));
+        let parked = job.concurrency.is_some_and(|c| {
             let entry = Parked::of(job, c.limit);
-            self.keys.is_parked(&job.profile.namespace, &c.key, job.queue_position(id), &entry)
+            self.keys.is_parked(&job.profile.namespace, &c.key, job.position(), &entry)
         });
         usize::from(in_lane) + usize::from(parked)
     }

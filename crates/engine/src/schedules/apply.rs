@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - A batch of schedules is applied completely or not at all.
-//! - Every request first decides the firings that are due ([`Engine::decide_due_before_request`]), so that it applies to
+//! - Every request first decides the firings that are due ([`Schedules::decide_due_before_request`]), so that it applies to
 //!   later ones only.
 //!
 //! # Cost
@@ -21,10 +21,11 @@ use model::{Refusal, ScheduleId, Timestamp};
 use rand::Rng;
 use thin_vec::ThinVec;
 
-use super::{Plan, Schedule, name_hash, shard_of};
+use super::{Plan, Schedule};
 use crate::context::Context;
 use crate::input::{Expected, NewSchedule};
 use crate::jobs::Jobs;
+use crate::names::{name_hash, shard_of};
 use crate::output::{Applied, Reply};
 use crate::schedules::Schedules;
 use crate::workflows::Workflows;
@@ -189,17 +190,15 @@ impl Schedules {
         jobs: &mut Jobs,
         id: ScheduleId,
         expected: Option<u64>,
-        actor: &Arc<str>,
-        note: Option<Box<str>>,
+        pause: Pause,
     ) -> Result<Reply, Refusal> {
         self.check_version(id, expected)?;
         self.decide_due_before_request(cx, workflows, jobs, id);
-        let at = cx.now;
         let Some(schedule) = self.get_mut(id) else { return self.schedule_reply(id) };
         if schedule.state.status == ScheduleStatus::Completed {
             return self.schedule_reply(id);
         }
-        schedule.state.pause = Some(Box::new(Pause { at, by: actor.as_ref().into(), note }));
+        schedule.state.pause = Some(Box::new(pause));
         self.set_status(id, ScheduleStatus::Paused);
         self.edit_schedule(cx, id, ScheduleEvent::Paused);
         self.release_reservation(cx, jobs, id);

@@ -7,8 +7,8 @@ use model::firing::{BackfillHead, BackfillState, ScheduleState, Work};
 
 use super::scheduled_work;
 use super::{Backfill, Schedule, Schedules};
-use crate::check::{Difference, count_difference, first};
 use crate::context::Context;
+use crate::difference::{Difference, count_difference, first};
 use crate::jobs::Jobs;
 use crate::timer::Timer;
 use crate::workflows::Workflows;

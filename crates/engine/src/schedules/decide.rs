@@ -6,7 +6,7 @@
 //! ones.
 //!
 //! # Callers
-//! The timer of a schedule ([`Engine::on_schedule`]), and every request about it ([`Engine::decide_due_before_request`]).
+//! The timer of a schedule ([`Schedules::on_schedule`]), and every request about it ([`Schedules::decide_due_before_request`]).
 //!
 //! # Cost
 //! Two steps of the timetable per scheduled time. A request decides about 1,000 scheduled times at most; the
@@ -21,7 +21,7 @@ use mutation::{Mutation, is_on};
 use timetable::{Exclusion, FilterKind, Next};
 
 use super::Schedule;
-use super::fire::Firing;
+use super::firing::{Firing, ScheduledTime};
 use crate::context::Context;
 use crate::jobs::Jobs;
 use crate::schedules::Schedules;
@@ -30,17 +30,6 @@ use crate::workflows::Workflows;
 /// Approximate maximum of scheduled times that a request decides; the schedule's timer continues with the
 /// rest.
 const DECISIONS_PER_REQUEST_MAX: usize = 1_000;
-
-/// A scheduled time that is not decided yet.
-#[derive(Debug, Clone)]
-pub(super) struct ScheduledTime {
-    pub(super) at: Timestamp,
-    /// When its firing is due: the scheduled time plus the jitter.
-    pub(super) due: Timestamp,
-    pub(super) held: Option<Exclusion>,
-    /// Whether it is the end of a fixed delay, not a time of a cron or rate rule.
-    pub(super) delayed: bool,
-}
 
 impl Schedule {
     pub(super) fn hash(&self) -> u128 {

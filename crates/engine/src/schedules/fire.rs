@@ -1,7 +1,7 @@
 //! Firings: creates the job or workflow run of a scheduled time, and handles its end.
 //!
-//! [`Engine::fire_schedule`] is called when nothing of the schedule blocks the firing. The end of the job or
-//! run ([`Engine::on_run_ended`]) updates the statistics, starts buffered firings and continues backfills. It
+//! [`Schedules::fire_schedule`] is called when nothing of the schedule blocks the firing. The end of the job or
+//! run ([`Schedules::on_run_ended`]) updates the statistics, starts buffered firings and continues backfills. It
 //! also pauses the schedule after too many consecutive failures.
 //!
 //! # Invariants
@@ -15,8 +15,8 @@ use model::record::{JobHead, ScheduleEvent};
 use model::{Duration, JobId, JobStatus, ScheduleId, Timestamp};
 use rand::Rng;
 
+use super::firing::{Firing, FiringResult};
 use super::ledger::with_actor;
-use super::overlap::FiringResult;
 use super::{ScheduledWork, Template};
 use crate::context::Context;
 use crate::jobs::Jobs;
@@ -27,30 +27,6 @@ use crate::workflows::Workflows;
 
 /// Maximum delay of a firing that is recorded as on time.
 pub(super) const ON_TIME_MAX: Duration = Duration::from_secs(1);
-
-/// A scheduled time whose job or run is to be created.
-#[derive(Debug, Clone)]
-pub(super) struct Firing {
-    /// Scheduled time.
-    pub(super) at: Timestamp,
-    /// When it was due: the scheduled time plus the jitter.
-    pub(super) due: Timestamp,
-    pub(super) cause: FiringCause,
-    /// Generation that decided it.
-    pub(super) generation: u64,
-    /// User who triggered it, and the reason.
-    pub(super) detail: Option<Box<str>>,
-    /// Idempotency key of the trigger request, and the hash of the request.
-    pub(super) key: Option<(u128, u128)>,
-    /// Whether it was buffered, so that it already has a ledger record.
-    pub(super) waited: bool,
-}
-
-impl Firing {
-    pub(super) fn is_automatic(&self) -> bool {
-        matches!(self.cause, FiringCause::Timer | FiringCause::CatchUp)
-    }
-}
 
 impl Schedules {
     /// Creates the job or run of a firing and records it. Nothing of the schedule blocks the firing any more;

@@ -5,7 +5,7 @@
 //!
 //! # Callers
 //! [`decide`](super::decide), [`fire`](super::fire), [`missed`](super::missed), [`overlap`](super::overlap)
-//! and [`backfill`](super::backfill) record their decisions here. [`Engine::drain`] writes the
+//! and [`backfill`](super::backfill) record their decisions here. [`Schedules::drain`] writes the
 //! closed records.
 //!
 //! # Invariants
@@ -19,7 +19,7 @@ use model::firing::{BufferedFiring, DetailCode, FiringCause, FiringOutcome, Ledg
 use model::record::EventKind;
 use model::{ScheduleId, Timestamp};
 
-use super::fire::Firing;
+use super::firing::Firing;
 use crate::context::Context;
 use crate::schedules::Schedules;
 

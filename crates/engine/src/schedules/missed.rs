@@ -17,7 +17,8 @@ use model::schedule::MissedPolicy;
 use model::{Duration, ScheduleId, Timestamp};
 use mutation::{Mutation, is_on};
 
-use super::decide::{ScheduledTime, outcome_of};
+use super::decide::outcome_of;
+use super::firing::ScheduledTime;
 use super::{Schedule, just_before};
 use crate::context::Context;
 use crate::jobs::Jobs;

@@ -31,6 +31,7 @@ mod calendars;
 mod check;
 mod decide;
 mod fire;
+mod firing;
 mod ledger;
 mod missed;
 mod overlap;
@@ -39,20 +40,22 @@ mod reserve;
 mod trigger;
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use indexmap::IndexMap;
-use model::firing::{FiringOutcome, LedgerRecord, Origin, ScheduleHead, ScheduleState, ScheduleStatus, Work};
+use model::firing::{
+    FiringOutcome, LedgerRecord, Origin, Pause, ScheduleHead, ScheduleState, ScheduleStatus, Work,
+};
 use model::record::{Change, EventKind, ScheduleEvent};
-use model::{BackfillId, Refusal, ScheduleId, ShardId, Timestamp};
+use model::{BackfillId, Refusal, ScheduleId, Timestamp};
 use thin_vec::ThinVec;
 
 use crate::context::Context;
 use crate::input::ScheduleRequest;
 use crate::jobs::Jobs;
+use crate::names::name_hash;
 use crate::output::Reply;
 use crate::timer::Timer;
 use crate::workflows::Workflows;
@@ -60,6 +63,7 @@ pub(crate) use backfill::Backfill;
 pub(crate) use calendars::Calendars;
 pub(crate) use plan::{Plan, Plans, ScheduledWork, Template, Templates};
 pub(crate) use reserve::Reservation;
+use trigger::Trigger;
 
 /// A schedule and its unfinished runs.
 #[derive(Debug)]
@@ -78,7 +82,7 @@ pub(crate) struct Schedule {
     /// Earliest time of the next owed firing, by the catch-up rate.
     catch_up_at: Timestamp,
     /// Until when its next firing waits for the worker of a run to report whether the run has ended; see
-    /// [`Engine::awaits_worker`].
+    /// [`Schedules::awaits_worker`].
     worker_wait_until: Option<Timestamp>,
     /// Reservation for its next firing, if it has one.
     pub(crate) reservation: Option<Box<Reservation>>,
@@ -158,23 +162,6 @@ pub(crate) struct Schedules {
     /// Whether a hold of new work has ended and the firings and backfills that it delayed are not yet
     /// released.
     is_released: bool,
-}
-
-/// Hash of a name: decides its shard, and identifies it where the name itself is not stored.
-pub(crate) fn name_hash(namespace: &str, name: &str) -> u128 {
-    let half = |seed: u64| {
-        let mut hasher = FixedState::with_seed(seed).build_hasher();
-        hasher.write(namespace.as_bytes());
-        hasher.write_u8(0xff);
-        hasher.write(name.as_bytes());
-        hasher.finish()
-    };
-    (u128::from(half(0x5eed_0001)) << 64) | u128::from(half(0x5eed_0002))
-}
-
-/// Returns the shard of a named object from the hash of its namespace and name.
-pub(crate) fn shard_of(hash: u128, shards: u16) -> ShardId {
-    ShardId(u16::try_from(hash % u128::from(shards.max(1))).unwrap_or_default())
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
@@ -299,7 +286,8 @@ impl Schedules {
         match request {
             ScheduleRequest::Apply { schedules } => self.apply_schedules(cx, workflows, jobs, &schedules),
             ScheduleRequest::Pause { schedule, note, expected_version } => {
-                self.pause_schedule(cx, workflows, jobs, schedule, expected_version, actor, note)
+                let pause = Pause { at: cx.now, by: actor.as_ref().into(), note };
+                self.pause_schedule(cx, workflows, jobs, schedule, expected_version, pause)
             }
             ScheduleRequest::Resume { schedule, expected_version } => {
                 self.resume_schedule(cx, workflows, jobs, schedule, expected_version)
@@ -308,7 +296,11 @@ impl Schedules {
                 self.delete_schedule(cx, workflows, jobs, schedule, expected_version)
             }
             ScheduleRequest::Trigger { schedule, overlap, reason, key } => {
-                self.trigger(cx, workflows, jobs, schedule, overlap, reason.as_deref(), key, actor)
+                let detail = match reason {
+                    Some(reason) => format!("{actor}: {reason}").into(),
+                    None => actor.as_ref().into(),
+                };
+                self.trigger(cx, workflows, jobs, schedule, Trigger { overlap, detail, key })
             }
             ScheduleRequest::Backfill(backfill) => self.begin_backfill(cx, workflows, jobs, &backfill, actor),
             ScheduleRequest::CancelBackfill { backfill, cancel_runs } => {

@@ -4,8 +4,8 @@
 //! of the schedule's row and start in order.
 //!
 //! # Callers
-//! [`decide`](super::decide) and [`trigger`](super::trigger) pass each firing to [`Engine::fire_or_wait`].
-//! The end of a run calls [`Engine::start_buffered`].
+//! [`decide`](super::decide) and [`trigger`](super::trigger) pass each firing to [`Schedules::fire_or_wait`].
+//! The end of a run calls [`Schedules::start_buffered`].
 //!
 //! # Invariants
 //! - Only backfills and the policy `allow_all`, of the schedule or of one trigger, exceed the limit of
@@ -26,8 +26,8 @@ use model::{JobId, ScheduleId, Timestamp};
 use mutation::{Mutation, is_on};
 
 use super::Schedule;
-use super::decide::ScheduledTime;
-use super::fire::{Firing, ON_TIME_MAX};
+use super::fire::ON_TIME_MAX;
+use super::firing::{Firing, FiringResult, ScheduledTime};
 use super::ledger::with_actor;
 use super::origin_of;
 use crate::context::Context;
@@ -37,13 +37,6 @@ use crate::workflows::Workflows;
 
 /// Maximum number of buffered firings per schedule.
 const BUFFER_MAX: usize = 1_000;
-
-/// Result of a firing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FiringResult {
-    pub(super) outcome: FiringOutcome,
-    pub(super) work: Option<Work>,
-}
 
 impl Schedules {
     /// Fires if the overlap limit allows it, otherwise applies its overlap policy, or `instead`.

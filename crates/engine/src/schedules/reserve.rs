@@ -16,9 +16,9 @@ use model::{Duration, JobId, ScheduleId, Timestamp, WorkerId};
 use super::{Schedule, ScheduledWork};
 use crate::context::Context;
 use crate::jobs::Jobs;
-use crate::jobs::WorkerReservation;
 use crate::schedules::Schedules;
 use crate::timer::Timer;
+use crate::workers::WorkerReservation;
 
 /// Maximum time after a firing until its job must use the reservation; then the reservation is released.
 const RESERVATION_TIMEOUT: Duration = Duration::from_secs(60);

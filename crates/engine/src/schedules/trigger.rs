@@ -1,19 +1,26 @@
 //! Manual triggers: a user fires a schedule.
 
-use std::sync::Arc;
-
 use model::firing::{FiringCause, FiringOutcome, Work};
 use model::record::{Change, KeyRecord, RunKeyRecord};
 use model::schedule::OverlapPolicy;
 use model::{Duration, Refusal, ScheduleId, Timestamp};
 
 use super::Schedules;
-use super::fire::Firing;
+use super::firing::Firing;
 use crate::context::Context;
 use crate::input::Key;
 use crate::jobs::Jobs;
 use crate::output::Reply;
 use crate::workflows::Workflows;
+
+/// A request to fire a schedule now.
+pub(super) struct Trigger {
+    /// Overlap policy instead of that of the schedule.
+    pub(super) overlap: Option<OverlapPolicy>,
+    /// User who asks for it, and the reason.
+    pub(super) detail: Box<str>,
+    pub(super) key: Option<Key>,
+}
 
 impl Schedules {
     /// Returns the reply to a trigger, after the signals of the request have been delivered: a firing that
@@ -40,10 +47,7 @@ impl Schedules {
         workflows: &mut Workflows,
         jobs: &mut Jobs,
         id: ScheduleId,
-        overlap: Option<OverlapPolicy>,
-        reason: Option<&str>,
-        key: Option<Key>,
-        actor: &Arc<str>,
+        Trigger { overlap, detail, key }: Trigger,
     ) -> Result<Reply, Refusal> {
         if self.get(id).is_none() {
             return Err(Refusal::ScheduleNotFound { schedule: id });
@@ -62,14 +66,9 @@ impl Schedules {
         schedule.state.last_manual = Some(at);
         let generation = schedule.state.generation;
         self.touch_schedule(id);
-        let detail = match reason {
-            Some(reason) => format!("{actor}: {reason}"),
-            None => actor.to_string(),
-        };
         let cause = FiringCause::Manual;
         let key = key.map(|key| (key.key, key.body));
-        let firing =
-            Firing { at, due: at, cause, generation, detail: Some(detail.into()), key, waited: false };
+        let firing = Firing { at, due: at, cause, generation, detail: Some(detail), key, waited: false };
         let decided = self.fire_or_wait(cx, workflows, jobs, id, firing, overlap);
         self.arm_schedule(cx, workflows, jobs, id);
         Ok(Reply::Triggered { outcome: decided.outcome, work: decided.work, scheduled_for: at })

@@ -22,7 +22,7 @@ use indexmap::IndexMap;
 use model::WorkerId;
 
 use super::Worker;
-use crate::placement::{best_of, is_eligible, score};
+use super::placement::{best_of, is_eligible, score};
 use crate::profile::Shape;
 
 /// Minimum number of workers for an index: with fewer workers a full search is as fast. Debug builds use

@@ -1,24 +1,25 @@
 //! Workers: their sessions, leases and reserved resources as state. [`jobs`](crate::jobs) has the transitions.
 //!
-//! [`index`] holds all workers, with indexes of eligible workers for frequent shapes.
+//! - [`index`]: all workers, with indexes of eligible workers for frequent shapes.
+//! - [`placement`]: filters and scores workers for a job.
 //!
 //! # Invariants
 //! - `used` is the sum over `jobs`; a lost worker has only jobs whose outcome is unknown.
 //! - A worker that is not lost has a lease timer armed.
 
 mod index;
+pub(crate) mod placement;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::record::WorkerRecord;
 use model::worker::Health;
-use model::{Bytes, Duration, ExecutionId, JobId, Millicores, Timestamp};
+use model::{Bytes, Duration, ExecutionId, JobId, Millicores, ScheduleId, Timestamp, api};
 
 pub(crate) use index::Workers;
 
 use crate::input::Session;
-use crate::jobs::WorkerReservation;
 use crate::output::WorkerView;
 use crate::profile::Shape;
 
@@ -45,6 +46,27 @@ pub(crate) struct Worker {
     pub(crate) reserved: Vec<WorkerReservation>,
     /// No execution is placed before this time, because the worker refused one; steady time.
     pub(crate) declined_until: Option<Timestamp>,
+}
+
+/// Resources on a worker that only a job of the schedule may use.
+#[derive(Debug, Clone)]
+pub(crate) struct WorkerReservation {
+    pub(crate) schedule: ScheduleId,
+    pub(crate) name: Arc<str>,
+    pub(crate) scheduled_for: Timestamp,
+    pub(crate) shape: Arc<Shape>,
+}
+
+impl WorkerReservation {
+    pub(crate) fn view(&self) -> api::Reservation {
+        api::Reservation {
+            schedule_id: self.schedule,
+            schedule: self.name.as_ref().to_owned(),
+            scheduled_for: self.scheduled_for,
+            cpu: self.shape.cpu,
+            memory: self.shape.memory,
+        }
+    }
 }
 
 /// Reserved resources.

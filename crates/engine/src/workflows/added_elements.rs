@@ -9,7 +9,6 @@
 //! batch with the same name, nothing is added. So elements that a task added before it failed are neither
 //! lost nor processed twice.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::run::{Adder, BatchKey, ElementBatch, StepKey, StepStatus};
@@ -17,47 +16,13 @@ use model::{JobId, Refusal, RunId, limits};
 use serde_json::Value;
 
 use super::elements::Elements;
+use super::growing::Growing;
 use super::plan::{ForEachPlan, List};
 use super::{Run, index};
 use crate::context::Context;
 use crate::jobs::Jobs;
 use crate::output::{Added, Reply};
 use crate::workflows::Workflows;
-
-/// Index of the first element and number of elements of each batch, by the adding step or element and the
-/// batch name.
-pub(super) type Batches = BTreeMap<(Adder, Box<str>), (u32, u32)>;
-
-/// List of a step that tasks add elements to.
-#[derive(Debug, Default)]
-pub(super) struct Growing {
-    pub(super) list: Vec<Value>,
-    batches: Batches,
-}
-
-impl Growing {
-    /// Adds a batch. Returns the index of its first element, and their number.
-    pub(super) fn push(
-        &mut self,
-        by: Adder,
-        name: &str,
-        elements: impl IntoIterator<Item = Value>,
-    ) -> (u32, u32) {
-        let first = self.len();
-        self.list.extend(elements);
-        let place = (first, self.len() - first);
-        self.batches.insert((by, name.into()), place);
-        place
-    }
-
-    pub(super) fn len(&self) -> u32 {
-        u32::try_from(self.list.len()).unwrap_or(u32::MAX)
-    }
-
-    pub(super) fn batches(&self) -> &Batches {
-        &self.batches
-    }
-}
 
 impl Run {
     /// Returns whether tasks add the elements of a step.
@@ -108,7 +73,7 @@ impl Workflows {
         let by = Adder { step: own, item };
         let known = run.step(step);
         let growing = known.elements.as_deref().and_then(Elements::as_growing);
-        let place = growing.and_then(|growing| growing.batches.get(&(by, Box::from(batch))).copied());
+        let place = growing.and_then(|growing| growing.batches().get(&(by, Box::from(batch))).copied());
         if let Some((first, count)) = place {
             let total = growing.map_or(0, Growing::len);
             return Ok(Reply::ElementsAdded(Added { step: shown, first, count, total, new: false }));

@@ -86,8 +86,7 @@ impl Workflows {
                         jobs,
                         id,
                         step,
-                        StepStatus::Skipped,
-                        StepCause::Rule,
+                        (StepStatus::Skipped, StepCause::Rule),
                         StepDetails::default(),
                     );
                 }
@@ -97,8 +96,7 @@ impl Workflows {
                         jobs,
                         id,
                         step,
-                        StepStatus::UpstreamFailed,
-                        StepCause::Rule,
+                        (StepStatus::UpstreamFailed, StepCause::Rule),
                         StepDetails::default(),
                     );
                 }
@@ -122,8 +120,7 @@ impl Workflows {
                     jobs,
                     id,
                     step,
-                    StepStatus::Skipped,
-                    StepCause::Condition,
+                    (StepStatus::Skipped, StepCause::Condition),
                     StepDetails::default(),
                 );
             }
@@ -133,7 +130,7 @@ impl Workflows {
                     Err(error) => format!("condition: {error}"),
                 };
                 let also = StepDetails::message(reason);
-                self.end_step(cx, jobs, id, step, StepStatus::Failed, StepCause::ConditionFailed, also);
+                self.end_step(cx, jobs, id, step, (StepStatus::Failed, StepCause::ConditionFailed), also);
             }
         }
     }
@@ -200,7 +197,7 @@ impl Workflows {
         for step in plan.steps_of(section) {
             let pending = self.runs.get(&id).is_some_and(|run| !run.step(step).status().is_final());
             if pending {
-                self.end_step(cx, jobs, id, step, StepStatus::Skipped, why_not, StepDetails::default());
+                self.end_step(cx, jobs, id, step, (StepStatus::Skipped, why_not), StepDetails::default());
             }
         }
     }

@@ -14,8 +14,8 @@ use super::Workflow;
 use super::trigger::states_of;
 use crate::context::Context;
 use crate::input::{Expected, NewWorkflow};
+use crate::names::{name_hash, shard_of};
 use crate::output::{AppliedWorkflow, Reply};
-use crate::schedules::{name_hash, shard_of};
 use crate::workflows::Workflows;
 
 impl Workflow {

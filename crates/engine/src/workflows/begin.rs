@@ -103,8 +103,7 @@ impl Workflows {
                 jobs,
                 id,
                 step,
-                StepStatus::Succeeded,
-                StepCause::TimeReached,
+                (StepStatus::Succeeded, StepCause::TimeReached),
                 StepDetails::default(),
             );
         } else {
@@ -144,8 +143,7 @@ impl Workflows {
             jobs,
             id,
             step,
-            StepStatus::Failed,
-            StepCause::BadReference,
+            (StepStatus::Failed, StepCause::BadReference),
             StepDetails::message(reason),
         );
     }
@@ -173,7 +171,7 @@ impl Workflows {
         };
         if let Some(ended) = self.take_ended_call(caller) {
             let parameters = ended.parameters.clone();
-            return self.start_called(cx, jobs, caller, definition, body, parameters, Some(&ended));
+            return self.start_called(cx, jobs, caller, (definition, body), parameters, Some(&ended));
         }
         let Some(run) = self.runs.get(&caller.run) else {
             return Err("the run no longer exists".into());
@@ -195,7 +193,7 @@ impl Workflows {
             let most = limits::RUN_PARAMETERS_BYTES_MAX;
             return Err(format!("the parameters have {len} bytes: expected at most {most}"));
         }
-        self.start_called(cx, jobs, caller, definition, body, complete, None)
+        self.start_called(cx, jobs, caller, (definition, body), complete, None)
     }
 
     /// Takes the ended run that a call continues; only the first call does.

@@ -7,12 +7,12 @@ use model::firing::Work;
 use model::run::{RunState, RunStatus, StepState, StepStatus, Tally, WorkflowState};
 use model::workflow::{Section, UpstreamCounts};
 
-use super::added_elements::{Batches, Growing};
 use super::elements::{Elements, work_of};
+use super::growing::{Batches, Growing};
 use super::plan::deadline;
 use super::{Run, Step, Workflow, Workflows};
-use crate::check::{Difference, first};
 use crate::context::Context;
+use crate::difference::{Difference, first};
 use crate::jobs::Jobs;
 use crate::timer::Timer;
 

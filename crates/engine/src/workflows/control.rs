@@ -117,7 +117,7 @@ impl Workflows {
         let (status, cause) = ending;
         match run.step(step).status() {
             StepStatus::Pending | StepStatus::Waiting => {
-                self.end_step(cx, jobs, id, step, status, cause, StepDetails::default())
+                self.end_step(cx, jobs, id, step, (status, cause), StepDetails::default())
             }
             StepStatus::Running => {
                 let known = run.step_mut(step);
@@ -216,8 +216,7 @@ impl Workflows {
         id: RunId,
         name: &str,
         status: StepStatus,
-        actor: &Arc<str>,
-        note: Option<Box<str>>,
+        decision: StepDecision,
     ) -> Result<Reply, Refusal> {
         let step = self.find_step(id, name)?;
         let run = self.live_run(id)?;
@@ -231,7 +230,7 @@ impl Workflows {
         if !matches!(status, StepStatus::Succeeded | StepStatus::Failed | StepStatus::Skipped) {
             return Err(Refusal::InvalidMark { status });
         }
-        self.record_decision(cx, id, step, actor, note);
+        self.record_decision(id, step, decision);
         self.stop_step(cx, jobs, id, step, (status, StepCause::Marked));
         self.step_reply(id, step)
     }
@@ -244,8 +243,7 @@ impl Workflows {
         id: RunId,
         name: &str,
         approve: bool,
-        actor: &Arc<str>,
-        note: Option<Box<str>>,
+        decision: StepDecision,
     ) -> Result<Reply, Refusal> {
         let step = self.find_step(id, name)?;
         let run = self.live_run(id)?;
@@ -258,35 +256,28 @@ impl Workflows {
             status => return Err(Refusal::StepEnded { run: id, step: name.into(), status }),
         }
         let approvers = run.asks(step).approvers;
-        if !approvers.is_empty() && !approvers.iter().any(|name| **name == **actor) {
+        if !approvers.is_empty() && !approvers.iter().any(|name| **name == *decision.by) {
             return Err(Refusal::NotApprover { step: name.into(), approvers });
         }
-        let output = json!({"by": &**actor, "note": note.as_deref().unwrap_or_default()}).to_string();
-        self.record_decision(cx, id, step, actor, note);
+        let output =
+            json!({"by": decision.by, "note": decision.note.as_deref().unwrap_or_default()}).to_string();
+        self.record_decision(id, step, decision);
         let also = StepDetails { output: Some(output.into()), ..StepDetails::default() };
         let (to, cause) = match approve {
             true => (StepStatus::Succeeded, StepCause::Approved),
             false => (StepStatus::Failed, StepCause::Rejected),
         };
-        self.end_step(cx, jobs, id, step, to, cause, also);
+        self.end_step(cx, jobs, id, step, (to, cause), also);
         self.step_reply(id, step)
     }
 
-    fn record_decision(
-        &mut self,
-        cx: &Context,
-        id: RunId,
-        step: u32,
-        actor: &Arc<str>,
-        note: Option<Box<str>>,
-    ) {
-        let said = StepDecision { at: cx.now, by: actor.as_ref().into(), note };
+    fn record_decision(&mut self, id: RunId, step: u32, decision: StepDecision) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let known = run.step_mut(step);
         let state = known.state.get_or_insert_with(|| {
             Box::new(model::run::StepState::new(StepStatus::Pending, StepCause::Marked))
         });
-        state.said = Some(Box::new(said));
+        state.said = Some(Box::new(decision));
         self.touch_step(id, step);
     }
 

@@ -22,14 +22,13 @@ use model::worker::WorkerStatus;
 use model::{RunId, Timestamp, limits};
 use serde_json::Value;
 
-use super::added_elements::Growing;
-use super::files::outcome_text;
+use super::growing::Growing;
 use super::plan::{self, ForEachPlan};
-use super::scope::{Element, RunScope};
+use super::scope::{Element, RunScope, outcome_text};
 use super::{Run, Step, StepDetails, index};
 use crate::context::Context;
 use crate::jobs::Jobs;
-use crate::placement::WORKER_LABEL;
+use crate::workers::placement::WORKER_LABEL;
 use crate::workflows::Workflows;
 
 /// Elements of a step that has started, or that carries over results.
@@ -317,8 +316,7 @@ impl Workflows {
                     jobs,
                     id,
                     step,
-                    StepStatus::Failed,
-                    StepCause::BadReference,
+                    (StepStatus::Failed, StepCause::BadReference),
                     StepDetails::message(reason),
                 );
             }
@@ -344,8 +342,7 @@ impl Workflows {
                 jobs,
                 id,
                 step,
-                StepStatus::Succeeded,
-                StepCause::ElementsSucceeded,
+                (StepStatus::Succeeded, StepCause::ElementsSucceeded),
                 also,
             );
         }
@@ -473,7 +470,7 @@ impl Workflows {
             }
             Err(reason) => {
                 let (status, cause) = (StepStatus::Failed, StepCause::BadReference);
-                self.end_element(cx, jobs, id, step, item, status, cause, StepDetails::message(reason));
+                self.end_element(cx, jobs, (id, step, item), (status, cause), StepDetails::message(reason));
             }
         }
         true
@@ -501,11 +498,8 @@ impl Workflows {
         &mut self,
         cx: &mut Context,
         jobs: &mut Jobs,
-        id: RunId,
-        step: u32,
-        item: u32,
-        status: StepStatus,
-        cause: StepCause,
+        (id, step, item): (RunId, u32, u32),
+        (status, cause): (StepStatus, StepCause),
         also: StepDetails,
     ) {
         let now = cx.now;
@@ -587,7 +581,7 @@ impl Workflows {
                 let files = (status == StepStatus::Succeeded).then(|| elements.collected_files()).flatten();
                 let also =
                     StepDetails { message: Some(told(elements).into()), output, files, ended_at: None };
-                self.end_step(cx, jobs, id, step, status, cause, also);
+                self.end_step(cx, jobs, id, step, (status, cause), also);
             }
             return;
         }
@@ -620,7 +614,7 @@ impl Workflows {
             false if unfinished && !(too_many || short) => (StepStatus::Failed, StepCause::ListUnfinished),
             false => (StepStatus::Failed, StepCause::ItemsFailed),
         };
-        self.end_step(cx, jobs, id, step, status, cause, also);
+        self.end_step(cx, jobs, id, step, (status, cause), also);
     }
 
     /// Returns the constraint that binds the job of an element to its worker.

@@ -35,7 +35,7 @@ use super::Run;
 use super::elements::Elements;
 use super::plan::{JobPlan, StepAction};
 use super::producers::template;
-use super::scope::RunScope;
+use super::scope::{RunScope, outcome_text};
 use crate::workflows::Workflows;
 
 impl Workflows {
@@ -254,19 +254,6 @@ impl Run {
             }
         }
         missing
-    }
-}
-
-/// Describes the outcome of a step that did not succeed.
-pub(super) fn outcome_text(status: StepStatus) -> &'static str {
-    match status {
-        StepStatus::Succeeded => "succeeded",
-        StepStatus::Failed => "failed",
-        StepStatus::UpstreamFailed => "did not start, because an upstream step failed",
-        StepStatus::Skipped => "was skipped",
-        StepStatus::Cancelled => "was cancelled",
-        StepStatus::Pending => "has not started",
-        StepStatus::Running | StepStatus::Waiting => "has not ended",
     }
 }
 

@@ -1,7 +1,7 @@
 //! Ends of steps and runs.
 //!
-//! [`Engine::end_step`] ends a step, counts its outcome for its dependents and, with the failure policy
-//! `fail_fast`, stops the run. [`Engine::close_run`] ends a run: the next run of its workflow starts, and its
+//! [`Workflows::end_step`] ends a step, counts its outcome for its dependents and, with the failure policy
+//! `fail_fast`, stops the run. [`Workflows::close_run`] ends a run: the next run of its workflow starts, and its
 //! schedule, its calling step or the triggers that listen to it are notified.
 //!
 //! # Invariants
@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use model::run::{Caller, RunCause, RunStatus, StepCause, StepStatus};
+use model::run::{Caller, RunCause, RunStatus, StepCause, StepKey, StepStatus};
 use model::workflow::Section;
 use model::workflow::template::fill;
 use model::{RunId, Timestamp, limits};
@@ -53,8 +53,7 @@ impl Workflows {
         jobs: &mut Jobs,
         id: RunId,
         step: u32,
-        to: StepStatus,
-        cause: StepCause,
+        (to, cause): (StepStatus, StepCause),
         also: StepDetails,
     ) {
         let Some(run) = self.runs.get(&id) else { return };
@@ -203,7 +202,7 @@ impl Workflows {
             RunCause::Succeeded | RunCause::StepFailed | RunCause::FailFast | RunCause::OutputFailed
         );
         let ended_at = self.runs.get(&id).filter(|_| by_itself).and_then(Run::last_end);
-        self.close_run_at(cx, jobs, id, ended_at.unwrap_or(cx.now), status, cause, detail.as_deref());
+        self.close_run_at(cx, jobs, id, ended_at.unwrap_or(cx.now), (status, cause), detail.as_deref());
     }
 
     /// Returns the reason of a failure for display: the first failed step, or the output that cannot be
@@ -258,7 +257,7 @@ impl Workflows {
         cause: RunCause,
         detail: Option<&str>,
     ) {
-        self.close_run_at(cx, jobs, id, cx.now, status, cause, detail);
+        self.close_run_at(cx, jobs, id, cx.now, (status, cause), detail);
     }
 
     /// Does the same as [`close_run`](Self::close_run) with an earlier end time, because the end could not be
@@ -269,8 +268,7 @@ impl Workflows {
         jobs: &mut Jobs,
         id: RunId,
         ended_at: Timestamp,
-        status: RunStatus,
-        cause: RunCause,
+        (status, cause): (RunStatus, RunCause),
         detail: Option<&str>,
     ) {
         let now = cx.now;
@@ -314,7 +312,13 @@ impl Workflows {
         let files = (status == StepStatus::Succeeded).then(|| run.files(id)).flatten();
         let also =
             StepDetails { message: detail.map(Into::into), output, files, ended_at: run.state.finished_at };
-        self.on_work_ended(cx, jobs, caller.run, caller.step, caller.item, status, cause, also);
+        self.on_work_ended(
+            cx,
+            jobs,
+            StepKey { run: caller.run, step: caller.step, item: caller.item },
+            (status, cause),
+            also,
+        );
     }
 
     /// Handles the end of the job or called run of a step or of one of its elements.
@@ -322,13 +326,11 @@ impl Workflows {
         &mut self,
         cx: &mut Context,
         jobs: &mut Jobs,
-        id: RunId,
-        step: u32,
-        item: Option<u32>,
-        status: StepStatus,
-        cause: StepCause,
+        key: StepKey,
+        (status, cause): (StepStatus, StepCause),
         also: StepDetails,
     ) {
+        let StepKey { run: id, step, item } = key;
         let Some(run) = self.runs.get(&id) else { return };
         let Some(state) = run.step(step).state.as_deref().filter(|state| state.status == StepStatus::Running)
         else {
@@ -347,7 +349,7 @@ impl Workflows {
             None => (status, cause, also),
         };
         if let Some(item) = item {
-            return self.end_element(cx, jobs, id, step, item, status, cause, also);
+            return self.end_element(cx, jobs, (id, step, item), (status, cause), also);
         }
         // The outcome that a user set takes precedence. A timeout or stop takes effect only if the work did
         // not succeed meanwhile.
@@ -356,7 +358,7 @@ impl Workflows {
             Some((to, why)) if status != StepStatus::Succeeded => (to, why),
             _ => (status, cause),
         };
-        self.end_step(cx, jobs, id, step, status, cause, also);
+        self.end_step(cx, jobs, id, step, (status, cause), also);
     }
 
     /// Returns whether a step calls a workflow instead of running a job.

@@ -13,7 +13,6 @@ use super::plan::StepAction;
 use super::scope::{Element, RunScope, as_text};
 use crate::context::Context;
 use crate::jobs::Jobs;
-use crate::profile::Profile;
 use crate::workflows::Workflows;
 
 impl Workflows {
@@ -73,23 +72,10 @@ impl Workflows {
                 value: as_text(&element.value),
             }),
         };
-        Ok(self.create_step_job(cx, jobs, id, spec, body, profile, origin))
-    }
-
-    fn create_step_job(
-        &mut self,
-        cx: &mut Context,
-        jobs: &mut Jobs,
-        id: RunId,
-        spec: Arc<JobSpec>,
-        body: Arc<str>,
-        profile: Arc<Profile>,
-        origin: StepOrigin,
-    ) -> JobId {
         let job = JobId::from_bits(cx.ids.next(cx.now, id.shard(), cx.rng.next_u64()));
         let head = JobHead { spec, body, retry_of: None, origin: None, step: Some(Arc::new(origin)) };
-        jobs.create_step_job_record(cx, job, &Arc::new(head), profile);
-        job
+        jobs.create_step_job(cx, job, &Arc::new(head), profile);
+        Ok(job)
     }
 
     /// Handles the final status of the job of a step or of one of its elements. The job is still in memory.
@@ -118,7 +104,7 @@ impl Workflows {
         let files = files.filter(|_| succeeded);
         let files = files.and_then(|files| self.files_of_job(key.run, key.step, &files));
         let also = StepDetails { message, output, files, ended_at };
-        self.on_work_ended(cx, jobs, key.run, key.step, key.item, status, cause, also);
+        self.on_work_ended(cx, jobs, key, (status, cause), also);
     }
 
     /// Returns whether a job is the current one of its step or element.

@@ -47,6 +47,7 @@ mod elements;
 mod explain;
 mod files;
 mod finish;
+mod growing;
 mod job;
 mod late_workers;
 mod plan;
@@ -66,8 +67,8 @@ use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use model::record::{Change, EventKind, RunKeyRecord};
 use model::run::{
-    ElementBatch, RunCause, RunHead, RunHistoryEntry, RunState, RunStatus, StepCause, StepKey, StepRecord,
-    StepState, StepStatus, WorkflowHead, WorkflowState, lifecycle,
+    ElementBatch, RunCause, RunHead, RunHistoryEntry, RunState, RunStatus, StepCause, StepDecision, StepKey,
+    StepRecord, StepState, StepStatus, WorkflowHead, WorkflowState, lifecycle,
 };
 use model::workflow::UpstreamCounts;
 use model::{Refusal, RunId, Timestamp, WorkflowId, WorkflowSpec, limits};
@@ -167,7 +168,7 @@ impl Run {
 #[derive(Debug, Default)]
 pub(crate) struct Workflows {
     all: IndexMap<WorkflowId, Workflow, FixedState>,
-    /// Ids by [`crate::schedules::name_hash`].
+    /// Ids by [`crate::names::name_hash`].
     names: IndexMap<u128, WorkflowId, FixedState>,
     runs: IndexMap<RunId, Run, FixedState>,
     /// Running steps with one element per worker.
@@ -226,7 +227,7 @@ impl Workflows {
     }
 
     fn find(&self, namespace: &str, name: &str) -> Option<WorkflowId> {
-        let id = self.names.get(&crate::schedules::name_hash(namespace, name)).copied()?;
+        let id = self.names.get(&crate::names::name_hash(namespace, name)).copied()?;
         let found = self.all.get(&id)?;
         (*found.namespace == *namespace && *found.name == *name).then_some(id)
     }
@@ -282,10 +283,12 @@ impl Workflows {
             WorkflowRequest::Pause { run, note } => self.pause_run(cx, run, actor, note),
             WorkflowRequest::Resume { run } => self.resume_run(cx, run, actor),
             WorkflowRequest::Mark { run, step, status, note } => {
-                self.mark_step(cx, jobs, run, &step, status, actor, note)
+                let decision = StepDecision { at: cx.now, by: actor.as_ref().into(), note };
+                self.mark_step(cx, jobs, run, &step, status, decision)
             }
             WorkflowRequest::Decide { run, step, approve, note } => {
-                self.decide_approval(cx, jobs, run, &step, approve, actor, note)
+                let decision = StepDecision { at: cx.now, by: actor.as_ref().into(), note };
+                self.decide_approval(cx, jobs, run, &step, approve, decision)
             }
             WorkflowRequest::Event { run, event, payload } => {
                 self.take_event(cx, jobs, run, &event, &payload, actor)

@@ -24,7 +24,7 @@ use super::plan::{deadline, index};
 use super::{Run, StepDetails, Workflow};
 use crate::context::Context;
 use crate::jobs::Jobs;
-use crate::schedules::name_hash;
+use crate::names::name_hash;
 use crate::timer::Timer;
 use crate::workflows::Workflows;
 
@@ -231,8 +231,7 @@ impl Workflows {
                     jobs,
                     id,
                     step,
-                    StepStatus::Failed,
-                    StepCause::JobMissing,
+                    (StepStatus::Failed, StepCause::JobMissing),
                     StepDetails::default(),
                 );
             }

@@ -9,7 +9,6 @@ use model::{RunId, limits};
 use serde_json::{Map, Value, json};
 
 use super::Run;
-use super::files::outcome_text;
 
 /// One element of a step over a list.
 #[derive(Debug)]
@@ -24,6 +23,19 @@ pub(super) struct RunScope<'a> {
     pub(super) id: RunId,
     pub(super) run: &'a Run,
     pub(super) element: Option<&'a Element>,
+}
+
+/// Describes the outcome of a step that did not succeed.
+pub(super) fn outcome_text(status: StepStatus) -> &'static str {
+    match status {
+        StepStatus::Succeeded => "succeeded",
+        StepStatus::Failed => "failed",
+        StepStatus::UpstreamFailed => "did not start, because an upstream step failed",
+        StepStatus::Skipped => "was skipped",
+        StepStatus::Cancelled => "was cancelled",
+        StepStatus::Pending => "has not started",
+        StepStatus::Running | StepStatus::Waiting => "has not ended",
+    }
 }
 
 fn missing<T>(message: impl Into<Box<str>>) -> Result<T, EvaluationError> {

@@ -1,8 +1,8 @@
 //! Starts runs: on request of a user, for a step that calls a workflow, or for a schedule or trigger.
 //!
-//! [`Engine::admit_run`] is the common path: it creates the run and starts it, if the workflow's limit of
+//! [`Workflows::admit_run`] is the common path: it creates the run and starts it, if the workflow's limit of
 //! parallel runs allows, or lets it wait for its turn. A retry of a run carries over the results of its
-//! predecessor ([`Engine::carry`]).
+//! predecessor ([`Workflows::carry`]).
 //!
 //! # Invariants
 //! - An idempotency key leads to one run.
@@ -30,8 +30,8 @@ use super::{Plan, Run, Step};
 use crate::context::Context;
 use crate::input::{CarriedResults, Key, NewRun};
 use crate::jobs::Jobs;
+use crate::names::shard_of;
 use crate::output::Reply;
-use crate::schedules::shard_of;
 use crate::timer::Timer;
 use crate::workflows::Workflows;
 
@@ -208,8 +208,7 @@ impl Workflows {
         cx: &mut Context,
         jobs: &mut Jobs,
         caller: Caller,
-        definition: &Arc<Definition>,
-        body: &Arc<str>,
+        (definition, body): (&Arc<Definition>, &Arc<str>),
         parameters: Map<String, Value>,
         continues: Option<&EndedCall>,
     ) -> Result<RunId, String> {
@@ -312,7 +311,7 @@ impl Workflows {
                         files: record.state.files.clone(),
                         ended_at: None,
                     };
-                    self.end_step(cx, jobs, id, step, *status, StepCause::Carried, also);
+                    self.end_step(cx, jobs, id, step, (*status, StepCause::Carried), also);
                 }
                 Some(item) if *status == StepStatus::Succeeded => {
                     (state.status, state.output) = (*status, output.clone());

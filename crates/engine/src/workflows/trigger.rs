@@ -33,7 +33,7 @@ use super::{Workflow, Workflows, index};
 use crate::context::Context;
 use crate::input::CarriedResults;
 use crate::jobs::Jobs;
-use crate::schedules::name_hash;
+use crate::names::name_hash;
 
 /// A source of a trigger of a workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -54,8 +54,7 @@ impl Workflows {
                 jobs,
                 id,
                 step,
-                StepStatus::Succeeded,
-                StepCause::TimeReached,
+                (StepStatus::Succeeded, StepCause::TimeReached),
                 StepDetails::default(),
             );
         }
@@ -64,7 +63,7 @@ impl Workflows {
             OnTimeout::Succeed => StepStatus::Succeeded,
             OnTimeout::Skip => StepStatus::Skipped,
         };
-        self.end_step(cx, jobs, id, step, to, StepCause::TimedOut, StepDetails::default());
+        self.end_step(cx, jobs, id, step, (to, StepCause::TimedOut), StepDetails::default());
     }
 
     /// Ends a step whose event has arrived. It fails if the payload does not match the step's declared
@@ -79,8 +78,7 @@ impl Workflows {
                 jobs,
                 id,
                 step,
-                StepStatus::Succeeded,
-                StepCause::EventReceived,
+                (StepStatus::Succeeded, StepCause::EventReceived),
                 StepDetails::default(),
             ),
             Some(broken) => {
@@ -89,8 +87,7 @@ impl Workflows {
                     jobs,
                     id,
                     step,
-                    StepStatus::Failed,
-                    StepCause::BadOutput,
+                    (StepStatus::Failed, StepCause::BadOutput),
                     StepDetails::message(broken),
                 );
             }

@@ -4,8 +4,8 @@
 //! first reason; `belfry why` collects all of them. So the explanation always matches the decision.
 //!
 //! # Callers
-//! `dispatch` and [`Workers::best`](crate::workers::Workers::best) use [`is_eligible`] and [`score`];
-//! `schedule::reserve` uses [`best_of`] and [`soonest_available`]; `job::explain` uses [`ineligibility_reasons`].
+//! `jobs::dispatch` and [`Workers::best`](super::Workers::best) use [`is_eligible`] and [`score`];
+//! `jobs::reservation` uses [`best_of`] and [`soonest_available`]; `jobs::explain` uses [`ineligibility_reasons`].
 //!
 //! # Cost
 //! O(constraints + resources) for one worker; the functions over several workers visit each of them.
@@ -19,9 +19,8 @@ use model::worker::{Admission, WorkerStatus};
 use model::{Bytes, Millicores, ScheduleId, WorkerId};
 use mutation::{Mutation, is_on};
 
-use crate::jobs::Job;
+use super::Worker;
 use crate::profile::Shape;
-use crate::workers::Worker;
 
 /// Label that every worker has implicitly: its id.
 pub(crate) const WORKER_LABEL: &str = "belfry.worker";
@@ -191,12 +190,6 @@ fn utilization(shape: &Shape, worker: &Worker) -> u64 {
     let cpu = part(worker.used.cpu.0.into(), shape.cpu.0.into(), capacity.cpu.0.into());
     let memory = part(worker.used.memory.0, shape.memory.0, capacity.memory.0);
     cpu.max(memory)
-}
-
-/// Returns the worker that a job should avoid: the one of its last execution, where it failed, was lost or
-/// was refused.
-pub(crate) fn last_worker(job: &Job) -> Option<WorkerId> {
-    job.state.worker.filter(|_| job.state.executions > 0)
 }
 
 /// Returns the score of an eligible worker for a shape; the lowest score is best.
