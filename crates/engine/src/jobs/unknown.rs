@@ -2,7 +2,7 @@
 //!
 //! The task may have ended meanwhile, and its worker may come back with the result. Only a job with delivery
 //! `at_most_once` waits for that; any other job returns to its queue immediately. In both cases the execution
-//! stays [`ResultWait`](ExecutionStatus::ResultWait) until one of these happens:
+//! stays [`Unknown`](ExecutionStatus::Unknown) until one of these happens:
 //!
 //! - The worker comes back and still holds it: the execution continues, or its result is accepted.
 //! - The worker comes back without it, or is removed: the execution is lost.

@@ -3,7 +3,7 @@
 //! A job enters when it becomes ready and leaves when it is placed, cancelled, updated or expired. Only this
 //! module defines the order: between queues by weighted fair share, within a queue by priority, then fair
 //! share between namespaces, then fair share between runs, then age. It knows no workers;
-//! [dispatch](crate::dispatch) requests the next job and reports whether it was placed.
+//! `jobs::dispatch` requests the next job and reports whether it was placed.
 //!
 //! A job whose concurrency key has reached its limit is *parked*: it is no candidate until another job of its
 //! key ends, so it costs no search time.
