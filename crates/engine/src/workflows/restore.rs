@@ -5,8 +5,8 @@
 //! pending step is evaluated again. The result depends on the same rows, so every decision is the same.
 //!
 //! # Callers
-//! [`Engine::restore`](crate::Engine::restore) for each row, [`Engine::start`](crate::Engine::start) after the last row, and the
-//! [`Follower`](crate::Follower) of a standby.
+//! [`Engine::restore`](crate::Engine::restore) for each row, [`Engine::start`](crate::Engine::start) after
+//! the last row, and the [`Follower`](crate::Follower) of a standby.
 //!
 //! # Cost
 //! O(steps + elements + edges) for each live run.
