@@ -18,6 +18,9 @@ impl Engine {
     /// # Cost
     /// Visits every live job.
     pub fn check_invariants(&self) -> Result<(), String> {
+        if self.cx.has_signals() {
+            return Err("a signal was not delivered".into());
+        }
         self.jobs.check_jobs(&self.cx)?;
         self.schedules.check_schedules(&self.cx, &self.workflows, &self.jobs)?;
         self.workflows.check_workflows(&self.cx, &self.jobs)

@@ -192,6 +192,11 @@ impl Context {
         self.signals.pop_front()
     }
 
+    /// Whether a signal is not yet delivered.
+    pub(crate) fn has_signals(&self) -> bool {
+        !self.signals.is_empty()
+    }
+
     /// Whether there is nothing to write, to emit, to send or to deliver.
     pub(crate) fn is_idle(&self) -> bool {
         self.changes.is_empty()

@@ -118,18 +118,9 @@ impl Engine {
 
     /// Processes a request about schedules, and sends exactly one reply.
     pub(crate) fn on_schedule_request(&mut self, ticket: Ticket, request: ScheduleRequest, actor: &Arc<str>) {
-        let triggered = match request {
-            ScheduleRequest::Trigger { schedule, .. } => Some(schedule),
-            _ => None,
-        };
         let Self { cx, jobs, workflows, schedules, .. } = self;
-        let mut reply = schedules.handle(cx, workflows, jobs, request, actor);
-        if let Some(schedule) = triggered {
-            // A firing that replaces runs starts with their end.
-            self.settle();
-            reply = reply.map(|reply| self.schedules.triggered(schedule, reply));
-        }
-        self.cx.reply(ticket, reply);
+        let reply = schedules.handle(cx, workflows, jobs, request, actor);
+        cx.reply(ticket, reply);
     }
 
     /// Processes a request of a running task. Replies only if there is a ticket.

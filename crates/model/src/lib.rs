@@ -24,6 +24,7 @@ pub mod checkpoint;
 pub mod error_chain;
 pub mod expression;
 pub mod firing;
+pub mod former_lease;
 pub mod id;
 pub mod lifecycle;
 pub mod limits;

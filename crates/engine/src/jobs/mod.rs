@@ -305,6 +305,14 @@ impl Jobs {
         self.dispatch_wanted = true;
     }
 
+    /// Returns the firing and the end of a job of a schedule that has ended since the last flush.
+    pub(crate) fn end_of(&self, id: JobId) -> Option<(Arc<Origin>, WorkEnd)> {
+        let job = self.all.get(&id).filter(|job| job.state.status.is_final())?;
+        let JobState { status, started_at, finished_at, .. } = job.state;
+        let ended_at = finished_at.unwrap_or(job.state.updated_at);
+        Some((job.origin.clone()?, WorkEnd { status, started_at, ended_at }))
+    }
+
     pub(crate) fn contains(&self, id: JobId) -> bool {
         self.all.contains_key(&id)
     }

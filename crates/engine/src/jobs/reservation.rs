@@ -14,6 +14,11 @@ use crate::signal::Signal;
 use crate::workers::{WorkerReservation, placement};
 
 impl Jobs {
+    /// Returns the waiting jobs that may use a reservation, with the schedule and the worker of each.
+    pub(crate) fn reservations(&self) -> impl Iterator<Item = (JobId, (ScheduleId, WorkerId))> {
+        self.reservations.iter().map(|(&job, &reserved)| (job, reserved))
+    }
+
     /// Reserves resources on an eligible worker, or else on the one that will have the free capacity soonest.
     /// Returns the worker, or `None` if no worker can ever run such a job.
     pub(crate) fn reserve_on_worker(&mut self, wanted: WorkerReservation) -> Option<WorkerId> {

@@ -37,6 +37,12 @@ impl Schedules {
             self.check_schedule_timer(cx, workflows, jobs, id, schedule)?;
             kept += usize::from(schedule.reserved_worker().is_some());
         }
+        for (job, reserved) in jobs.reservations() {
+            let own = self.get(reserved.0).and_then(|schedule| schedule.reservation.as_deref());
+            if own.is_none_or(|own| own.placement() != (Some(job), Some(reserved.1))) {
+                return Err(format!("{job} may use a reservation that {} does not have", reserved.0));
+            }
+        }
         let on_workers: usize = jobs.workers().map(|worker| worker.reserved.len()).sum();
         if kept != on_workers {
             return Err(format!("{kept} schedules have a reservation, but workers have {on_workers}"));

@@ -149,6 +149,10 @@ impl Schedules {
     ) {
         let now = cx.now;
         let id = origin.schedule;
+        if self.get(id).is_some_and(|schedule| !schedule.runs.contains(&work)) {
+            // A firing replaced it, and its end was handled then.
+            return;
+        }
         if let Some(schedule) = self.get_mut(id) {
             schedule.runs.retain(|&run| run != work);
             schedule.worker_wait_until = None;

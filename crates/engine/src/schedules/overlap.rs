@@ -232,7 +232,12 @@ impl Schedules {
         for run in others {
             self.stop_run(cx, workflows, jobs, run, &detail, kill);
         }
-        FiringResult { outcome: FiringOutcome::Buffered, work: None }
+        // The firing starts with the end of the last of them: here, if none had started.
+        let last = self.get(id).and_then(|schedule| schedule.state.last);
+        match last.filter(|&(last, _)| last == at) {
+            Some((_, work)) => FiringResult { outcome: FiringOutcome::Fired, work: Some(work) },
+            None => FiringResult { outcome: FiringOutcome::Buffered, work: None },
+        }
     }
 
     fn coalesce_buffer(&mut self, cx: &mut Context, id: ScheduleId) {
@@ -257,9 +262,20 @@ impl Schedules {
         detail: &str,
         kill: bool,
     ) {
-        match run {
-            Work::Job(job) => jobs.stop_job(cx, job, detail, kill),
-            Work::Run(run) => workflows.stop_scheduled(cx, jobs, run, detail, kill),
+        let ended = match run {
+            Work::Job(job) => {
+                jobs.stop_job(cx, job, detail, kill);
+                jobs.end_of(job)
+            }
+            Work::Run(run) => {
+                workflows.stop_scheduled(cx, jobs, run, detail, kill);
+                workflows.end_of(run)
+            }
+        };
+        // Work that had not started ends immediately. Its signal arrives only after this transition, but the firing
+        // must not wait: later decisions of the transition count it.
+        if let Some((origin, end)) = ended {
+            self.on_run_ended(cx, workflows, jobs, run, &origin, end);
         }
     }
 

@@ -40,6 +40,13 @@ pub(crate) struct Reservation {
     job: Option<JobId>,
 }
 
+impl Reservation {
+    /// Returns the job that uses it and the worker, as far as they are known.
+    pub(super) fn placement(&self) -> (Option<JobId>, Option<WorkerId>) {
+        (self.job, self.worker)
+    }
+}
+
 impl Schedule {
     /// Returns the worker with its reservation.
     pub(crate) fn reserved_worker(&self) -> Option<WorkerId> {
@@ -153,7 +160,10 @@ impl Schedules {
 
     /// Ends the reservation of a schedule whose job was placed, on that worker or another one.
     pub(crate) fn on_reservation_used(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ScheduleId) {
-        self.release_reservation(cx, jobs, id);
+        // The worker was released when the job was placed.
+        if let Some(used) = self.get_mut(id).and_then(|schedule| schedule.reservation.take()) {
+            cx.wall_timers.disarm(used.armed, Timer::Reserve(id));
+        }
         self.arm_reservation(cx, jobs, id);
     }
 }

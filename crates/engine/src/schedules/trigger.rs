@@ -23,22 +23,6 @@ pub(super) struct Trigger {
 }
 
 impl Schedules {
-    /// Returns the reply to a trigger, after the signals of the request have been delivered: a firing that
-    /// replaces runs starts immediately if they end immediately.
-    pub(crate) fn triggered(&self, id: ScheduleId, reply: Reply) -> Reply {
-        let last = self.get(id).and_then(|schedule| schedule.state.last);
-        match (reply, last) {
-            (Reply::Triggered { outcome: FiringOutcome::Buffered, scheduled_for, .. }, Some((at, work)))
-                if at == scheduled_for =>
-            {
-                Reply::Triggered { outcome: FiringOutcome::Fired, work: Some(work), scheduled_for }
-            }
-            (reply, _) => reply,
-        }
-    }
-}
-
-impl Schedules {
     /// Fires a schedule now, also while it is paused or completed. The run counts towards the overlap limit
     /// like any other.
     pub(super) fn trigger(

@@ -286,7 +286,7 @@ impl Workflows {
             }
             self.start_waiting_runs(cx, workflow);
         }
-        self.report_to_schedule(cx, id, cause);
+        self.report_to_schedule(cx, id);
         match head.caller {
             Some(caller) => self.on_called_run_ended(cx, jobs, id, caller, detail),
             None => self.notify_listeners_of_run(cx, jobs, id, cause),

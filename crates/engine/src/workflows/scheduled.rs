@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use model::expression::{EvaluationError, Scope};
 use model::firing::{DetailCode, FiringOutcome, Origin, ScheduledRun, Work};
-use model::run::{RunCause, RunHead, RunStatus};
+use model::run::{RunCause, RunHead, RunState, RunStatus};
 use model::workflow::template::fill;
 use model::workflow::{Definition, complete};
 use model::{JobStatus, RunId, WorkflowId, limits};
@@ -162,14 +162,20 @@ impl Workflows {
     }
 
     /// Reports the end of a run to its schedule.
-    pub(super) fn report_to_schedule(&mut self, cx: &mut Context, id: RunId, cause: RunCause) {
-        let Some(run) = self.runs.get(&id) else { return };
-        let Some(origin) = run.firing().map(Arc::clone) else { return };
+    pub(super) fn report_to_schedule(&mut self, cx: &mut Context, id: RunId) {
+        if let Some((origin, end)) = self.end_of(id) {
+            cx.raise(Signal::RunEnded { run: id, origin, end });
+        }
+    }
+
+    /// Returns the firing and the end of a run of a schedule that has ended since the last flush.
+    pub(crate) fn end_of(&self, id: RunId) -> Option<(Arc<Origin>, WorkEnd)> {
+        let run = self.runs.get(&id).filter(|run| run.state.status.is_final())?;
+        let RunState { started_at, finished_at, updated_at, .. } = run.state;
+        let cause = run.state.history.last()?.cause;
         let status = job_status_of(run.state.status, cause);
-        let started_at = run.state.started_at;
-        let ended_at = run.state.finished_at.unwrap_or(cx.now);
-        let end = WorkEnd { status, started_at, ended_at };
-        cx.raise(Signal::RunEnded { run: id, origin, end });
+        let ended_at = finished_at.unwrap_or(updated_at);
+        Some((Arc::clone(run.firing()?), WorkEnd { status, started_at, ended_at }))
     }
 
     /// Cancels a run because its schedule replaces it. With `kill`, skips `finally` and the grace period of

@@ -15,6 +15,7 @@ mod owed_firings;
 mod placement;
 mod properties;
 mod reconciliation;
+mod replaced_runs;
 mod requests;
 mod scenario;
 mod schedule_scenario;

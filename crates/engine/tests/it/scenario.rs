@@ -105,6 +105,8 @@ pub(crate) struct Scenario {
     former_owner: Duration,
     /// Whether the next engine starts while the store has no space.
     is_full: bool,
+    /// Number of flushes so far.
+    pub(crate) flushes: u32,
 }
 
 /// Creates a follower that has read these rows.
@@ -137,6 +139,7 @@ impl Scenario {
             ids: IdSource::default(),
             former_owner: Duration::ZERO,
             is_full: false,
+            flushes: 0,
         };
         scenario.flush();
         scenario
@@ -176,6 +179,7 @@ impl Scenario {
     }
 
     fn flush_once(&mut self, now: Now) {
+        self.flushes += 1;
         let Output { batch, effects } = self.engine.flush(now);
         let (mut seen, mut lines) = (BTreeSet::new(), BTreeSet::new());
         let touched = LiveChange::by(&batch.changes);

@@ -606,7 +606,11 @@ fn reservation_precedes_waiting_jobs() {
     });
     assert!(reserved, "{why:?}");
     assert_eq!(t.engine.view().workers[0].reservations[0].schedule, "payroll");
-    t.pass(5 * 60);
+    t.pass(5 * 60 - 1);
+    t.now = t.now + Duration::from_secs(1);
+    let flushes = t.flushes;
+    t.flush();
+    assert_eq!(t.flushes, flushes + 1, "nothing is left to do after the placement");
     assert_eq!(t.run_status(schedule), [JobStatus::Running]);
     assert!(t.engine.view().workers[0].reservations.is_empty());
     t.succeed_all(schedule);

@@ -33,8 +33,8 @@ pub(super) struct StoreCall {
     pub(super) call: Call,
     /// Timeout of the server.
     timeout: Option<Duration>,
-    /// When the call was sent.
-    sent_at: Timestamp,
+    /// When the engine decided the batch, if the call is a commit.
+    decided_at: Timestamp,
     /// The previous commit, if it is unanswered: this one may be executed only after it succeeded.
     behind: Option<CallId>,
     /// Rows that the first half of a preload has read and not delivered.
@@ -69,7 +69,11 @@ pub(super) struct Loaded {
 /// The answer of the store, or the result of a timeout.
 #[derive(Debug, Clone)]
 pub(super) enum Verdict {
-    Acquired(Option<Vec<Lease>>),
+    Acquired {
+        leases: Option<Vec<Lease>>,
+        /// Latest end of a lease of the former owner, on the clock of the store.
+        former: Option<i64>,
+    },
     LostTails(Vec<ShardId>),
     Loaded(Box<Loaded>),
     /// The first part of the rows of a preload.
@@ -79,9 +83,14 @@ pub(super) enum Verdict {
     LiveRows(ReloadedRows),
     Jobs(BTreeMap<JobStatus, u64>),
     Clock(Option<Timestamp>),
-    Committed,
+    Committed {
+        /// Whether the commit used the reserve of a full volume.
+        space_low: bool,
+    },
     Done,
     Fenced,
+    /// The volume has no space: certainly not executed.
+    Full,
     /// Certainly not executed.
     Unavailable,
     /// Executed or not.
@@ -97,6 +106,7 @@ impl World {
         call: Call,
         timeout: Option<Duration>,
         behind: Option<CallId>,
+        decided_at: Timestamp,
     ) {
         let caller = Caller { server, life: self.servers[server].life, id };
         if self.net.from_store.contains_key(&server) {
@@ -110,7 +120,7 @@ impl World {
             at = if behind.is_some() { at.max(*newest) } else { at };
             *newest = at;
         }
-        let call = StoreCall { caller, call, timeout, sent_at: self.now, behind, read_early: None };
+        let call = StoreCall { caller, call, timeout, decided_at, behind, read_early: None };
         self.put(at, WorldEvent::Store(Box::new(call)));
         // A server abandons a slow call, whether the store executes it later or not.
         if let Some(timeout) = timeout.filter(|timeout| self.now + *timeout < at) {
@@ -176,16 +186,20 @@ impl World {
     }
 
     fn carry_out_call(&mut self, call: StoreCall) -> Verdict {
-        let StoreCall { caller, call, sent_at, behind, read_early, .. } = call;
+        let StoreCall { caller, call, decided_at, behind, read_early, .. } = call;
+        if self.has_no_space_for(&call) {
+            return Verdict::Full;
+        }
         let server = caller.server;
         let ttl = self.plan.setup.shard_lease;
         match call {
             Call::Acquire => {
-                let taken = self.store.acquire(server, id_of(server, caller.life), ttl, self.now);
-                if let Some(leases) = &taken {
+                let former = self.store.lease_end();
+                let leases = self.store.acquire(server, id_of(server, caller.life), ttl, self.now);
+                if let Some(leases) = &leases {
                     self.record_owned(server, leases);
                 }
-                Verdict::Acquired(taken)
+                Verdict::Acquired { leases, former }
             }
             Call::Renew(leases) => match self.store.renew(&leases, ttl, self.now) {
                 Ok(()) => {
@@ -195,7 +209,7 @@ impl World {
                 Err(_fenced) => Verdict::Fenced,
             },
             Call::Release(leases) => {
-                self.store.release(&leases, self.now);
+                self.store.release(&leases);
                 Verdict::Done
             }
             Call::LostTails(_) => {
@@ -211,7 +225,8 @@ impl World {
             Call::CountJobs => Verdict::Jobs(self.store.count_jobs()),
             Call::Load(_) => Verdict::Loaded(Box::new(self.loaded_rows())),
             // A database that servers share has its own clock.
-            Call::Clock => Verdict::Clock((self.servers.len() > 1).then_some(self.now)),
+            Call::Clock => Verdict::Clock((self.servers.len() > 1).then(|| self.store.clock(self.now))),
+            Call::Probe if self.store.is_full() => Verdict::Full,
             Call::Probe => Verdict::Done,
             Call::Reconciled(leases) => match self.store.tail_reconciled(&leases) {
                 Ok(()) => Verdict::Done,
@@ -223,18 +238,36 @@ impl World {
             {
                 Verdict::Unavailable
             }
-            Call::Commit(leases, batch) => match self.store.commit(server, &leases, &batch, sent_at) {
+            Call::Commit(leases, _) if self.store.holds(&leases) && !self.store.use_reserve() => {
+                Verdict::Full
+            }
+            Call::Commit(leases, batch) => match self.store.commit(server, &leases, &batch, decided_at) {
                 Ok(commit) => {
                     self.store.done(server, caller.number(caller.id));
                     self.stats.commits += 1;
                     self.record(What::Commit(Box::new(commit)));
-                    Verdict::Committed
+                    Verdict::Committed { space_low: self.store.is_full() }
                 }
                 Err(_fenced) => {
                     self.stats.fenced_commits += 1;
                     Verdict::Fenced
                 }
             },
+        }
+    }
+
+    /// Whether the volume is full and the store has no reserve, so that it cannot execute a call that writes. Some small
+    /// changes still fit.
+    fn has_no_space_for(&mut self, call: &Call) -> bool {
+        if !self.store.is_full() || self.plan.has_reserve() {
+            return false;
+        }
+        match call {
+            Call::Commit(..) => true,
+            Call::Acquire | Call::Renew(_) | Call::Release(_) | Call::Reconciled(_) => {
+                self.store_dice.chance(0.2)
+            }
+            _ => false,
         }
     }
 

@@ -59,6 +59,11 @@ impl World {
                     self.store_faults.push((index, fault.kind));
                 }
             }
+            FaultKind::FillStore { commits } if begins => self.store.fill(commits),
+            FaultKind::FillStore { .. } => self.store.free(),
+            FaultKind::StepStoreClock { millis } => {
+                self.store.step_clock(if begins { millis } else { -millis });
+            }
             FaultKind::LoseTail { commits } if begins => self.lose_tail(commits),
             FaultKind::LoseLast { time } if begins => self.lose_tail(self.commits_of_the_last(time)),
             FaultKind::LoseTail { .. } | FaultKind::LoseLast { .. } => {}

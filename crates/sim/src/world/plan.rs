@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use model::Duration;
 
+use super::store::LEASE_MAX;
 use crate::dice::Dice;
 use crate::history::Setup;
 
@@ -30,6 +31,7 @@ pub(crate) mod concern {
     pub(crate) const STANDBYS: u64 = 12;
     pub(crate) const MEMBERS: u64 = 13;
     pub(crate) const STOPS: u64 = 14;
+    pub(crate) const VOLUME: u64 = 15;
 }
 
 /// A deliberate bug in the model around the cores.
@@ -191,6 +193,14 @@ pub enum FaultKind {
     },
     LoseTail {
         commits: u32,
+    },
+    /// Fills the volume of the store: `commits` more commits fit into its reserve, if it has one.
+    FillStore {
+        commits: u32,
+    },
+    /// Sets the clock of the store forward or back. Only a store that servers share has a clock of its own.
+    StepStoreClock {
+        millis: i64,
     },
     /// Loses the commits of the last `time`.
     LoseLast {
@@ -366,6 +376,7 @@ impl Plan {
         if mean > Duration::ZERO {
             plan.draw_faults(&mut dice, mean);
             plan.draw_stops();
+            plan.draw_faults_of_the_store();
         }
         if profile != Profile::Load && dice.chance(0.6) {
             let times = if profile == Profile::Long { 20 } else { 1 };
@@ -392,6 +403,12 @@ impl Plan {
     pub fn with(mut self, bug: Bug) -> Self {
         self.bug = Some(bug);
         self
+    }
+
+    /// Whether the store reserves space to finish running work, as an embedded store does. A store that servers share
+    /// is on a volume of its own, and has no reserve.
+    pub(crate) fn has_reserve(&self) -> bool {
+        self.servers == 1
     }
 
     /// Returns the bug in the model around the cores, if any.
@@ -424,6 +441,39 @@ impl Plan {
             });
         }
         self.faults.sort_by_key(|fault| fault.at);
+    }
+
+    /// Adds full volumes and steps of the store's clock, from a separate stream: the rest of the seed's world stays
+    /// the same.
+    fn draw_faults_of_the_store(&mut self) {
+        let mut dice = Dice::new(self.seed, concern::VOLUME);
+        if dice.chance(0.3) {
+            for _ in 0..dice.between(1, 4) {
+                let kind = FaultKind::FillStore { commits: u32::try_from(dice.between(0, 40)).unwrap_or(0) };
+                self.push_fault(&mut dice, self.rough, kind);
+            }
+        }
+        // A lease that was granted while the clock was ahead may last that long after the clock was set back.
+        let reserved = (LEASE_MAX + Duration::from_secs(2)).as_millis();
+        let ends_by = Duration::from_millis(self.rough.as_millis().saturating_sub(reserved));
+        if self.servers > 1 && ends_by > Duration::from_secs(5) && dice.chance(0.5) {
+            for _ in 0..dice.between(1, 4) {
+                let most = if dice.chance(0.3) { 3_600_000 } else { 20_000 };
+                let millis = i64::try_from(dice.between(1, most)).unwrap_or(1);
+                let millis = if dice.chance(0.5) { millis } else { -millis };
+                self.push_fault(&mut dice, ends_by, FaultKind::StepStoreClock { millis });
+            }
+        }
+        self.faults.sort_by_key(|fault| fault.at);
+    }
+
+    /// Adds a fault at a random time that ends by `ends_by`.
+    fn push_fault(&mut self, dice: &mut Dice, ends_by: Duration, kind: FaultKind) {
+        let at = dice.millis(1_000, ends_by.as_millis().max(1_001));
+        let most = ends_by.as_millis().saturating_sub(at.as_millis()).max(101);
+        let long = if dice.chance(0.3) { 60_000 } else { 12_000 };
+        let length = Duration::from_millis(dice.between(100, long).min(most));
+        self.faults.push(Fault { at, length, kind });
     }
 
     /// Draws the commit pipeline, from a separate stream: the rest of the seed's world stays the same.

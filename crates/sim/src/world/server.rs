@@ -17,6 +17,7 @@ use std::sync::Arc;
 use engine::{Effect, Input, Join, LEAP_MAX, Now, Report, Session, Ticket};
 use leader::membership::ClusterView;
 use leader::{Action, Answer, Call, CallId, Event, Failure, FailureKind, Leader, Notice, Unanswered};
+use model::former_lease::FormerLease;
 use model::record::{Batch, Lease};
 use model::worker::Health;
 use model::{Duration, ExecutionId, Fence, Timestamp};
@@ -65,6 +66,15 @@ impl ServerMessage {
     }
 }
 
+/// A commit that was sent to the store.
+#[derive(Debug)]
+struct SentCommit {
+    id: CallId,
+    batch: Arc<Batch>,
+    /// When it was sent first: directly after the engine decided it.
+    decided_at: Timestamp,
+}
+
 /// State of a server.
 #[derive(Debug, Default)]
 pub(super) struct Server {
@@ -75,6 +85,8 @@ pub(super) struct Server {
     inbox: Vec<(Option<u32>, ServerMessage)>,
     /// Error of its wall clock in microseconds; positive if the clock is ahead.
     pub(super) clock_error: i64,
+    /// Lease of the former owner, as this process observed it.
+    former: FormerLease,
     /// `None` while the process is down.
     pub(super) leader: Option<Box<Leader<Asked>>>,
     /// `None` while the process is down.
@@ -86,7 +98,9 @@ pub(super) struct Server {
     pub(super) sessions: BTreeMap<Session, Link>,
     pub(super) connections: BTreeMap<u64, Session>,
     /// Unanswered commits, oldest first.
-    pub(super) commits: VecDeque<CallId>,
+    commits: VecDeque<SentCommit>,
+    /// Commits that the store refused for lack of space; they are sent again later.
+    refused: Vec<SentCommit>,
     /// When the newest commit of this server arrives at the store.
     pub(super) commit_arrives: Timestamp,
     /// Number of batches that it committed.
@@ -98,6 +112,20 @@ pub(super) struct Server {
     turn_wanted: bool,
     wake_at: Timestamp,
     pub(super) rebuild_wanted: bool,
+}
+
+impl Server {
+    /// Removes and returns a commit that was answered or abandoned; `None` if the call is no commit.
+    fn take_commit(&mut self, id: CallId) -> Option<SentCommit> {
+        let place = self.commits.iter().position(|commit| commit.id == id)?;
+        self.commits.remove(place)
+    }
+
+    /// Forgets that a batch was refused. Returns when it was decided; `None` if it was not refused.
+    fn take_refused(&mut self, batch: &Arc<Batch>) -> Option<Timestamp> {
+        let place = self.refused.iter().position(|commit| Arc::ptr_eq(&commit.batch, batch))?;
+        Some(self.refused.swap_remove(place).decided_at)
+    }
 }
 
 impl World {
@@ -125,7 +153,7 @@ impl World {
             lease: self.plan.setup.shard_lease,
             commits_ahead: self.plan.commits_ahead,
             is_exclusive: false,
-            has_reserve: true,
+            has_reserve: self.plan.has_reserve(),
             batch_inputs: leader::Config::BATCH_INPUTS,
             ahead_inputs: self.plan.ahead_inputs,
             // Both kinds of takeover occur: with and without a standby that follows.
@@ -309,9 +337,12 @@ impl World {
 
     fn store_answers(&mut self, server: usize, id: CallId, verdict: Verdict) {
         let this = &mut self.servers[server];
-        let is_commit = this.commits.contains(&id);
-        this.commits.retain(|commit| *commit != id);
-        for event in Self::heard(id, is_commit, verdict) {
+        let commit = this.take_commit(id);
+        let is_commit = commit.is_some();
+        if matches!(verdict, Verdict::Full) {
+            this.refused.extend(commit);
+        }
+        for event in self.heard(server, id, is_commit, verdict) {
             self.drive(server, event);
         }
         if is_commit && std::mem::take(&mut self.servers[server].rebuild_wanted) {
@@ -320,12 +351,17 @@ impl World {
     }
 
     /// Translates an answer to events of the leader.
-    fn heard(id: CallId, is_commit: bool, verdict: Verdict) -> Vec<Event<Asked>> {
+    fn heard(&mut self, server: usize, id: CallId, is_commit: bool, verdict: Verdict) -> Vec<Event<Asked>> {
         let failed = |kind| Err(Failure { kind, message: format!("{kind:?}") });
         let answer = match verdict {
-            Verdict::Acquired(taken) => {
-                let leases = taken.unwrap_or_default();
-                Ok(Answer::Acquired { leases, former_owner: Duration::ZERO })
+            Verdict::Acquired { leases, former: expires_at } => {
+                let former = &mut self.servers[server].former;
+                former.observe(expires_at, self.now);
+                if leases.is_some() {
+                    former.end(self.plan.setup.shard_lease);
+                }
+                let former_owner = former.left(self.now);
+                Ok(Answer::Acquired { leases: leases.unwrap_or_default(), former_owner })
             }
             Verdict::LostTails(shards) => Ok(Answer::LostTails(shards)),
             Verdict::Rows(rows) => return vec![Event::Rows(id, rows)],
@@ -341,9 +377,12 @@ impl World {
                 return vec![Event::Rows(id, rows), answer];
             }
             Verdict::Clock(time) => Ok(Answer::Clock(time)),
-            Verdict::Committed => Ok(Answer::Committed(leader::Committed::default())),
+            Verdict::Committed { space_low } => {
+                Ok(Answer::Committed(leader::Committed { space_low, ..leader::Committed::default() }))
+            }
             Verdict::Done => Ok(Answer::Done),
             Verdict::Fenced => failed(FailureKind::Fenced),
+            Verdict::Full => failed(FailureKind::Full),
             Verdict::Unavailable => failed(FailureKind::Unavailable),
             Verdict::Unknown if is_commit => failed(FailureKind::OutcomeUnknown),
             Verdict::Unknown => failed(FailureKind::Unavailable),
@@ -374,7 +413,12 @@ impl World {
     fn carry_out(&mut self, server: usize, action: Action<Asked>, effects: &mut Vec<Effect>) {
         match action {
             Action::Call { id, call, timeout } => self.call(server, id, call, timeout),
-            Action::Abandon(id) => self.servers[server].commits.retain(|commit| *commit != id),
+            // A commit behind one for which there was no space.
+            Action::Abandon(id) => {
+                let this = &mut self.servers[server];
+                let commit = this.take_commit(id);
+                this.refused.extend(commit);
+            }
             Action::Reply { to: (request, attempt), reply } => {
                 self.servers[server].asked.remove(&(request, attempt));
                 match reply {
@@ -411,21 +455,29 @@ impl World {
     }
 
     fn call(&mut self, server: usize, id: CallId, call: Call, timeout: Option<Duration>) {
-        let behind = self.servers[server].commits.back().copied();
+        let behind = self.servers[server].commits.back().map(|commit| commit.id);
+        let mut decided_at = self.now;
         match &call {
             Call::Commit(_, batch) => {
-                self.look_at_batch(server, batch);
-                self.servers[server].commits.push_back(id);
+                match self.servers[server].take_refused(batch) {
+                    Some(before) => decided_at = before,
+                    None => self.look_at_batch(server, batch),
+                }
+                let batch = Arc::clone(batch);
+                self.servers[server].commits.push_back(SentCommit { id, batch, decided_at });
             }
             Call::Clock => self.compare_followed(server),
             _ => {}
         }
-        self.call_store(server, id, call, timeout, behind);
+        self.call_store(server, id, call, timeout, behind, decided_at);
     }
 
     fn note(&mut self, server: usize, notice: Notice) {
         match notice {
-            Notice::Leads { .. } => self.servers[server].batched_at = None,
+            Notice::Leads { .. } => {
+                self.servers[server].batched_at = None;
+                self.servers[server].refused.clear();
+            }
             Notice::RowQuarantined(poison) => {
                 self.inconsistent(server, format!("the engine refused a committed row: {poison}"));
             }

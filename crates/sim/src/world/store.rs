@@ -38,12 +38,20 @@ struct Ownership {
     owner: usize,
     id: ServerId,
     epoch: Epoch,
+    /// End of the lease, on the clock of the store.
     until: Timestamp,
+    /// Whether the lease was not released.
+    is_owned: bool,
 }
 
 impl Ownership {
-    const FREE: Self =
-        Self { owner: 0, id: ServerId::from_bits(0), epoch: Epoch(0), until: Timestamp::from_micros(0) };
+    const FREE: Self = Self {
+        owner: 0,
+        id: ServerId::from_bits(0),
+        epoch: Epoch(0),
+        until: Timestamp::from_micros(0),
+        is_owned: false,
+    };
 }
 
 /// A commit was refused because another server owns the shards; nothing was changed.
@@ -64,10 +72,18 @@ pub(crate) struct Store {
     /// Whether commits were lost and their executions on workers are not reconciled yet.
     tail_lost: bool,
     torn: u32,
+    /// Number of commits that still fit into the reserve of a full volume; `None` if the volume has space.
+    reserve: Option<u32>,
+    /// Number of faults that fill the volume now.
+    fills: u32,
+    /// Error of the store's clock in milliseconds; positive if the clock is ahead.
+    clock_error: i64,
     /// Changed keys of the newest commits, oldest first; at most [`CHANGELOG_MAX`].
     changelog: VecDeque<(ChangelogPosition, Vec<LiveChange>)>,
 }
 
+/// Maximum duration of a lease; a clock that was set back does not extend a lease beyond it.
+pub(super) const LEASE_MAX: Duration = Duration::from_secs(60);
 /// Maximum number of commits in the changelog.
 const CHANGELOG_MAX: usize = 2_048;
 /// Number of commits in a page of the changelog.
@@ -86,12 +102,62 @@ impl Store {
             keeps_past: keeps_past || mutation == Some(Mutation::StoreReadsOldRows),
             tail_lost: false,
             torn: 0,
+            reserve: None,
+            fills: 0,
+            clock_error: 0,
             changelog: [(ChangelogPosition { commit: 0, epoch: Epoch(0) }, Vec::new())].into(),
         }
     }
 
     fn has(&self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
+    }
+
+    /// Fills the volume; `reserve` more commits fit into the reserve.
+    pub(crate) fn fill(&mut self, reserve: u32) {
+        self.fills += 1;
+        self.reserve = Some(self.reserve.map_or(reserve, |left| left.min(reserve)));
+    }
+
+    /// Frees space, unless another fault still fills the volume.
+    pub(crate) fn free(&mut self) {
+        self.fills -= 1;
+        if self.fills == 0 {
+            self.reserve = None;
+        }
+    }
+
+    /// Whether the volume is full. A store with a reserve still takes some commits.
+    pub(crate) fn is_full(&self) -> bool {
+        self.reserve.is_some()
+    }
+
+    /// Uses the reserve for a commit. Returns whether there was space in it.
+    pub(crate) fn use_reserve(&mut self) -> bool {
+        match &mut self.reserve {
+            None => true,
+            Some(0) => false,
+            Some(left) => {
+                *left -= 1;
+                true
+            }
+        }
+    }
+
+    /// Sets the clock of the store forward or back.
+    pub(crate) fn step_clock(&mut self, millis: i64) {
+        self.clock_error += millis;
+    }
+
+    /// Returns the time by the clock of the store.
+    pub(crate) fn clock(&self, now: Timestamp) -> Timestamp {
+        Timestamp::from_micros(now.as_micros().saturating_add(self.clock_error.saturating_mul(1_000)))
+    }
+
+    /// Returns the latest end of a lease, in microseconds of the store's clock; `None` if no shard has an owner.
+    pub(crate) fn lease_end(&self) -> Option<i64> {
+        let owned = self.shards.iter().filter(|shard| shard.is_owned);
+        owned.map(|shard| shard.until.as_micros()).max()
     }
 
     /// Acquires all shards, if each is free or its lease has ended.
@@ -102,12 +168,22 @@ impl Store {
         ttl: Duration,
         now: Timestamp,
     ) -> Option<Vec<Lease>> {
-        if self.shards.iter().any(|shard| shard.until > now) {
+        let now = self.clock(now);
+        for shard in &mut self.shards {
+            shard.until = shard.until.min(now + LEASE_MAX);
+        }
+        if self.shards.iter().any(|shard| shard.is_owned && shard.until > now) {
             return None;
         }
         let grows = u64::from(!self.has(Mutation::StoreReusesEpochs));
         for shard in &mut self.shards {
-            *shard = Ownership { owner, id, epoch: Epoch((shard.epoch.0 + grows).max(1)), until: now + ttl };
+            *shard = Ownership {
+                owner,
+                id,
+                epoch: Epoch((shard.epoch.0 + grows).max(1)),
+                until: now + ttl,
+                is_owned: true,
+            };
         }
         Some(self.leases())
     }
@@ -126,25 +202,28 @@ impl Store {
         if !self.holds(leases) {
             return Err(Fenced);
         }
-        self.shards.iter_mut().for_each(|shard| shard.until = now + ttl);
+        let until = self.clock(now) + ttl;
+        self.shards.iter_mut().for_each(|shard| shard.until = until);
         Ok(())
     }
 
     /// Releases the shards, if no other server has acquired them.
-    pub(crate) fn release(&mut self, leases: &[Lease], now: Timestamp) {
+    pub(crate) fn release(&mut self, leases: &[Lease]) {
         if self.holds(leases) {
-            self.shards.iter_mut().for_each(|shard| shard.until = now);
+            self.shards.iter_mut().for_each(|shard| shard.is_owned = false);
         }
     }
 
     /// Returns the owner of the shards, if any.
     pub(crate) fn owner(&self, now: Timestamp) -> Option<usize> {
-        self.shards.first().filter(|shard| shard.until > now).map(|shard| shard.owner)
+        let now = self.clock(now);
+        self.shards.first().filter(|shard| shard.is_owned && shard.until > now).map(|shard| shard.owner)
     }
 
     /// Returns the owner as other servers see it.
     pub(crate) fn owner_seen(&self, now: Timestamp) -> Option<Owner> {
-        let owned = self.shards.first().filter(|shard| shard.until > now)?;
+        let now = self.clock(now);
+        let owned = self.shards.first().filter(|shard| shard.is_owned && shard.until > now)?;
         Some(Owner { id: owned.id, lease_left: owned.until.since(now) })
     }
 

@@ -114,36 +114,8 @@ pub(super) struct Guard {
     owners: Mutex<BTreeMap<ShardId, (Epoch, String)>>,
     newest: Mutex<Option<LeaseExtension>>,
     former: Mutex<FormerLease>,
-}
-
-/// Lease of another owner, as observed at each acquire of this process.
-///
-/// The lease was granted before it was first observed. So on this machine's clock it has expired at the latest one
-/// lease duration later, whatever the database's clock does.
-#[derive(Debug, Default)]
-struct FormerLease {
-    /// Latest end of a lease in the table, on the database's clock; each renewal changes it.
-    expires_at: Option<i64>,
-    /// Time since which `expires_at` has had this value.
-    since: Option<Instant>,
-    /// Time until which the owner before the newest acquire may have acted.
-    acts_until: Option<Instant>,
-}
-
-impl FormerLease {
-    /// Records the latest end of a lease among the shards that have an owner.
-    fn see(&mut self, expires_at: Option<i64>, now: Instant) {
-        if self.since.is_none() || self.expires_at != expires_at {
-            (self.expires_at, self.since) = (expires_at, Some(now));
-        }
-    }
-
-    /// Records that the shards were acquired whose rows were just observed.
-    fn end(&mut self, ttl: Duration) {
-        let is_owned = self.expires_at.is_some();
-        self.acts_until = self.since.filter(|_| is_owned).map(|since| since + ttl.to_std());
-        (self.expires_at, self.since) = (None, None);
-    }
+    /// Start of the steady time that `former` is measured in.
+    started: Instant,
 }
 
 /// Last extension of the leases.
@@ -163,7 +135,13 @@ impl LeaseExtension {
 
 impl Guard {
     pub(super) fn new(past: HistoryCheck) -> Self {
-        Self { past, owners: Mutex::default(), newest: Mutex::default(), former: Mutex::default() }
+        Self {
+            past,
+            owners: Mutex::default(),
+            newest: Mutex::default(),
+            former: Mutex::default(),
+            started: Instant::now(),
+        }
     }
 
     /// Locks the rows of the leases until the transaction ends; an error with state [`GUARD`](super::error::GUARD)
@@ -193,7 +171,7 @@ impl Guard {
 
     /// Records the latest end of a lease in the rows of the requested shards.
     pub(super) fn record_expiry(&self, expires_at: Option<i64>) {
-        lock(&self.former).see(expires_at, Instant::now());
+        lock(&self.former).observe(expires_at, self.steady());
     }
 
     /// Records that this process acquired shards.
@@ -206,11 +184,11 @@ impl Guard {
 
     /// Returns the time for which the owner before the newest acquire may still act.
     pub(super) fn former_owner(&self) -> Duration {
-        let until = lock(&self.former).acts_until;
-        let left =
-            until.map_or(std::time::Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
-        // Rounded up: an extra millisecond does no harm.
-        Duration::from_millis(u64::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX))
+        lock(&self.former).left(self.steady())
+    }
+
+    fn steady(&self) -> Timestamp {
+        Timestamp::from_micros(i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX))
     }
 
     /// Returns the extension for a commit that is sent now; `None` while more than seven eighths of the lease are left.
