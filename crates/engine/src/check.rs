@@ -4,7 +4,7 @@
 //! (I28). State that a rebuilt engine cannot know is left out: sessions, leases, rate limits, fair shares,
 //! and timers on the steady clock. [`Engine::check_invariants`] checks the timers on the wall clock.
 //!
-//! Each room checks and compares its own state, in a `check` module.
+//! Each layer checks and compares its own state, in a `check` module.
 
 use crate::difference::Difference;
 use crate::engine::Engine;

@@ -1,8 +1,8 @@
 //! What every transition of the engine may use: time, ids, randomness, timers, and the output that it adds to.
 //!
-//! A transition gets the context as a parameter beside its room. It reads the time here, draws ids and random
+//! A transition gets the context as a parameter beside its layer. It reads the time here, draws ids and random
 //! numbers, arms timers, and adds rows, events and effects, which the next flush returns. It raises
-//! [signals](Signal) for the rooms above.
+//! [signals](Signal) for the layers above.
 //!
 //! # Invariants
 //! - `now` and `steady` do not change during a transition.
@@ -30,7 +30,7 @@ use crate::timer::Timers;
 /// [`Context::purge_before`].
 const PURGE_SPEED: u64 = 60;
 
-/// What every transition may use, whichever room it is in.
+/// What every transition may use, whichever layer it is in.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) config: Config,
@@ -182,7 +182,7 @@ impl Context {
         std::mem::take(&mut self.grants)
     }
 
-    /// Tells the rooms above that something has happened.
+    /// Tells the layers above that something has happened.
     pub(crate) fn raise(&mut self, signal: Signal) {
         self.signals.push_back(signal);
     }

@@ -1,6 +1,6 @@
 //! The engine: its inputs, timers and flush.
 //!
-//! [`Engine::handle`] passes each input to the room of the transition. [`Engine::flush`] fires due timers,
+//! [`Engine::handle`] passes each input to the layer of the transition. [`Engine::flush`] fires due timers,
 //! advances runs, places waiting jobs, and returns everything decided since the last flush. The driver calls
 //! both (see the [crate's page](crate)).
 //!
@@ -115,7 +115,7 @@ impl Engine {
             }
             Input::Tick => {}
         }
-        self.settle();
+        self.deliver_signals();
     }
 
     /// Fires due timers, places waiting jobs, and returns everything decided since the last flush.
@@ -125,18 +125,18 @@ impl Engine {
         let mut begun = if self.cx.holds_new_work { 0 } else { Workflows::start_budget() };
         let Self { cx, jobs, workflows, schedules, .. } = self;
         schedules.release_schedules(cx, workflows, jobs);
-        self.settle();
+        self.deliver_signals();
         loop {
             let Self { cx, jobs, workflows, schedules, .. } = self;
             schedules.replan_calendar_users(cx, workflows, jobs, &mut timers);
-            self.settle();
+            self.deliver_signals();
             self.on_timers(&mut timers);
             while begun > 0 && self.workflows.has_runs_to_advance() {
                 self.workflows.advance_runs(&mut self.cx, &mut self.jobs, &mut begun);
-                self.settle();
+                self.deliver_signals();
             }
             self.jobs.dispatch(&mut self.cx);
-            self.settle();
+            self.deliver_signals();
             // A placed job releases the reservation of its schedule, which may arm the next one at a due
             // time.
             if timers == 0 || !self.has_due_timers() {
@@ -191,7 +191,7 @@ impl Engine {
                 .or_else(|| self.cx.wall_timers.pop_due(self.cx.now));
             let Some(timer) = due else { break };
             *left = left.saturating_sub(self.on_timer(timer, *left));
-            self.settle();
+            self.deliver_signals();
         }
     }
 

@@ -25,10 +25,10 @@
 //!
 //! In debug builds, tests can activate deliberate bugs (crate `mutation`); release builds contain none.
 //!
-//! # Rooms
-//! The state is in rooms, in layers. A room calls the rooms below it; what concerns a room above is a
-//! `signal`, which `settle` delivers after the transition. The parameters of a transition say which rooms and
-//! whether the `context` (time, ids, timers, output) it may use.
+//! # Layers
+//! The state is in three layers. A layer calls the layers below it; what concerns a layer above is a `signal`,
+//! which is delivered after the transition. The parameters of a transition say which layers it may use, and
+//! whether it uses the `context` (time, ids, timers, output).
 //!
 //! - `schedules`: decides the outcome of every scheduled time of every schedule.
 //! - `workflows`: runs, their steps, and the jobs that the steps create.
@@ -36,9 +36,11 @@
 //!   `queues` (order and limits of waiting jobs) and `workers` (their state). `placement` filters and scores
 //!   workers.
 //!
-//! `restore` rebuilds the state from rows, and `follower` keeps a standby's copy ready while another server
+//! `engine` and `across` are above all layers: inputs, the flush, the delivery of signals, and requests that
+//! concern several layers. `restore` rebuilds the state from rows, and `follower` keeps a standby's copy ready while another server
 //! owns the shards. `rewind` resets engine time in a store.
 
+mod across;
 mod check;
 mod clock;
 mod config;
@@ -57,7 +59,6 @@ mod queues;
 mod restore;
 mod rewind;
 mod schedules;
-mod settle;
 mod signal;
 mod timer;
 mod workers;

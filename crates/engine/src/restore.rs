@@ -125,11 +125,11 @@ impl Engine {
         self.schedules.find_runs(&self.workflows, &self.jobs);
         self.workflows.find_work(&self.jobs);
         self.jobs.resume_executions(&mut self.cx);
-        self.settle();
+        self.deliver_signals();
         self.schedules.start_schedules(&mut self.cx, &mut self.workflows, &mut self.jobs);
-        self.settle();
+        self.deliver_signals();
         self.workflows.start_runs(&mut self.cx, &mut self.jobs);
-        self.settle();
+        self.deliver_signals();
         self.arm_key_purge();
         self.jobs.capacity_changed();
     }

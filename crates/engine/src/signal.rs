@@ -1,8 +1,9 @@
-//! Signals: what a room of the engine tells the rooms above it.
+//! Signals: what a layer of the engine tells the layers above it.
 //!
-//! Rooms are in layers: jobs, then workflows, then schedules. A room calls the rooms below it directly. What
-//! happens in a room and concerns a room above is a [`Signal`]; [`Engine::settle`](crate::Engine::settle)
-//! delivers it after the current transition, in the order in which signals were raised.
+//! The layers are jobs, then workflows, then schedules. A layer calls the layers below it directly. What happens in
+//! a layer and concerns a layer above is a [`Signal`];
+//! [`Engine::deliver_signals`](crate::Engine::deliver_signals) delivers it after the current transition, in the
+//! order in which signals were raised.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use model::firing::Origin;
 use model::record::Files;
 use model::{JobId, JobStatus, RunId, ScheduleId, Timestamp, WorkerId};
 
-/// Something that happened in a room and concerns the rooms above it.
+/// Something that happened in a layer and concerns the layers above it.
 #[derive(Debug)]
 pub(crate) enum Signal {
     /// A job has a final status. It is in memory until the next flush.

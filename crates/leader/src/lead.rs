@@ -324,7 +324,7 @@ impl Leading {
     /// Sends the answers to heartbeats, which renew worker leases. They need no commit.
     ///
     /// Called only after [`Self::check_lease`] found the leadership lease valid: a new leader waits only for
-    /// worker leases that were granted before it took over. The engine (`engine::worker::lease`) decides which
+    /// worker leases that were granted before it took over. The engine (`engine::jobs::lease`) decides which
     /// workers get a lease.
     fn renew_worker_leases<R>(&mut self, common: &mut Common<R>) {
         for grant in self.engine.take_grants() {

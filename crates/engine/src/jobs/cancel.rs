@@ -85,7 +85,7 @@ impl Jobs {
         self.touch(cx, id);
         if is_unknown {
             // The outcome no longer matters, as when the lease of the worker ends after the cancel.
-            return self.on_worker_lost(cx, id);
+            return self.end_lost_execution(cx, id);
         }
         self.send_stop(cx, id);
     }

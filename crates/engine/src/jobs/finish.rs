@@ -94,7 +94,7 @@ impl Jobs {
     }
 
     /// Ends the execution of a running job whose worker is lost.
-    pub(crate) fn on_worker_lost(&mut self, cx: &mut Context, id: JobId) {
+    pub(crate) fn end_lost_execution(&mut self, cx: &mut Context, id: JobId) {
         let outcome = lost_with_worker();
         self.conclude(cx, id, ExecutionStatus::Lost, Verdict::Returned(Cause::WorkerLost), outcome, None);
     }
@@ -103,7 +103,7 @@ impl Jobs {
     /// row was lost.
     pub(crate) fn on_execution_missing(&mut self, cx: &mut Context, id: JobId) {
         if let Some(job) = self.all.get(&id) {
-            self.queues.on_job_ended(job.queued(id));
+            self.queues.on_execution_ended(job.queued(id));
             let about = TransitionDetails {
                 detail: Some("the execution was not in the store"),
                 ..TransitionDetails::default()
@@ -196,7 +196,7 @@ impl Jobs {
         if let Some(worker) = self.workers.get_mut(&record.worker) {
             worker.release(id, &job.profile.shape);
         }
-        self.queues.on_job_ended(job.queued(id));
+        self.queues.on_execution_ended(job.queued(id));
         self.capacity_freed(record.worker);
         let about = (record.number, record.id, record.worker);
         self.ended.push(record);

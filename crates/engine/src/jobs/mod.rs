@@ -1,6 +1,6 @@
 //! Jobs, and everything that runs them: queues, workers, and the placement of jobs on workers.
 //!
-//! This is the lowest room that changes jobs; see the [crate's page](crate) for the layers. One file holds one
+//! This is the lowest layer; see the [crate's page](crate). One file holds one
 //! transition or one kind of request:
 //!
 //! - [`submit`], [`update`], [`cancel`]: requests of users. [`queue_settings`], [`admission`]: requests of
@@ -152,7 +152,7 @@ pub(crate) struct Job {
     head: Option<Arc<JobHead>>,
     /// Whether the job has no row in the store yet.
     new: bool,
-    /// Whether the job is in `pending.jobs`.
+    /// Whether the job is in `Jobs::changed`.
     dirty: bool,
 }
 

@@ -185,10 +185,10 @@ impl Jobs {
             };
         };
         match self.workers.get(&live.record.worker).map(|worker| worker.record.status) {
-            None if is_running => self.on_worker_lost(cx, id),
+            None if is_running => self.end_lost_execution(cx, id),
             None => self.close_unknown(cx, id),
             Some(WorkerStatus::Lost) if is_running && live.is_unknown() => self.wait_for_result(cx, id),
-            Some(WorkerStatus::Lost) if is_running => self.on_worker_lost(cx, id),
+            Some(WorkerStatus::Lost) if is_running => self.end_lost_execution(cx, id),
             Some(_) => {}
         }
     }

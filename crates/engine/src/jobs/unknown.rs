@@ -33,7 +33,7 @@ impl Jobs {
         let ends_now = job.state.cancel_requested_at.is_some()
             || waits && cx.config.result_wait == model::Duration::ZERO;
         if ends_now || job.live.is_none() {
-            return self.on_worker_lost(cx, id);
+            return self.end_lost_execution(cx, id);
         }
         if let Some(live) = job.live.as_mut() {
             live.record.status = ExecutionStatus::Unknown;
@@ -58,7 +58,7 @@ impl Jobs {
         let is_over = live.is_some_and(|live| live.is_unknown() && live.result_wait_until <= cx.steady);
         let is_running = self.all.get(&id).is_some_and(|job| job.state.status == JobStatus::Running);
         if is_over && is_running {
-            self.on_worker_lost(cx, id);
+            self.end_lost_execution(cx, id);
         }
     }
 
@@ -73,7 +73,7 @@ impl Jobs {
             worker.release(id, &job.profile.shape);
             worker.unknown.insert(id);
         }
-        self.queues.on_job_ended(job.queued(id));
+        self.queues.on_execution_ended(job.queued(id));
         // The queue and the concurrency key can now admit another job, on any worker.
         self.dispatch_wanted = true;
         let message = job.state.outcome.as_ref().and_then(|outcome| outcome.message.clone());
@@ -164,7 +164,7 @@ impl Jobs {
         let gave_back = std::mem::take(&mut worker.unknown);
         let kept: Vec<JobId> = worker.jobs.iter().copied().collect();
         gave_back.into_iter().for_each(|job| self.close_unknown(cx, job));
-        kept.into_iter().for_each(|job| self.on_worker_lost(cx, job));
+        kept.into_iter().for_each(|job| self.end_lost_execution(cx, job));
     }
 }
 

@@ -174,7 +174,7 @@ impl Queues {
     }
 
     /// Records that the execution of a job ended.
-    pub(crate) fn on_job_ended(&mut self, job: QueuedJob<'_>) {
+    pub(crate) fn on_execution_ended(&mut self, job: QueuedJob<'_>) {
         let queue = self.queue(&job.profile.queue);
         queue.running = queue.running.saturating_sub(1);
         self.drop_if_unused(&job.profile.queue);

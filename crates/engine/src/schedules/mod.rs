@@ -16,7 +16,7 @@
 //!   changes in the same batch as the record and the job or run that a firing creates.
 //! - The next scheduled time follows from the rules and the cursor alone; no firing depends on the success of
 //!   the previous one.
-//! - `runs` are exactly the live jobs and runs whose origin is the schedule.
+//! - `runs` are exactly the live jobs and runs whose origin is the schedule, once all signals are delivered.
 //! - A schedule that can still fire has its timer armed, or an unfinished run whose end arms it.
 //! - Current firings come before missed ones: an owed firing starts only when no run and no other firing of
 //!   the schedule blocks it.

@@ -145,7 +145,7 @@ impl Workflows {
     }
 
     fn cancel_step_job(&mut self, cx: &mut Context, jobs: &mut Jobs, job: JobId) {
-        // A job that has ended meanwhile has already ended its step.
+        // If the job has ended meanwhile, its signal ends the step.
         let _ = jobs.try_cancel(cx, job, "the run", Some("the step was stopped"));
     }
 

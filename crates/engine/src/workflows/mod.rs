@@ -26,7 +26,7 @@
 //!   dependents beyond the limit of one flush start later.
 //! - The next actions follow from the rows of a run and its definition alone. A rebuilt engine has all of
 //!   this state, so a crash between two commits loses and repeats nothing.
-//! - A running step has its job, its called run or its elements. A waiting step has its timer, or waits for a
+//! - A running step has its job, its called run or its elements, once all signals are delivered. A waiting step has its timer, or waits for a
 //!   user or an event. A pending step has an unfinished dependency, or is held by a limit, a pause or the turn
 //!   of its run.
 //! - A run ends after all of its steps, if it is not retried; its outcome follows from the outcomes of all

@@ -1,7 +1,8 @@
-//! What concerns several rooms of the engine: delivery of signals, and requests that read one room and change
+//! What concerns several layers of the engine: delivery of signals, and requests that read one layer and change
 //! another.
 //!
-//! This is the only module that knows all rooms; see the [crate's page](crate) for their layers.
+//! With `engine`, `restore`, `follower` and `check`, this is the code above all layers; see the
+//! [crate's page](crate).
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::signal::{JobEnded, Signal};
 
 impl Engine {
     /// Delivers signals until none is left. A delivery may raise further signals.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn deliver_signals(&mut self) {
         while let Some(signal) = self.cx.next_signal() {
             self.deliver(signal);
         }
@@ -102,13 +103,13 @@ impl Engine {
             WorkflowRequest::Cancel { run, .. } => {
                 let cancelled = workflows.handle(cx, jobs, request, actor);
                 // A job that has not started ends with this request, and so may its run.
-                self.settle();
+                self.deliver_signals();
                 cancelled.and_then(|_| self.workflows.run_reply(run))
             }
             WorkflowRequest::Mark { run, ref step, .. } => {
                 let number = workflows.find_step(run, step);
                 let marked = workflows.handle(cx, jobs, request, actor);
-                self.settle();
+                self.deliver_signals();
                 marked.and(number).and_then(|step| self.workflows.step_reply(run, step))
             }
             request => workflows.handle(cx, jobs, request, actor),
