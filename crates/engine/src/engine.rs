@@ -170,6 +170,11 @@ impl Engine {
         }
     }
 
+    /// Whether new work is held; see [`hold_new_work`](Self::hold_new_work).
+    pub fn holds_new_work(&self) -> bool {
+        self.cx.holds_new_work
+    }
+
     /// Returns the answers to heartbeats. They may be released before the commit: they depend on no row, and
     /// a slow disk must not cost a worker its lease.
     pub fn take_grants(&mut self) -> Vec<Effect> {

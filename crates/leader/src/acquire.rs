@@ -8,6 +8,7 @@ use std::sync::Arc;
 use engine::Now;
 use model::record::Lease;
 use model::{Duration, Timestamp};
+use mutation::{Mutation, is_on};
 
 use crate::backoff::Cause;
 use crate::event::{Action, Answer, Call, Failure, FailureKind, Notice, Readiness, Retired};
@@ -80,7 +81,8 @@ impl<R> Leader<R> {
         common.lease = if common.config.is_exclusive { lease.exclusive() } else { lease };
         let leases: Arc<[Lease]> = taken.into();
         common.leases = Some(Arc::clone(&leases));
-        common.former_owner_until = now.steady + former_owner;
+        common.former_owner_until = now.steady
+            + if is_on(Mutation::LeaderIgnoresTheFormerOwner) { Duration::ZERO } else { former_owner };
         (common.tainted, common.standby_shown) = (false, false);
         if common.stops {
             return self.release(AfterRelease::Stop);

@@ -521,7 +521,9 @@ impl Leading {
                     self.release(common, commit.effects);
                 }
                 Err(failure) if failure.kind == FailureKind::Full && !common.config.has_reserve => {
-                    self.commits.put_back(commit);
+                    if !is_on(Mutation::LeaderForgetsRefusedBatches) {
+                        self.commits.put_back(commit);
+                    }
                     self.wait_for_space(common, now.steady);
                 }
                 Err(failure) => return Err(self.lost(common, &commit, failure)),

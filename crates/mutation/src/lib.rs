@@ -124,6 +124,10 @@ mutations! {
     LeaderReportsUnknownAsRefused = "leader-reports-unknown-as-refused",
     /// A standby takes over without reading the last changes.
     LeaderTakesOverWithoutReading = "leader-takes-over-without-reading",
+    /// Does not wait for the worker leases that a former leader may still renew after a step of the store's clock.
+    LeaderIgnoresTheFormerOwner = "leader-ignores-the-former-owner",
+    /// Drops the batches for which a full store had no space, and continues.
+    LeaderForgetsRefusedBatches = "leader-forgets-refused-batches",
     /// Launches a task before its start is in the journal.
     SupervisorStartsBeforeItsJournal = "supervisor-starts-before-its-journal",
     /// Does not freeze a task if the lease expired during its launch.

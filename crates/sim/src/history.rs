@@ -118,6 +118,11 @@ pub enum What {
         /// End of the lease.
         until: Timestamp,
     },
+    /// The volume of the store became full, or has space again.
+    StoreFull {
+        /// Whether it is full.
+        full: bool,
+    },
     /// Store: the newest commits were lost.
     TailLost {
         /// Number of lost commits as far as known; after a database failover, the number of events in them.

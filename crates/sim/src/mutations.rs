@@ -85,6 +85,8 @@ pub const CASES: &[Case] = &[
     core(Core::LeaderContinuesAfterFailedCommits, 40, &[I1, I4, I6, I28], rough),
     core(Core::LeaderTakesOverWithoutReading, 20, &[I28], busy_handovers),
     core(Core::LeaderIgnoresItsOwnLease, 100, &[I8], owners_cut_from_the_store),
+    core(Core::LeaderIgnoresTheFormerOwner, 100, &[I8], store_clocks_set_forward),
+    core(Core::LeaderForgetsRefusedBatches, 40, &[I1, I4, I6, I28], rough),
     case(Mutation::StaleReportAsCurrent, 20, &[I9], cut_workers),
     core(Core::LeaderReportsUnknownAsRefused, 20, &[I2, I3], unknown_outcomes),
     case(Mutation::StaleCheckpointAsCurrent, 20, &[I10], cut_workers_that_save),
@@ -179,6 +181,16 @@ fn busy_handovers(seed: u64) -> Plan {
     let moves = |n: u64| Fault::new(11 + 10 * n, 5, FaultKind::DrainLeader);
     let faults = (0..10).flat_map(|n| [burst(n), moves(n)]).chain([slow]).collect();
     Plan { servers: 2, faults, ..Plan::quiet(seed) }
+}
+
+/// The store's clock is set forward while its owner cannot reach it: another server acquires the shards at once, and
+/// the former owner renews the leases of its workers until its own lease ends. Two workers know only one server.
+fn store_clocks_set_forward(seed: u64) -> Plan {
+    let step = |n: u64| Fault::new(30 + 45 * n, 20, FaultKind::StepStoreClock { millis: 60_000 });
+    let plan = owners_cut_from_the_store(seed);
+    let mut faults = [plan.faults.clone(), vec![step(0), step(1)]].concat();
+    faults.sort_by_key(|fault| fault.at);
+    Plan { faults, ..plan }
 }
 
 /// Many commits with unknown outcome under a high request rate.

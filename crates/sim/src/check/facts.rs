@@ -18,7 +18,7 @@ use model::id::Epoch;
 use model::record::HistoryEntry;
 use model::run::{RunCause, RunTrigger, StepOrigin};
 use model::{
-    BackfillId, Cause, ExecutionId, ExecutionStatus, JobId, JobSpec, RunId, ScheduleId, StepStatus,
+    BackfillId, Cause, Duration, ExecutionId, ExecutionStatus, JobId, JobSpec, RunId, ScheduleId, StepStatus,
     Timestamp, WorkerId, WorkflowSpec,
 };
 
@@ -45,6 +45,9 @@ pub(super) struct JobFacts<'a> {
     /// Event index, version and content of each accepted checkpoint.
     pub(super) saved: Vec<(usize, u64, u64)>,
 }
+
+/// Maximum time until a leader notices that a full store has space again: it probes every second.
+const HOLD_SLACK: Duration = Duration::from_secs(10);
 
 impl<'a> JobFacts<'a> {
     pub(super) fn last(&self) -> Option<&'a JobRow> {
@@ -207,6 +210,8 @@ pub(super) struct Facts<'a> {
     pub(super) are_settled: bool,
     /// Whether commits were lost since an unknown time.
     pub(super) lost_tail: bool,
+    /// Times during which the volume of the store was full; the last may be open.
+    pub(super) full: Vec<(Timestamp, Option<Timestamp>)>,
     /// Time ranges of lost commits: from the first lost commit until the loss was recorded.
     lost: Vec<(Timestamp, Timestamp)>,
 }
@@ -230,6 +235,7 @@ impl<'a> Facts<'a> {
             end: None,
             are_settled: false,
             lost_tail: false,
+            full: Vec::new(),
             lost: Vec::new(),
         };
         // Most jobs have about 12 events.
@@ -255,6 +261,11 @@ impl<'a> Facts<'a> {
             || job.is_some_and(|job| job.could_not_start(row.number))
     }
 
+    /// Whether the leader may hold new work at a time: the store is full, or was until a moment ago.
+    pub(super) fn may_hold_new_work(&self, at: Timestamp) -> bool {
+        self.full.iter().any(|(from, to)| *from <= at && to.is_none_or(|to| at <= to + HOLD_SLACK))
+    }
+
     /// Whether the supervisor of a worker crashed after the event at `index`.
     pub(super) fn crashed_after(&self, worker: WorkerId, index: usize) -> bool {
         self.crashed.get(&worker).and_then(|crashes| crashes.last()).is_some_and(|last| *last > index)
@@ -277,6 +288,12 @@ impl<'a> Facts<'a> {
                 commit.rows.iter().for_each(|row| self.take_row(index, commit, row));
             }
             What::Owned { server, epoch, until } => self.owned.push((index, *server, *epoch, *until)),
+            What::StoreFull { full: true } => self.full.push((at, None)),
+            What::StoreFull { full: false } => {
+                if let Some((_, end)) = self.full.last_mut() {
+                    *end = Some(at);
+                }
+            }
             What::TailLost { since: None, .. } => self.lost_tail = true,
             What::TailLost { since: Some(since), .. } => self.lost.push((*since, at)),
             What::Heard { execution, .. } => {

@@ -28,7 +28,7 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
             findings.0.schedules_not_judged += 1;
         }
         caught_up(facts, id, schedule, findings);
-        skipped_missed_runs(id, schedule, findings);
+        skipped_missed_runs(facts, id, schedule, findings);
         missed_runs_wait(id, schedule, findings);
     }
     one_commit_per_firing(facts, findings);
@@ -381,7 +381,12 @@ fn missed_runs_wait(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut
 /// I18: a missed firing is skipped only as the policy states.
 ///
 /// The times of one ledger entry were skipped one after the other: the last one is judged.
-fn skipped_missed_runs(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
+fn skipped_missed_runs(
+    facts: &Facts<'_>,
+    id: ScheduleId,
+    schedule: &ScheduleFacts<'_>,
+    findings: &mut Findings,
+) {
     let periods = spec_periods(schedule);
     for (index, record) in schedule.ledger.values() {
         let by_policy = matches!(record.outcome, FiringOutcome::SkippedPolicy | FiringOutcome::Coalesced);
@@ -405,7 +410,9 @@ fn skipped_missed_runs(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &
             MissedPolicy::FireLast => missed.last.max(1) as usize,
             MissedPolicy::FireAll => missed.limit as usize,
         };
-        let until = record.decided_at - missed.threshold;
+        // While new work is held, a request treats every due time as missed, however short its delay.
+        let held = facts.may_hold_new_work(record.decided_at);
+        let until = if held { record.decided_at } else { record.decided_at - missed.threshold };
         let Some(later) = instants(&spec.timing, record.last, until) else { continue };
         if later.len() < kept {
             let message = format!(

@@ -112,7 +112,8 @@ impl FinishedObjects {
             What::Read { .. } | What::Fault { .. } | What::Rebuilt { .. } | What::Inconsistent { .. } => {
                 false
             }
-            What::TailLost { .. }
+            What::StoreFull { .. }
+            | What::TailLost { .. }
             | What::Stray { .. }
             | What::Woke { .. }
             | What::Crashed { .. }

@@ -59,8 +59,13 @@ impl World {
                     self.store_faults.push((index, fault.kind));
                 }
             }
-            FaultKind::FillStore { commits } if begins => self.store.fill(commits),
-            FaultKind::FillStore { .. } => self.store.free(),
+            FaultKind::FillStore { commits } => {
+                match begins {
+                    true => self.store.fill(commits),
+                    false => self.store.free(),
+                }
+                self.record(What::StoreFull { full: self.store.is_full() });
+            }
             FaultKind::StepStoreClock { millis } => {
                 self.store.step_clock(if begins { millis } else { -millis });
             }

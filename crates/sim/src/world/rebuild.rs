@@ -28,13 +28,13 @@ impl World {
             self.servers[server].rebuild_wanted = true;
             return;
         }
-        let reconciling = engine.is_reconciling();
+        let (reconciling, holds) = (engine.is_reconciling(), engine.holds_new_work());
         if !self.store.holds(&leases) {
             // The server learns of its last commit after another server has continued from there.
             return;
         }
         let loaded = Loaded { tail_lost: reconciling, ..self.loaded_rows() };
-        let built = self.build(server, &leases, &loaded);
+        let built = self.build(server, &leases, &loaded, holds);
         let Some(engine) = self.servers[server].leader.as_ref().and_then(|leader| leader.engine()) else {
             return;
         };
@@ -50,10 +50,17 @@ impl World {
     }
 
     /// Builds and starts an engine from rows.
-    fn build(&mut self, server: usize, leases: &Arc<[Lease]>, loaded: &Loaded) -> Engine {
+    fn build(
+        &mut self,
+        server: usize,
+        leases: &Arc<[Lease]>,
+        loaded: &Loaded,
+        holds_new_work: bool,
+    ) -> Engine {
         let now = self.clocks(server);
         let mut engine = self.restore(server, leases, loaded);
         engine.resume_from(loaded.now);
+        engine.hold_new_work(holds_new_work);
         engine.start(now);
         engine
     }
