@@ -55,9 +55,11 @@ impl Engine {
     /// Creates all jobs, or none if an idempotency key was used for a different request.
     pub(crate) fn submit(&mut self, ticket: Ticket, new: &[NewJob]) {
         let checked = self.jobs.check_keys(new).and_then(|()| {
-            let is_known = |job: &&NewJob| job.key.is_some_and(|key| self.jobs.key(key.key).is_some());
-            let origins = new.iter().filter(|job| !is_known(job)).filter_map(|job| job.head.origin.as_ref());
-            origins.map(|origin| origin.schedule).try_for_each(|schedule| self.check_schedule(schedule))
+            let is_known = |job: &NewJob| job.key.is_some_and(|key| self.jobs.key(key.key).is_some());
+            let mut scheduled = new.iter().filter_map(|job| Some((job, job.head.origin.as_ref()?.schedule)));
+            scheduled.try_for_each(
+                |(job, schedule)| if is_known(job) { Ok(()) } else { self.check_schedule(schedule) },
+            )
         });
         if let Err(refusal) = checked {
             return self.cx.reply(ticket, Err(refusal));
