@@ -145,97 +145,52 @@ struct ScheduleText {
     workflow: Option<Call>,
 }
 
+/// Builds one form of a schedule from the other: moves the fields that both have, and sets its own.
+macro_rules! form {
+    ($form:ident from $other:ident { $($own:ident),* }) => {
+        $form {
+            name: $other.name,
+            namespace: $other.namespace,
+            owner: $other.owner,
+            labels: $other.labels,
+            description: $other.description,
+            timing: $other.timing,
+            jitter: $other.jitter,
+            max_firings: $other.max_firings,
+            overlap: $other.overlap,
+            missed: $other.missed,
+            start_deadline: $other.start_deadline,
+            pause_after_failures: $other.pause_after_failures,
+            reserve_ahead: $other.reserve_ahead,
+            expect: $other.expect,
+            $($own),*
+        }
+    };
+}
+
 impl TryFrom<ScheduleText> for ScheduleSpec {
     type Error = String;
 
     fn try_from(text: ScheduleText) -> Result<Self, String> {
-        let ScheduleText {
-            name,
-            namespace,
-            owner,
-            labels,
-            description,
-            timing,
-            jitter,
-            max_firings,
-            overlap,
-            missed,
-            start_deadline,
-            pause_after_failures,
-            reserve_ahead,
-            expect,
-            job,
-            workflow,
-        } = text;
-        let action = match (job, workflow) {
+        let action = match (text.job, text.workflow) {
             (Some(job), None) => Action::Job(job),
             (None, Some(call)) => Action::Workflow(call),
             _ => {
-                let shown: String = name.chars().take(64).collect();
+                let shown: String = text.name.chars().take(64).collect();
                 return Err(format!("schedule `{shown}`: expected exactly one of `job` and `workflow`"));
             }
         };
-        Ok(Self {
-            name,
-            namespace,
-            owner,
-            labels,
-            description,
-            timing,
-            jitter,
-            max_firings,
-            overlap,
-            missed,
-            start_deadline,
-            pause_after_failures,
-            reserve_ahead,
-            expect,
-            action,
-        })
+        Ok(form!(Self from text { action }))
     }
 }
 
 impl From<ScheduleSpec> for ScheduleText {
     fn from(spec: ScheduleSpec) -> Self {
-        let ScheduleSpec {
-            name,
-            namespace,
-            owner,
-            labels,
-            description,
-            timing,
-            jitter,
-            max_firings,
-            overlap,
-            missed,
-            start_deadline,
-            pause_after_failures,
-            reserve_ahead,
-            expect,
-            action,
-        } = spec;
-        let (job, workflow) = match action {
+        let (job, workflow) = match spec.action {
             Action::Job(job) => (Some(job), None),
             Action::Workflow(call) => (None, Some(call)),
         };
-        Self {
-            name,
-            namespace,
-            owner,
-            labels,
-            description,
-            timing,
-            jitter,
-            max_firings,
-            overlap,
-            missed,
-            start_deadline,
-            pause_after_failures,
-            reserve_ahead,
-            expect,
-            job,
-            workflow,
-        }
+        form!(Self from spec { job, workflow })
     }
 }
 
