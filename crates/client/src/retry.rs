@@ -19,13 +19,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Timeouts of a client, and the time for which it retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Time for which a request is retried, counted from its first failure; zero disables retries. Default: 30 s.
+    /// Time for which a request is retried, counted from its first failure; zero disables retries [default: 30 s].
     pub retry_for: Duration,
-    /// Timeout of the response to one attempt. Uploads of files have none. Default: 30 s.
+    /// Timeout of the response to one attempt. Uploads of files have none [default: 30 s].
     pub response_timeout: Duration,
-    /// Timeout of a connection attempt. Default: 5 s.
+    /// Timeout of a connection attempt [default: 5 s].
     pub connect: Duration,
-    /// Time without any bytes, also without keep-alives, after which a stream reconnects. Default: 45 s.
+    /// Time without any bytes, also without keep-alives, after which a stream reconnects [default: 45 s].
     pub idle: Duration,
 }
 

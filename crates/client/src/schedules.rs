@@ -1,6 +1,6 @@
-//! Schedules, their fire ledgers and their backfills.
+//! Schedules, their ledgers and their backfills.
 //!
-//! A schedule creates a job or a run at each scheduled time. The fire ledger has an entry for each scheduled time: the
+//! A schedule creates a job or a run at each scheduled time. The ledger has an entry for each scheduled time: the
 //! job or run, or the reason why there is none. A backfill runs the scheduled times of a past range.
 //!
 //! A [`ScheduleRef`] names a schedule by id, or by name and namespace.
@@ -86,7 +86,7 @@ impl ScheduleFilter {
     }
 }
 
-/// Filter for entries of a fire ledger. By default it selects all entries.
+/// Filter for entries of a ledger. By default it selects all entries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LedgerFilter {
     /// Outcomes; an empty list selects all.
@@ -289,7 +289,7 @@ impl Client {
         self.json(request.query_opt("namespace", namespace)).await
     }
 
-    /// Returns one page of the fire ledger of a schedule, latest scheduled time first.
+    /// Returns one page of the ledger of a schedule, latest scheduled time first.
     ///
     /// # Errors
     /// [Request errors](crate#request-errors), among them `schedule_not_found`.
@@ -302,7 +302,7 @@ impl Client {
         self.json(filter.query(schedule.get(&["ledger"])).page(page)).await
     }
 
-    /// Streams all entries of the fire ledger of a schedule that match the filter, latest scheduled time first.
+    /// Streams all entries of the ledger of a schedule that match the filter, latest scheduled time first.
     pub fn ledger(&self, schedule: ScheduleRef, filter: LedgerFilter) -> Items<LedgerEntry> {
         let (client, asked) = (self.clone(), std::sync::Arc::new((schedule, filter)));
         page::all(move |page| {

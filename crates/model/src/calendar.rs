@@ -26,7 +26,7 @@ pub struct CalendarSpec {
     /// Name of the calendar, unique in its namespace. 1 to 63 letters, digits, `-`, `_` or `.`, starting with a
     /// letter or digit. The prefix `belfry.` is reserved for built-in calendars.
     pub name: String,
-    /// Namespace (tenant) of the calendar. Default: `default`.
+    /// Namespace (tenant) of the calendar [default: `default`].
     #[serde(default = "default_namespace")]
     pub namespace: String,
     /// Owner of the calendar: the person or team responsible for it, at most 128 bytes.
@@ -40,8 +40,8 @@ pub struct CalendarSpec {
     pub description: Option<String>,
     /// Steps that include or exclude days, at most 1,000, applied in order: a later step overrides earlier ones.
     pub steps: Vec<CalendarStep>,
-    /// Last day for which the calendar is complete. A schedule that needs later days gets a warning. Default:
-    /// unlimited.
+    /// Last day for which the calendar is complete. A schedule that needs later days gets a warning [default:
+    /// unlimited].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = Date)]
     pub known_until: Option<jiff::civil::Date>,

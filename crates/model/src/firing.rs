@@ -1,7 +1,7 @@
 //! Firings: the outcome of each scheduled time, and the state of schedules and backfills.
 //!
 //! A *scheduled time* is a time that the rules of a schedule name, without jitter and delays. Each has one record in
-//! the *fire ledger*, with its outcome: the job or run that it created, or the reason why it created none.
+//! the *ledger*, with its outcome: the job or run that it created, or the reason why it created none.
 //!
 //! The engine writes these rows and the store keeps them; the API returns them in types of its own.
 
@@ -237,7 +237,7 @@ impl std::str::FromStr for FiringOutcome {
     }
 }
 
-/// Entry of the fire ledger: the outcome of a scheduled time, or of consecutive scheduled times with the same outcome
+/// Entry of the ledger: the outcome of a scheduled time, or of consecutive scheduled times with the same outcome
 /// and no job.
 ///
 /// Unique by schedule, generation, `first`, cause and backfill. The record is updated when a waiting firing starts,

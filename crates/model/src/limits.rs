@@ -153,7 +153,7 @@ pub const TRIGGER_CHAIN_MAX: usize = 32;
 pub const TRIGGERED_RUNS_MAX: usize = 1_000;
 /// Maximum size of an output that a trigger stores while it waits for its other sources.
 pub const STORED_OUTPUT_BYTES_MAX: usize = 8 * 1024;
-/// Maximum number of late workers that a step over workers lists.
+/// Maximum number of late workers that a mapped step over workers lists.
 pub const LATE_WORKERS_NAMED_MAX: usize = 100;
 /// Maximum number of approvers of a step.
 pub const APPROVERS_MAX: usize = 100;

@@ -14,23 +14,23 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct QueueSettings {
-    /// Maximum number of concurrent jobs of the queue, from 1 to 1,000,000. Default: unlimited.
+    /// Maximum number of concurrent jobs of the queue, from 1 to 1,000,000 [default: unlimited].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
-    /// Rate limit: maximum average number of job starts per second, at most 1,000,000. Default: unlimited.
+    /// Rate limit: maximum average number of job starts per second, at most 1,000,000 [default: unlimited].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_per_second: Option<f64>,
-    /// Maximum number of jobs that start at once after an idle period, under `rate_per_second`; from 1 to 1,000,000.
-    /// Default: `rate_per_second`, at least 1.
+    /// Maximum number of jobs that start at once after an idle period, under `rate_per_second`; from 1 to 1,000,000
+    /// [default: `rate_per_second`, at least 1].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
-    /// Weight of the queue against other queues that compete for the same workers, from 1 to 1,000. Default: 1.
+    /// Weight of the queue against other queues that compete for the same workers, from 1 to 1,000 [default: 1].
     pub weight: u32,
-    /// Weights of namespaces within the queue, by name of the namespace, from 1 to 1,000. Default: 1 for each
-    /// namespace.
+    /// Weights of namespaces within the queue, by name of the namespace, from 1 to 1,000 [default: 1 for each
+    /// namespace].
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub namespace_weights: BTreeMap<String, u32>,
-    /// Whether the queue is paused: no job of a paused queue starts. Default: `false`.
+    /// Whether the queue is paused: no job of a paused queue starts [default: `false`].
     pub paused: bool,
     /// Reason why the queue is paused, as text for users.
     #[serde(skip_serializing_if = "Option::is_none")]

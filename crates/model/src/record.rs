@@ -387,7 +387,7 @@ pub enum EventKind {
         /// Job or run that ended, and the reason why its end started no run.
         refusal: Box<TriggerRefusal>,
     },
-    /// A worker became ready after a step over workers had started.
+    /// A worker became ready after a mapped step over workers had started.
     LateWorker {
         /// ID of the run.
         run: RunId,
@@ -503,9 +503,9 @@ pub enum Change {
         /// Variable part.
         state: Box<ScheduleState>,
     },
-    /// Deletes a schedule. Its fire ledger stays until retention deletes it.
+    /// Deletes a schedule. Its ledger stays until retention deletes it.
     RemoveSchedule(ScheduleId),
-    /// An entry of the fire ledger, new or rewritten. An entry with a job never gets another job.
+    /// An entry of the ledger, new or rewritten. An entry with a job never gets another job.
     Ledger(Box<LedgerRecord>),
     /// A backfill. With a `head`, the backfill is new. A backfill that is not running leaves the live rows.
     Backfill {

@@ -30,7 +30,7 @@ pub struct ScheduleSpec {
     /// Name of the schedule, unique in its namespace. 1 to 63 letters, digits, `-`, `_` or `.`, starting with a
     /// letter or digit.
     pub name: String,
-    /// Namespace (tenant) of the schedule and of its jobs and runs. Default: `default`.
+    /// Namespace (tenant) of the schedule and of its jobs and runs [default: `default`].
     pub namespace: String,
     /// Owner of the schedule: the person or team responsible for it, at most 128 bytes. Also the owner of its jobs,
     /// unless the job sets one.
@@ -39,26 +39,26 @@ pub struct ScheduleSpec {
     pub labels: BTreeMap<String, String>,
     /// Description of the schedule, at most 1,000 bytes.
     pub description: Option<String>,
-    /// Rules of the scheduled times, with filters and time zone. Default: no rules; the schedule fires only when it
-    /// is triggered.
+    /// Rules of the scheduled times, with filters and time zone [default: no rules; the schedule fires only when it is
+    /// triggered].
     pub timing: Timing,
-    /// Jitter: delays each firing, so that many schedules do not fire at the same moment. Default: no delay.
+    /// Jitter: delays each firing, so that many schedules do not fire at the same moment [default: no delay].
     pub jitter: Option<Jitter>,
     /// Maximum number of firings, at least 1; the schedule then becomes `completed`. Skipped, manual and backfill
-    /// firings do not count. Default: unlimited.
+    /// firings do not count [default: unlimited].
     pub max_firings: Option<u64>,
     /// Overlap policy: treatment of a firing while earlier runs of the schedule have not ended.
     pub overlap: Overlap,
     /// Policy for missed firings: scheduled times that passed while no server could process them.
     pub missed: Missed,
-    /// Start deadline: maximum delay between the scheduled time and the start of the job or run. A firing that
-    /// cannot start by then is skipped, with the outcome `skipped_deadline`. Default: no deadline.
+    /// Start deadline: maximum delay between the scheduled time and the start of the job or run. A firing that cannot
+    /// start by then is skipped, with the outcome `skipped_deadline` [default: no deadline].
     pub start_deadline: Option<Duration>,
     /// Number of consecutive failed runs after which the schedule is paused, at least 1. Manual runs and backfills do
-    /// not count. Default: never.
+    /// not count [default: never].
     pub pause_after_failures: Option<u32>,
-    /// Time before each firing from which resources for the job are reserved on a worker; at most 24h. Not allowed
-    /// with `workflow`. Default: no reservation.
+    /// Time before each firing from which resources for the job are reserved on a worker; at most 24h. Not allowed with
+    /// `workflow` [default: no reservation].
     pub reserve_ahead: Option<Duration>,
     /// Expected start delay and duration of runs. A run that exceeds them is reported as late or stuck; nothing else
     /// happens to it.
@@ -87,7 +87,7 @@ struct ScheduleText {
     /// Name of the schedule, unique in its namespace. 1 to 63 letters, digits, `-`, `_` or `.`, starting with a
     /// letter or digit.
     name: String,
-    /// Namespace (tenant) of the schedule and of its jobs and runs. Default: `default`.
+    /// Namespace (tenant) of the schedule and of its jobs and runs [default: `default`].
     #[serde(default = "default_namespace")]
     namespace: String,
     /// Owner of the schedule: the person or team responsible for it, at most 128 bytes. Also the owner of its jobs,
@@ -100,15 +100,15 @@ struct ScheduleText {
     /// Description of the schedule, at most 1,000 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     description: Option<String>,
-    /// Rules of the scheduled times, with filters and time zone. Default: no rules; the schedule fires only when it
-    /// is triggered.
+    /// Rules of the scheduled times, with filters and time zone [default: no rules; the schedule fires only when it is
+    /// triggered].
     #[serde(default)]
     timing: Timing,
-    /// Jitter: delays each firing, so that many schedules do not fire at the same moment. Default: no delay.
+    /// Jitter: delays each firing, so that many schedules do not fire at the same moment [default: no delay].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     jitter: Option<Jitter>,
     /// Maximum number of firings, at least 1; the schedule then becomes `completed`. Skipped, manual and backfill
-    /// firings do not count. Default: unlimited.
+    /// firings do not count [default: unlimited].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_firings: Option<u64>,
     /// Overlap policy: treatment of a firing while earlier runs of the schedule have not ended.
@@ -117,16 +117,16 @@ struct ScheduleText {
     /// Policy for missed firings: scheduled times that passed while no server could process them.
     #[serde(default)]
     missed: Missed,
-    /// Start deadline: maximum delay between the scheduled time and the start of the job or run. A firing that
-    /// cannot start by then is skipped, with the outcome `skipped_deadline`. Default: no deadline.
+    /// Start deadline: maximum delay between the scheduled time and the start of the job or run. A firing that cannot
+    /// start by then is skipped, with the outcome `skipped_deadline` [default: no deadline].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     start_deadline: Option<Duration>,
     /// Number of consecutive failed runs after which the schedule is paused, at least 1. Manual runs and backfills do
-    /// not count. Default: never.
+    /// not count [default: never].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pause_after_failures: Option<u32>,
-    /// Time before each firing from which resources for the job are reserved on a worker; at most 24h. Not allowed
-    /// with `workflow`. Default: no reservation.
+    /// Time before each firing from which resources for the job are reserved on a worker; at most 24h. Not allowed with
+    /// `workflow` [default: no reservation].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reserve_ahead: Option<Duration>,
     /// Expected start delay and duration of runs. A run that exceeds them is reported as late or stuck; nothing else
@@ -280,8 +280,8 @@ impl ScheduleSpec {
 pub struct Jitter {
     /// Maximum delay of a firing; at most 24h.
     pub max: Duration,
-    /// Choice of the delay: the same for all firings of the schedule (`stable`), or another for each firing
-    /// (`random`). Default: `stable`.
+    /// Choice of the delay: the same for all firings of the schedule (`stable`), or another for each firing (`random`)
+    /// [default: `stable`].
     #[serde(default)]
     pub spread: Spread,
 }
@@ -304,12 +304,12 @@ pub enum Spread {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overlap {
-    /// Policy of a firing when the schedule has reached its limit of concurrent runs. Default: `skip`.
+    /// Policy of a firing when the schedule has reached its limit of concurrent runs [default: `skip`].
     pub policy: OverlapPolicy,
-    /// Limit of concurrent runs, from 1 to 1,000; at this number the policy applies. Default: 1.
+    /// Limit of concurrent runs, from 1 to 1,000; at this number the policy applies [default: 1].
     pub limit: u32,
     /// Maximum number of waiting firings under the policy `buffer_all`, from 1 to 1,000. Further firings are dropped,
-    /// with the outcome `shed`. Default: 100.
+    /// with the outcome `shed` [default: 100].
     pub buffer: u32,
 }
 
@@ -345,19 +345,19 @@ pub enum OverlapPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Missed {
-    /// Choice of the missed firings that are caught up. Default: `fire_once`.
+    /// Choice of the missed firings that are caught up [default: `fire_once`].
     pub policy: MissedPolicy,
-    /// Number of the latest missed firings that the policy `fire_last` catches up, from 1 to 1,000. Default: 1.
+    /// Number of the latest missed firings that the policy `fire_last` catches up, from 1 to 1,000 [default: 1].
     pub last: u32,
     /// Maximum number of missed firings of one outage that the policy `fire_all` catches up, from 1 to 10,000; the
-    /// newest ones are kept. Default: 1,000.
+    /// newest ones are kept [default: 1,000].
     pub limit: u32,
-    /// Delay after which a firing counts as missed; at least 1s. A shorter delay counts as late, and the firing
-    /// starts normally. Default: `10s`.
+    /// Delay after which a firing counts as missed; at least 1s. A shorter delay counts as late, and the firing starts
+    /// normally [default: `10s`].
     pub threshold: Duration,
-    /// Maximum age of a missed firing that is caught up; at most 3,660 days. Default: `365d`.
+    /// Maximum age of a missed firing that is caught up; at most 3,660 days [default: `365d`].
     pub catch_up_window: Duration,
-    /// Rate limit: maximum number of missed firings that are caught up per minute, at least 1. Default: unlimited.
+    /// Rate limit: maximum number of missed firings that are caught up per minute, at least 1 [default: unlimited].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub catch_up_per_minute: Option<u32>,
 }
@@ -396,11 +396,11 @@ pub enum MissedPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expectation {
-    /// Maximum delay of the start after the scheduled time; a run that has not started by then is late. Default:
-    /// `1m`.
+    /// Maximum delay of the start after the scheduled time; a run that has not started by then is late
+    /// [default: `1m`].
     pub start_within: Duration,
-    /// Maximum duration of a run; a run that exceeds it is stuck. Default: three times the 95th percentile of earlier
-    /// runs, at least 1m.
+    /// Maximum duration of a run; a run that exceeds it is stuck [default: three times the 95th percentile of earlier
+    /// runs, at least 1m].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_within: Option<Duration>,
 }

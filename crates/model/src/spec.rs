@@ -39,31 +39,31 @@ fn default_grace() -> Duration {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
-    /// Name of the job; need not be unique. 1 to 63 letters, digits, `-`, `_` or `.`, starting with a letter or
-    /// digit. Default: `job`.
+    /// Name of the job; need not be unique. 1 to 63 letters, digits, `-`, `_` or `.`, starting with a letter or digit
+    /// [default: `job`].
     #[serde(default = "default_job_name")]
     pub name: String,
-    /// Namespace (tenant) of the job. Default: `default`.
+    /// Namespace (tenant) of the job [default: `default`].
     #[serde(default = "default_name")]
     pub namespace: String,
-    /// Owner of the job: the person or team responsible for it, at most 128 bytes. Default: the user who submits the
-    /// job.
+    /// Owner of the job: the person or team responsible for it, at most 128 bytes [default: the user who submits the
+    /// job].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// Labels of the job, for filtering and grouping. At most 64 labels; values have at most 63 bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Queue in which the job waits for a worker. Default: `default`.
+    /// Queue in which the job waits for a worker [default: `default`].
     #[serde(default = "default_name")]
     pub queue: String,
-    /// Priority within the queue, from 0 to 100; jobs with a higher priority start first. Default: 50.
+    /// Priority within the queue, from 0 to 100; jobs with a higher priority start first [default: 50].
     #[serde(default = "default_priority")]
     pub priority: u8,
-    /// Earliest start time of the job, at most 3,660 days in the future. Default: the time of submission.
+    /// Earliest start time of the job, at most 3,660 days in the future [default: the time of submission].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_at: Option<Timestamp>,
-    /// Start deadline: maximum delay of the first execution after `run_at`, or after the submission if `run_at` is
-    /// not set. A job that has not started by then ends as `expired`. Default: no deadline.
+    /// Start deadline: maximum delay of the first execution after `run_at`, or after the submission if `run_at` is not
+    /// set. A job that has not started by then ends as `expired` [default: no deadline].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_deadline: Option<Duration>,
     /// Command or script of the job, under the name of its runtime. The only runtime is `process`.
@@ -77,28 +77,28 @@ pub struct JobSpec {
     /// Resource requests and resource limits of the job.
     #[serde(default)]
     pub resources: Resources,
-    /// Conditions on the labels of workers; the job runs only on workers that satisfy all of them. At most 32.
-    /// Default: all workers are eligible.
+    /// Conditions on the labels of workers; the job runs only on workers that satisfy all of them. At most 32 [default:
+    /// all workers are eligible].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<Constraint>,
-    /// Choice among the eligible workers: the least loaded (`spread`) or the most loaded (`pack`). Default: `spread`.
+    /// Choice among the eligible workers: the least loaded (`spread`) or the most loaded (`pack`) [default: `spread`].
     #[serde(default)]
     pub placement: Placement,
     /// Retry policy: number and delay of further attempts after a failure.
     #[serde(default)]
     pub retry: RetryPolicy,
-    /// Timeout of each execution; an execution that exceeds the timeout is stopped and fails. At most 366 days.
-    /// Default: no timeout.
+    /// Timeout of each execution; an execution that exceeds the timeout is stopped and fails. At most 366 days
+    /// [default: no timeout].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// Grace period between SIGTERM and SIGKILL when an execution times out or is cancelled; at most 1h. Default:
-    /// `10s`.
+    /// Grace period between SIGTERM and SIGKILL when an execution times out or is cancelled; at most 1h [default:
+    /// `10s`].
     #[serde(default = "default_grace")]
     pub grace: Duration,
-    /// Delivery guarantee: whether the job is executed again after its worker is lost. Default: `at_least_once`.
+    /// Delivery guarantee: whether the job is executed again after its worker is lost [default: `at_least_once`].
     #[serde(default)]
     pub delivery: Delivery,
-    /// Limit of concurrent jobs with the same concurrency key. Default: unlimited.
+    /// Limit of concurrent jobs with the same concurrency key [default: unlimited].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<Concurrency>,
     /// Idempotency key, 1 to 255 bytes. A further submission with the same key creates no job and returns the first
@@ -106,8 +106,8 @@ pub struct JobSpec {
     /// `server.key_retention`, by default `7d`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// Retention of the job after it has ended; the server then deletes the job. At most 3,660 days. Default: the
-    /// setting `server.retention`, `30d`.
+    /// Retention of the job after it has ended; the server then deletes the job. At most 3,660 days [default: the
+    /// setting `server.retention`, `30d`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Duration>,
 }
@@ -185,17 +185,17 @@ pub struct ProcessRun {
     /// set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
-    /// Interpreter of `script`, with its arguments. Default: `["/bin/sh"]`.
+    /// Interpreter of `script`, with its arguments [default: `["/bin/sh"]`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interpreter: Vec<String>,
     /// Environment variables, added to a clean environment. Names match `[A-Za-z_][A-Za-z0-9_]*`; `BELFRY_*` and
     /// `LD_*` are reserved. At most 1,000 variables of 32 KiB each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Working directory of the process. Default: the temporary directory of the execution.
+    /// Working directory of the process [default: the temporary directory of the execution].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// Standard input of the process. Default: empty.
+    /// Standard input of the process [default: empty].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
 }
@@ -209,7 +209,7 @@ pub struct InputFile {
     pub artifact: String,
     /// Path of the downloaded file, relative to the directory of the execution and inside it; at most 1,024 bytes.
     pub path: String,
-    /// Whether the downloaded file is executable. Default: `false`.
+    /// Whether the downloaded file is executable [default: `false`].
     #[serde(default)]
     pub executable: bool,
 }
@@ -223,7 +223,7 @@ pub struct OutputFile {
     /// Path of the file that the task writes, relative to the directory of the execution and inside it; at most 1,024
     /// bytes.
     pub path: String,
-    /// Whether the job succeeds even if the file does not exist. Default: `false`.
+    /// Whether the job succeeds even if the file does not exist [default: `false`].
     #[serde(default)]
     pub optional: bool,
 }
@@ -232,17 +232,17 @@ pub struct OutputFile {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resources {
-    /// CPU request: CPU reserved for the job on its worker, for example `500m` or `2` cores. Default: `100m`.
+    /// CPU request: CPU reserved for the job on its worker, for example `500m` or `2` cores [default: `100m`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Millicores>,
-    /// Memory request: memory reserved for the job on its worker, for example `256MiB`. Default: `64MiB`.
+    /// Memory request: memory reserved for the job on its worker, for example `256MiB` [default: `64MiB`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
     /// Custom resources reserved for the job on its worker, for example `gpu: 1`; at most 16. Each worker declares
     /// how much it has of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub custom: BTreeMap<String, u64>,
-    /// Limits of an execution, enforced by the worker. Default: unlimited.
+    /// Limits of an execution, enforced by the worker [default: unlimited].
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
 }
@@ -269,16 +269,16 @@ impl Resources {
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Memory limit; the execution is killed when it exceeds the limit. At least `1MiB`, and at least the requested
-    /// memory. Default: unlimited.
+    /// memory [default: unlimited].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
-    /// CPU limit; the execution is throttled when it reaches the limit. At least `10m`. Default: unlimited.
+    /// CPU limit; the execution is throttled when it reaches the limit. At least `10m` [default: unlimited].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Millicores>,
-    /// Maximum number of processes and threads of the execution; at least 1. Default: unlimited.
+    /// Maximum number of processes and threads of the execution; at least 1 [default: unlimited].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<u32>,
-    /// Whether a worker that cannot enforce the limits may run the job. Default: `required`.
+    /// Whether a worker that cannot enforce the limits may run the job [default: `required`].
     #[serde(default)]
     pub enforcement: Enforcement,
 }
@@ -308,7 +308,7 @@ pub enum Enforcement {
 pub struct Constraint {
     /// Key of the label.
     pub label: String,
-    /// Comparison of the label with `values`. Default: `in`.
+    /// Comparison of the label with `values` [default: `in`].
     #[serde(default)]
     pub operator: Operator,
     /// Values that the label is compared with, at most 64. Required for `in` and `not_in`; must be empty for `exists`
@@ -364,17 +364,17 @@ pub enum Placement {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetryPolicy {
-    /// Maximum number of retries after executions that started and failed, from 0 to 1,000. Default: 0.
+    /// Maximum number of retries after executions that started and failed, from 0 to 1,000 [default: 0].
     pub max_retries: u32,
-    /// Maximum number of retries after executions that could not be started, from 0 to 1,000. Default: 3.
+    /// Maximum number of retries after executions that could not be started, from 0 to 1,000 [default: 3].
     pub max_start_retries: u32,
     /// Delay before each retry.
     pub backoff: Backoff,
-    /// Exit codes that are retried, at most 256. If set, a failure without an exit code, for example a timeout, is
-    /// not retried. Default: every failure is retried, except those in `final_exit_codes`.
+    /// Exit codes that are retried, at most 256. If set, a failure without an exit code, for example a timeout, is not
+    /// retried [default: every failure is retried, except those in `final_exit_codes`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub retry_exit_codes: Vec<i32>,
-    /// Exit codes that are never retried, at most 256. Default: none.
+    /// Exit codes that are never retried, at most 256 [default: none].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub final_exit_codes: Vec<i32>,
 }
@@ -396,14 +396,14 @@ impl Default for RetryPolicy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Backoff {
-    /// Delay before the first retry; must not exceed `max`. Default: `1s`.
+    /// Delay before the first retry; must not exceed `max` [default: `1s`].
     pub initial: Duration,
-    /// Growth factor of the delay from one retry to the next, from 1 to 100. Default: 2.
+    /// Growth factor of the delay from one retry to the next, from 1 to 100 [default: 2].
     pub factor: f64,
-    /// Maximum delay before a retry, not counting `jitter`; at most 24h. Default: `5m`.
+    /// Maximum delay before a retry, not counting `jitter`; at most 24h [default: `5m`].
     pub max: Duration,
-    /// Random variation of each delay, as a fraction from 0 to 1; with 0.2, a delay of 10s becomes 8s to 12s.
-    /// Default: 0.2.
+    /// Random variation of each delay, as a fraction from 0 to 1; with 0.2, a delay of 10s becomes 8s to 12s [default:
+    /// 0.2].
     pub jitter: f64,
 }
 
@@ -436,7 +436,7 @@ pub enum Delivery {
 pub struct Concurrency {
     /// Concurrency key, 1 to 255 bytes. Jobs of one namespace with the same key share the limit, across all queues.
     pub key: String,
-    /// Maximum number of concurrent jobs with the key, from 1 to 1,000,000. Default: 1.
+    /// Maximum number of concurrent jobs with the key, from 1 to 1,000,000 [default: 1].
     #[serde(default = "one")]
     pub limit: u32,
 }

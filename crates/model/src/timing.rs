@@ -21,32 +21,32 @@ fn utc() -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timing {
-    /// Rules of the scheduled times, at most 64. A time that several rules name counts once. Default: no rules; the
-    /// schedule fires only when it is triggered.
+    /// Rules of the scheduled times, at most 64. A time that several rules name counts once [default: no rules; the
+    /// schedule fires only when it is triggered].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Rule>,
-    /// Filters that a time must match, at most 64; the schedule fires only at times that match all of them. Default:
-    /// no filter.
+    /// Filters that a time must match, at most 64; the schedule fires only at times that match all of them [default: no
+    /// filter].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<Filter>,
-    /// Filters that exclude times, at most 64; the schedule does not fire at a time that matches one of them.
-    /// Default: no filter.
+    /// Filters that exclude times, at most 64; the schedule does not fire at a time that matches one of them [default:
+    /// no filter].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<Filter>,
-    /// Moves a time on a non-working day to a working day, at the same time of day. Default: times are not moved.
+    /// Moves a time on a non-working day to a working day, at the same time of day [default: times are not moved].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roll: Option<Roll>,
-    /// Time zone of the wall-clock times in rules and filters, as an IANA name such as `Asia/Shanghai`. Default:
-    /// `UTC`.
+    /// Time zone of the wall-clock times in rules and filters, as an IANA name such as `Asia/Shanghai`
+    /// [default: `UTC`].
     #[serde(default = "utc")]
     pub zone: String,
     /// Treatment of wall-clock times that a change to or from daylight saving time skips or repeats.
     #[serde(default, skip_serializing_if = "Dst::is_default")]
     pub dst: Dst,
-    /// Earliest scheduled time, in UTC. Default: unlimited.
+    /// Earliest scheduled time, in UTC [default: unlimited].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Timestamp>,
-    /// Latest scheduled time, in UTC. Default: unlimited.
+    /// Latest scheduled time, in UTC [default: unlimited].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Timestamp>,
 }
@@ -132,12 +132,12 @@ pub struct Every {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CalendarRule {
-    /// Interval in units: 2 with the unit `weeks` is every second week. Default: 1.
+    /// Interval in units: 2 with the unit `weeks` is every second week [default: 1].
     #[serde(default = "one")]
     pub every: u32,
     /// Unit of the interval: days, weeks, months or years.
     pub unit: CalendarUnit,
-    /// Months of the year, 1 to 12, for the unit `years`. Default: the month of `from`.
+    /// Months of the year, 1 to 12, for the unit `years` [default: the month of `from`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub months: Vec<i8>,
     /// Days of the month for the units `months` and `years`: 1 to 31, or -1 to -31 from the end of the month; -1 is
@@ -148,14 +148,14 @@ pub struct CalendarRule {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weekdays: Vec<Weekday>,
     /// Occurrences of the weekdays in the month, for the units `months` and `years`: 1 to 5, or -1 to -5 from the end
-    /// of the month. Default: all occurrences.
+    /// of the month [default: all occurrences].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nth: Vec<i8>,
-    /// Times of day, as `HH:MM` or `HH:MM:SS`. Default: midnight.
+    /// Times of day, as `HH:MM` or `HH:MM:SS` [default: midnight].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub times: Vec<String>,
-    /// First day of the rule. Intervals are counted from the unit that contains this day; weeks start on Monday.
-    /// Default: no first day, and intervals are counted from 2000-01-01 (weeks: 2000-01-03).
+    /// First day of the rule. Intervals are counted from the unit that contains this day; weeks start on Monday
+    /// [default: no first day, and intervals are counted from 2000-01-01 (weeks: 2000-01-03)].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Date>,
 }
@@ -223,7 +223,7 @@ pub struct Window {
     pub from: String,
     /// End of the window (exclusive), as `HH:MM` or `HH:MM:SS`.
     pub until: String,
-    /// Days of the week on which the window starts. Default: all days.
+    /// Days of the week on which the window starts [default: all days].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weekdays: Vec<Weekday>,
 }
@@ -267,12 +267,12 @@ pub enum RollTo {
 )]
 #[serde(deny_unknown_fields, default)]
 pub struct Dst {
-    /// Treatment of a time that is skipped when clocks go forward. Default: a fixed time fires at the end of the gap,
-    /// a repeating time does not fire.
+    /// Treatment of a time that is skipped when clocks go forward [default: a fixed time fires at the end of the gap, a
+    /// repeating time does not fire].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<Gap>,
-    /// Treatment of a time that is repeated when clocks go back. Default: a fixed time fires the first time only, a
-    /// repeating time fires both times.
+    /// Treatment of a time that is repeated when clocks go back [default: a fixed time fires the first time only, a
+    /// repeating time fires both times].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlap: Option<Fold>,
 }
@@ -325,7 +325,7 @@ mod text {
         /// Cron expression. 5 fields: minute, hour, day of month, month, day of week. 6 fields start with seconds; 7
         /// fields also end with the year. A name such as `@daily` is also allowed.
         expression: String,
-        /// Dialect of the expression. Default: `vixie`.
+        /// Dialect of the expression [default: `vixie`].
         #[serde(default)]
         dialect: Dialect,
     }
@@ -335,7 +335,7 @@ mod text {
     struct EveryObject {
         /// Time between two firings; at least 1s.
         period: Duration,
-        /// Offset of the times from multiples of the period since the Unix epoch. Default: `0s`.
+        /// Offset of the times from multiples of the period since the Unix epoch [default: `0s`].
         #[serde(default)]
         phase: Duration,
     }

@@ -48,7 +48,7 @@ pub struct ServerConfig {
     pub warm_standby: bool,
     /// Retention of events, for watchers that resume.
     pub event_retention: Duration,
-    /// Retention of entries of fire ledgers, and of ended backfills.
+    /// Retention of entries of ledgers, and of ended backfills.
     pub ledger_retention: Duration,
     /// Largest artifact, in bytes.
     pub artifact_bytes_max: u64,

@@ -1,5 +1,5 @@
 //! Retention: deletes expired jobs with their logs, ended runs with their steps, superseded artifact versions, old
-//! events, old entries of fire ledgers, and old entries of the changelog.
+//! events, old entries of ledgers, and old entries of the changelog.
 //!
 //! The leader runs it. Each round is bounded, and rounds follow each other at once while there is more to delete.
 //!
@@ -31,7 +31,7 @@ const ARTIFACTS: usize = 100;
 const LEDGER_LINES: usize = 1_000;
 /// Most logs deleted concurrently.
 const LOGS: usize = 16;
-/// Interval of trimming events and the fire ledger.
+/// Interval of trimming events and the ledger.
 const TRIM_EVERY: Duration = Duration::from_secs(600);
 
 /// Runs rounds until the future is dropped.
@@ -145,7 +145,7 @@ async fn trim(services: &Services, now: Timestamp) {
         tracing::warn!(error = %Chain(&error), "cannot delete the steps of deleted runs; retrying later");
     }
     if let Err(error) = trim_ledger(services, now - services.config.ledger_retention).await {
-        tracing::warn!(error = %Chain(&error), "cannot trim the fire ledger; retrying later");
+        tracing::warn!(error = %Chain(&error), "cannot trim the ledger; retrying later");
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! A [`Timetable`] is a pure function from a time to the next scheduled time. It has no state and reads no clock and no
 //! file, so all servers compute the same times. The engine calls [`Timetable::step`], which also returns the times that
-//! a filter excludes: each of them gets an entry in the fire ledger.
+//! a filter excludes: each of them gets an entry in the ledger.
 //!
 //! Every search is bounded, including the search in a timing that never fires.
 

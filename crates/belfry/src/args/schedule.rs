@@ -53,7 +53,7 @@ pub(crate) enum ScheduleCommand {
     Trigger(TriggerArgs),
     /// Backfill a schedule: run its firings in a past range
     Backfill(BackfillArgs),
-    /// Show the fire ledger: the outcome of each scheduled time
+    /// Show the ledger: the outcome of each scheduled time
     Ledger(LedgerArgs),
     /// Delete schedules; their running jobs and runs continue
     #[command(before_help = examples! { "belfry schedule delete backup" })]
@@ -366,7 +366,7 @@ pub(crate) struct TriggerArgs {
     /// Name or ID of the schedule
     #[arg(value_name = "SCHEDULE")]
     pub(crate) schedule: String,
-    /// Reason for the trigger, recorded in the fire ledger
+    /// Reason for the trigger, recorded in the ledger
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
     /// Overlap policy, if an earlier run has not ended: skip, buffer_one, buffer_all, cancel_other, terminate_other,

@@ -184,7 +184,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "7d",
         "retention of events; watchers can resume within this time",
     ),
-    plain("server.ledger_retention", Kind::Duration, "90d", "retention of the fire ledger"),
+    plain("server.ledger_retention", Kind::Duration, "90d", "retention of the ledger"),
     plain(
         "server.artifact_retention",
         Kind::Duration,

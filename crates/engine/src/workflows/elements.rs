@@ -1,4 +1,4 @@
-//! Steps over a list (task mapping): the elements start in order, end independently, and the step ends after
+//! Mapped steps (task mapping): the elements start in order, end independently, and the step ends after
 //! them.
 //!
 //! A list that follows from parameters and earlier steps is not stored; a rebuilt engine evaluates it again.
@@ -7,7 +7,7 @@
 //! # Invariants
 //! - An element starts at most once, unless a retry of the run resets it.
 //! - `going + done <= total`, and `places` has `total` entries.
-//! - A step over a list never ends while one of its elements is running.
+//! - A mapped step never ends while one of its elements is running.
 //!
 //! # Cost
 //! A flush starts a bounded number of elements, however long the list is. An element takes 24 bytes.
@@ -303,7 +303,7 @@ impl Elements {
 }
 
 impl Workflows {
-    /// Starts a step over a list and evaluates the list.
+    /// Starts a mapped step and evaluates the list.
     pub(super) fn begin_elements(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId, step: u32) {
         if self.runs.get(&id).is_some_and(|run| run.grows(step)) {
             return self.begin_growing(cx, jobs, id, step);
@@ -563,7 +563,7 @@ impl Workflows {
         }
     }
 
-    /// Ends a step over a list once its outcome is decided and none of its elements is running.
+    /// Ends a mapped step once its outcome is decided and none of its elements is running.
     pub(super) fn settle_elements(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId, step: u32) {
         let Some(run) = self.runs.get(&id) else { return };
         let known = run.step(step);

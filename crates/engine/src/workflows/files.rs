@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The stored versions are part of the step's row, so a retry of the run that carries the step over reads the
-//! same version. A step over a list has a list of versions for each name, in the order of its elements. A
+//! same version. A mapped step has a list of versions for each name, in the order of its elements. A
 //! step that calls a workflow has the versions that the called run stored; the steps of the called run read
 //! versions stored before the call.
 //!

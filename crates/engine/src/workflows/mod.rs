@@ -116,7 +116,7 @@ pub(crate) struct Run {
     to_evaluate: VecDeque<u32>,
     /// Pending steps that may start as soon as a slot is free.
     ready: BTreeSet<u32>,
-    /// Steps over a list that may have elements to start.
+    /// Mapped steps that may have elements to start.
     with_pending_elements: BTreeSet<u32>,
     /// Number of running jobs and called runs.
     live: u32,

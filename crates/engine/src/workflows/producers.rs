@@ -154,7 +154,7 @@ fn needed(nodes: &[StepPlan]) -> Vec<u64> {
         for &need in &nodes[step].needs {
             let need = index(need);
             join(&mut rows, words, step, need);
-            // A step over a list ends after the steps that add elements to it.
+            // A mapped step ends after the steps that add elements to it.
             for &adder in &nodes[need].adders {
                 join(&mut rows, words, step, index(adder));
             }

@@ -209,7 +209,7 @@ impl Workflows {
     }
 
     /// Ends a running step whose job does not exist; no commit of the engine causes this. Decides stopped
-    /// steps and steps over lists again.
+    /// steps and mapped steps again.
     fn resume_steps(&mut self, cx: &mut Context, jobs: &mut Jobs, id: RunId) {
         let Some(run) = self.runs.get(&id) else { return };
         let running = (0..).zip(&run.steps).filter(|(_, step)| step.status() == StepStatus::Running);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::Run;
 
-/// One element of a step over a list.
+/// One element of a mapped step.
 #[derive(Debug)]
 pub(super) struct Element {
     pub(super) index: u32,

@@ -1,4 +1,4 @@
-//! Warnings about schedules and workflows, and reasons in the fire ledger.
+//! Warnings about schedules and workflows, and reasons in the ledger.
 //!
 //! Each has a stable code with parameters for programs, and an English sentence for people. A client in another
 //! language translates the code, and shows the sentence if it does not know the code.

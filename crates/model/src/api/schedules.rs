@@ -1,4 +1,4 @@
-//! Requests and responses of the REST API for schedules, the fire ledger, backfills and calendars.
+//! Requests and responses of the REST API for schedules, the ledger, backfills and calendars.
 
 use std::collections::BTreeMap;
 
@@ -295,7 +295,7 @@ pub struct PauseSchedule {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TriggerSchedule {
-    /// Reason for the firing, recorded in the fire ledger.
+    /// Reason for the firing, recorded in the ledger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Overlap policy of this firing [default: the policy of the schedule].
@@ -316,7 +316,7 @@ pub struct TriggeredSchedule {
     /// Workflow run that the firing created. Absent if it created a job or nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// Time under which the fire ledger records the firing.
+    /// Time under which the ledger records the firing.
     pub scheduled_for: Timestamp,
 }
 
@@ -418,7 +418,7 @@ pub struct Upcoming {
     pub cut: Vec<ScheduleId>,
 }
 
-/// Entry of the fire ledger: the outcome of a scheduled time, or of several consecutive ones.
+/// Entry of the ledger: the outcome of a scheduled time, or of several consecutive ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LedgerEntry {
     /// ID of the schedule.
@@ -464,7 +464,7 @@ pub struct LedgerEntry {
     pub tzdb: String,
 }
 
-/// Page of the fire ledger of a schedule.
+/// Page of the ledger of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Ledger {
     /// Entries of the page, latest scheduled time first.

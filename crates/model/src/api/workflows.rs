@@ -438,7 +438,7 @@ pub struct RunStepState {
     /// User who approved, rejected or marked the step, or the event that ended its wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<StepDecision>,
-    /// Workers that became ready after a step over workers had started. Absent for other steps.
+    /// Workers that became ready after a mapped step over workers had started. Absent for other steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_workers: Option<LateWorkers>,
     /// Artifact versions that the step stored, as `NAME@sha256:HEX` by name of the output. For a mapped step, a list

@@ -1,4 +1,4 @@
-//! Details of an entry of the fire ledger, beyond its outcome.
+//! Details of an entry of the ledger, beyond its outcome.
 //!
 //! The ledger stores a sentence, because users read the rows and rows outlive releases. This module defines all
 //! sentences of the engine, each with a code. [`Detail::of`] returns the code of a stored sentence, so that the

@@ -97,7 +97,7 @@ impl Carried {
 /// Returns the rows that a retry of an ended run takes over.
 ///
 /// These are steps that succeeded or were skipped, unless the retry starts at them or upstream of them. Of a failed
-/// step over a list, the succeeded elements are taken over. A step over workers takes over none, because the workers
+/// mapped step, the succeeded elements are taken over. A mapped step over workers takes over none, because the workers
 /// may have changed. `on_failure` and `finally` are repeated in each retry.
 ///
 /// `all` contains all rows of the ended run, in any order.

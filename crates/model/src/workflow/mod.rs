@@ -52,7 +52,7 @@ pub struct WorkflowSpec {
     /// Name of the workflow, unique in its namespace. 1 to 63 letters, digits, `-`, `_` or `.`, starting with a
     /// letter or digit.
     pub name: String,
-    /// Namespace (tenant) of the workflow, its runs and their jobs. Default: `default`.
+    /// Namespace (tenant) of the workflow, its runs and their jobs [default: `default`].
     #[serde(default = "default_namespace")]
     pub namespace: String,
     /// Owner of the workflow: the person or team responsible for it, at most 128 bytes. Also the owner of its jobs,
@@ -85,33 +85,33 @@ pub struct WorkflowSpec {
     /// most 100.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, serde_json::Value>,
-    /// Treatment of the other steps after a step fails. Default: `finish_what_can`.
+    /// Treatment of the other steps after a step fails [default: `finish_what_can`].
     #[serde(default)]
     pub failure: FailurePolicy,
-    /// Maximum number of concurrent steps of a run; each element of a `for_each` counts as one step. Default:
-    /// unlimited.
+    /// Maximum number of concurrent steps of a run; each element of a `for_each` counts as one step [default:
+    /// unlimited].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel_steps: Option<u32>,
-    /// Maximum number of concurrent runs of the workflow; further runs wait in order. Runs that other workflows call
-    /// do not count. Default: unlimited.
+    /// Maximum number of concurrent runs of the workflow; further runs wait in order. Runs that other workflows call do
+    /// not count [default: unlimited].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel_runs: Option<u32>,
-    /// Retry policy of failed runs. Default: no retries.
+    /// Retry policy of failed runs [default: no retries].
     #[serde(default, skip_serializing_if = "RunRetryPolicy::is_default")]
     pub retry: RunRetryPolicy,
-    /// Timeout of the section `steps`, from the start of the run. With retries, it applies to each attempt. Default:
-    /// no timeout.
+    /// Timeout of the section `steps`, from the start of the run. With retries, it applies to each attempt [default: no
+    /// timeout].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// Priority of jobs of the workflow that set none, from 0 to 100; jobs with a higher priority start first.
-    /// Default: 50.
+    /// Priority of jobs of the workflow that set none, from 0 to 100; jobs with a higher priority start first [default:
+    /// 50].
     #[serde(default = "default_priority")]
     pub priority: u8,
-    /// Queue of jobs of the workflow that set none. Default: `default`.
+    /// Queue of jobs of the workflow that set none [default: `default`].
     #[serde(default = "default_namespace")]
     pub queue: String,
-    /// Retention of a run after it has ended; the server then deletes the run. At most 3,660 days. Default: the
-    /// setting `server.retention`, `30d`.
+    /// Retention of a run after it has ended; the server then deletes the run. At most 3,660 days [default: the setting
+    /// `server.retention`, `30d`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Duration>,
 }

@@ -25,8 +25,8 @@ pub struct Parameter {
     pub default: Option<Value>,
     /// JSON Schema of the value. Supported keywords: `type`, `enum`, `const`, `minimum`, `maximum`,
     /// `exclusiveMinimum`, `exclusiveMaximum`, `minLength`, `maxLength`, `items`, `minItems`, `maxItems`,
-    /// `uniqueItems`, `properties`, `required`, `additionalProperties`, `title`, `description` and `examples`.
-    /// Default: all values of the type are allowed.
+    /// `uniqueItems`, `properties`, `required`, `additionalProperties`, `title`, `description` and `examples`
+    /// [default: all values of the type are allowed].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
     /// Description of the parameter.

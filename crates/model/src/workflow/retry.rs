@@ -16,15 +16,15 @@ use crate::spec::{Backoff, Delivery};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunRetryPolicy {
-    /// Maximum number of retries of a failed run, from 0 to 1,000. Default: 0.
+    /// Maximum number of retries of a failed run, from 0 to 1,000 [default: 0].
     pub max_retries: u32,
     /// Delay before each retry.
     pub backoff: Backoff,
     /// Names of steps that must not start twice in a run. If a retry would start one of them again, the run fails
-    /// without the retry. Default: none.
+    /// without the retry [default: none].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub final_steps: Vec<String>,
-    /// Failures after which the run is not retried. Default: none.
+    /// Failures after which the run is not retried [default: none].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub final_causes: Vec<RunFailure>,
 }

@@ -25,25 +25,25 @@ pub struct StepSpec {
     pub name: String,
     /// Description of the step, at most 1,000 bytes.
     pub description: Option<String>,
-    /// Names of the upstream steps, in the same section. The step starts when their statuses satisfy its join rule.
-    /// Default: none; the step starts with its section.
+    /// Names of the upstream steps, in the same section. The step starts when their statuses satisfy its join rule
+    /// [default: none; the step starts with its section].
     pub needs: Vec<String>,
-    /// Join rule: statuses of the upstream steps with which the step starts. Default: `all_success`.
+    /// Join rule: statuses of the upstream steps with which the step starts [default: `all_success`].
     pub join: JoinRule,
-    /// Condition of the step, as an [expression](crate::expression), evaluated after the join rule is satisfied. If
-    /// it is false, the step is skipped. Default: no condition.
+    /// Condition of the step, as an [expression](crate::expression), evaluated after the join rule is satisfied. If it
+    /// is false, the step is skipped [default: no condition].
     pub when: Option<String>,
-    /// Fan-out: executes the action once for each element of a list. Only for jobs and workflows. Default: the action
-    /// is executed once.
+    /// Fan-out: executes the action once for each element of a list. Only for jobs and workflows [default: the action
+    /// is executed once].
     pub for_each: Option<ForEach>,
     /// Action of the step.
     pub action: Action,
     /// Declared fields of the output of the step, with their types; at most 100. Expressions can then use only these
-    /// fields, and the step fails if its output does not have them. Default: any output is allowed.
+    /// fields, and the step fails if its output does not have them [default: any output is allowed].
     pub outputs: BTreeMap<String, ParameterType>,
-    /// Whether the run and the downstream steps treat a failure of the step as a success. Default: `false`.
+    /// Whether the run and the downstream steps treat a failure of the step as a success [default: `false`].
     pub continue_on_failure: bool,
-    /// Timeout of the step, including retries and the time in queues. Default: no timeout.
+    /// Timeout of the step, including retries and the time in queues [default: no timeout].
     pub timeout: Option<Duration>,
 }
 
@@ -71,19 +71,19 @@ struct StepText {
     /// Description of the step, at most 1,000 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     description: Option<String>,
-    /// Names of the upstream steps, in the same section. The step starts when their statuses satisfy its join rule.
-    /// Default: none; the step starts with its section.
+    /// Names of the upstream steps, in the same section. The step starts when their statuses satisfy its join rule
+    /// [default: none; the step starts with its section].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     needs: Vec<String>,
-    /// Join rule: statuses of the upstream steps with which the step starts. Default: `all_success`.
+    /// Join rule: statuses of the upstream steps with which the step starts [default: `all_success`].
     #[serde(default, skip_serializing_if = "is_default")]
     join: JoinRule,
-    /// Condition of the step, as an expression, evaluated after the join rule is satisfied. If it is false, the step
-    /// is skipped. Default: no condition.
+    /// Condition of the step, as an expression, evaluated after the join rule is satisfied. If it is false, the step is
+    /// skipped [default: no condition].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     when: Option<String>,
-    /// Fan-out: executes the action once for each element of a list. Only for jobs and workflows. Default: the action
-    /// is executed once.
+    /// Fan-out: executes the action once for each element of a list. Only for jobs and workflows [default: the action
+    /// is executed once].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     for_each: Option<ForEach>,
     /// Job that the step runs.
@@ -99,13 +99,13 @@ struct StepText {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wait: Option<Wait>,
     /// Declared fields of the output of the step, with their types; at most 100. Expressions can then use only these
-    /// fields, and the step fails if its output does not have them. Default: any output is allowed.
+    /// fields, and the step fails if its output does not have them [default: any output is allowed].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     outputs: BTreeMap<String, ParameterType>,
-    /// Whether the run and the downstream steps treat a failure of the step as a success. Default: `false`.
+    /// Whether the run and the downstream steps treat a failure of the step as a success [default: `false`].
     #[serde(default, skip_serializing_if = "is_default")]
     continue_on_failure: bool,
-    /// Timeout of the step, including retries and the time in queues. Default: no timeout.
+    /// Timeout of the step, including retries and the time in queues [default: no timeout].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     timeout: Option<Duration>,
 }
@@ -264,22 +264,22 @@ impl StepSpec {
 pub struct ForEach {
     /// List of elements.
     pub over: ElementSource,
-    /// Maximum number of concurrent elements, at least 1. Default: unlimited.
+    /// Maximum number of concurrent elements, at least 1 [default: unlimited].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
-    /// Maximum number of failed elements; if more fail, the step fails and no further element starts. Default: 0.
+    /// Maximum number of failed elements; if more fail, the step fails and no further element starts [default: 0].
     #[serde(default, skip_serializing_if = "is_default")]
     pub max_failed: u32,
     /// Number of elements that must succeed, at least 1. The step succeeds when this number is reached, and the other
-    /// elements are cancelled. Default: all elements, except those that `max_failed` allows to fail.
+    /// elements are cancelled [default: all elements, except those that `max_failed` allows to fail].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enough: Option<u32>,
-    /// Treatment of workers that connect after the start of the step, for a list of `workers`. Default: `name`.
+    /// Treatment of workers that connect after the start of the step, for a list of `workers` [default: `name`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub late: LatePolicy,
 }
 
-/// Treatment of a worker that connects or reconnects after the start of a step over workers.
+/// Treatment of a worker that connects or reconnects after the start of a mapped step over workers.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
@@ -341,13 +341,13 @@ pub struct Call {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Approval {
-    /// Users who may approve or reject, at most 100. Default: all users who may change the run.
+    /// Users who may approve or reject, at most 100 [default: all users who may change the run].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvers: Vec<String>,
     /// Question for the approvers; a template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Result of the step when its `timeout` passes. Default: `fail`.
+    /// Result of the step when its `timeout` passes [default: `fail`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_timeout: OnTimeout,
 }
@@ -386,7 +386,7 @@ pub enum Wait {
 pub struct EventWait {
     /// Name of the event.
     pub name: String,
-    /// Result of the step when its `timeout` passes. Default: `fail`.
+    /// Result of the step when its `timeout` passes [default: `fail`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_timeout: OnTimeout,
 }

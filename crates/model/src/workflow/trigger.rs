@@ -65,7 +65,7 @@ pub struct Source {
     pub name: String,
     /// Result that the source must have.
     pub on: RequiredResult,
-    /// Labels that the job or workflow must have, with these values. Default: none.
+    /// Labels that the job or workflow must have, with these values [default: none].
     pub labels: BTreeMap<String, String>,
     /// Maximum time from the scheduled time of the source, or from its creation if it has none, to its end.
     pub within: Option<Duration>,
@@ -143,14 +143,14 @@ struct SourceText {
     /// Name of the workflow. Runs that another run called do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     workflow: Option<String>,
-    /// Result that the source must have. Default: `success`.
+    /// Result that the source must have [default: `success`].
     #[serde(default, skip_serializing_if = "is_default")]
     on: RequiredResult,
-    /// Labels that the job or workflow must have, with these values. Default: none.
+    /// Labels that the job or workflow must have, with these values [default: none].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<String, String>,
     /// Maximum time from the scheduled time of the source to its end; from its creation, if no schedule created it. A
-    /// later end starts no run. Default: unlimited.
+    /// later end starts no run [default: unlimited].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     within: Option<Duration>,
 }
@@ -190,28 +190,28 @@ struct TriggerText {
     /// Name of the workflow whose ended runs start a run. Runs that another run called do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     workflow: Option<String>,
-    /// Result that the source must have. Default: `success`.
+    /// Result that the source must have [default: `success`].
     #[serde(default, skip_serializing_if = "is_default")]
     on: RequiredResult,
-    /// Labels that the job or workflow must have, with these values. Default: none.
+    /// Labels that the job or workflow must have, with these values [default: none].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<String, String>,
     /// Maximum time from the scheduled time of the source to its end; from its creation, if no schedule created it. A
-    /// later end starts no run. Default: unlimited.
+    /// later end starts no run [default: unlimited].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     within: Option<Duration>,
     /// Several sources, from 2 to 8; a run starts when all of them have ended. Each source has its own `on`, `labels`
     /// and `within`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     all: Vec<SourceText>,
-    /// Maximum time between the first and the last end of the sources in `all`. Default: `1d`.
+    /// Maximum time between the first and the last end of the sources in `all` [default: `1d`].
     #[serde(default = "window", skip_serializing_if = "is_window")]
     window: Duration,
     /// Parameters of the run, by name. Texts are templates that can refer to `trigger`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     parameters: BTreeMap<String, Value>,
     /// Whether the trigger is paused. A paused trigger starts no runs; the workflow and its events show the ends that
-    /// it ignored. Default: `false`.
+    /// it ignored [default: `false`].
     #[serde(default, skip_serializing_if = "is_default")]
     paused: bool,
 }

@@ -55,7 +55,7 @@ fn check_name(parameter: &str, name: &str) -> Result<(), ApiError> {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct PutArtifactParams {
-    /// Namespace of the artifact. Default: `default`.
+    /// Namespace of the artifact [default: `default`].
     namespace: Option<String>,
 }
 
@@ -198,7 +198,7 @@ async fn list_artifacts(
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct GetArtifactParams {
-    /// Namespace of the artifact. Default: `default`.
+    /// Namespace of the artifact [default: `default`].
     namespace: Option<String>,
     /// Hash of the version [default: the newest version for a download, all versions for a deletion]
     #[param(example = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae")]

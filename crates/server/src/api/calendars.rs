@@ -64,7 +64,7 @@ pub(super) fn routes(routes: &mut Routes) {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct Scope {
-    /// Namespace of the name. Default: `default`.
+    /// Namespace of the name [default: `default`].
     namespace: Option<String>,
 }
 
@@ -154,7 +154,7 @@ async fn get_calendar(
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct PutParams {
-    /// Namespace of the name. Default: the namespace in the body.
+    /// Namespace of the name [default: the namespace in the body].
     namespace: Option<String>,
     /// Whether to validate only: the response has the spec as it would be stored, and nothing is stored [default:
     /// false]
@@ -290,12 +290,12 @@ async fn delete_calendar(
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct DaysParams {
-    /// Namespace of the name. Default: `default`.
+    /// Namespace of the name [default: `default`].
     namespace: Option<String>,
-    /// First day, such as `2026-10-01`. Default: today in UTC.
+    /// First day, such as `2026-10-01` [default: today in UTC].
     #[param(value_type = Option<String>, format = Date)]
     from: Option<String>,
-    /// Last day. Default: a year after the first day.
+    /// Last day [default: a year after the first day].
     #[param(value_type = Option<String>, format = Date)]
     until: Option<String>,
 }
@@ -345,7 +345,7 @@ fn today(now: Timestamp) -> Date {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct ImportParams {
-    /// Namespace of the calendar. Default: `default`.
+    /// Namespace of the calendar [default: `default`].
     namespace: Option<String>,
     /// Name under which the calendar is saved [default: the calendar is not saved]
     name: Option<String>,

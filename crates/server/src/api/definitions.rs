@@ -9,7 +9,7 @@ use super::problem::{ApiError, excerpt, field_error};
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PutParams {
-    /// Namespace of the name. Default: the namespace in the body.
+    /// Namespace of the name [default: the namespace in the body].
     pub(super) namespace: Option<String>,
     /// Whether to validate only: the response has the spec as it would be stored, and nothing is stored [default:
     /// false]

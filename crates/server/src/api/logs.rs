@@ -96,7 +96,7 @@ impl From<Streams> for StreamFilter {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct LogsParams {
-    /// Stream to return: `stdout`, `stderr` or `all`. Default: `all`.
+    /// Stream to return: `stdout`, `stderr` or `all` [default: `all`].
     #[param(inline)]
     stream: Streams,
     /// Offset at which to start: 0, or `next_offset` of an earlier response [default: 0]
@@ -121,9 +121,9 @@ struct LogsParams {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct JobLogsParams {
-    /// Number of the execution, from 1. Default: the newest execution.
+    /// Number of the execution, from 1 [default: the newest execution].
     execution: Option<u32>,
-    /// Stream to return: `stdout`, `stderr` or `all`. Default: `all`.
+    /// Stream to return: `stdout`, `stderr` or `all` [default: `all`].
     #[param(inline)]
     stream: Streams,
     /// Offset at which to start: 0, or `next_offset` of an earlier response [default: 0]

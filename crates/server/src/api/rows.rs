@@ -18,7 +18,7 @@ use super::problem::{ApiError, Code, excerpt};
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Scope {
-    /// Namespace of the name. Default: `default`. Not needed with an id.
+    /// Namespace of the name [default: `default`]. Not needed with an id.
     namespace: Option<String>,
 }
 

@@ -32,8 +32,8 @@ pub trait Calendars {
     /// Returns a calendar, or `None` if the name is unknown.
     fn days(&self, name: &str) -> Option<Arc<DaySet>>;
 
-    /// Returns all names for which [`Calendars::days`] returns a calendar, for suggestions. Default: the built-in
-    /// names.
+    /// Returns all names for which [`Calendars::days`] returns a calendar, for suggestions [default: the built-in
+    /// names].
     fn names(&self) -> Vec<String> {
         builtin_names().map(str::to_owned).collect()
     }

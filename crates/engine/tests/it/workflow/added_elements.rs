@@ -227,7 +227,7 @@ fn retry_keeps_elements_added_by_carried_steps() {
     assert_eq!(t.env_of(t.job_of(again, "total"), "ALL"), "[0,1] of 2");
 }
 
-/// C2, C4. In an adding step over a list, only the failed elements are repeated: the elements added by the
+/// C2, C4. In an adding mapped step, only the failed elements are repeated: the elements added by the
 /// others are kept.
 #[test]
 fn retry_keeps_elements_added_by_carried_elements() {

@@ -1,4 +1,4 @@
-//! Steps over a list: maps, shards, broadcasts, and the collected results.
+//! Mapped steps: maps, shards, broadcasts, and the collected results.
 //!
 //! - Elements: values, numbers and collected results of each element.
 //! - Limits: concurrent elements, failed elements, enough successes, long lists in bounded parts.
@@ -108,7 +108,7 @@ fn concurrent_elements_are_limited() {
     assert_eq!(t.step(run, "import"), StepStatus::Succeeded);
 }
 
-/// C4. A step over a list fails once too many elements have failed; then no further element starts.
+/// C4. A mapped step fails once too many elements have failed; then no further element starts.
 #[test]
 fn too_many_failed_elements_fail_the_step() {
     let mut t = Scenario::with_room();

@@ -65,7 +65,7 @@ pub(super) fn routes(routes: &mut Routes) {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct StartParams {
-    /// Namespace of the name. Default: `default`. Not needed with an id.
+    /// Namespace of the name [default: `default`]. Not needed with an id.
     namespace: Option<String>,
     /// Whether to plan only: the response lists the runs that would start and the times that are left out, and nothing
     /// starts [default: false]

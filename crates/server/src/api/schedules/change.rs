@@ -64,7 +64,7 @@ async fn changed(
 
 /// Delete a schedule
 ///
-/// Running runs continue. Backfills of the schedule are cancelled. The fire ledger is kept until its retention ends.
+/// Running runs continue. Backfills of the schedule are cancelled. The ledger is kept until its retention ends.
 #[utoipa::path(delete, path = "/api/v1/schedules/{name}", tag = "schedules",
     params(
         ("name" = String, Path), Scope,

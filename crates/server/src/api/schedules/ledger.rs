@@ -1,4 +1,4 @@
-//! The fire ledger of a schedule: the outcome of each scheduled time.
+//! The ledger of a schedule: the outcome of each scheduled time.
 
 use std::str::FromStr;
 
@@ -30,7 +30,7 @@ pub(super) fn routes(routes: &mut Routes) {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct LedgerParams {
-    /// Namespace of the name. Default: `default`. Not needed with an id.
+    /// Namespace of the name [default: `default`]. Not needed with an id.
     namespace: Option<String>,
     /// Outcomes to list, separated by commas.
     #[param(value_type = Option<String>, example = "fired,fired_late")]
@@ -70,7 +70,7 @@ impl FromStr for Cause {
     }
 }
 
-/// Show the fire ledger: the outcome of each scheduled time
+/// Show the ledger: the outcome of each scheduled time
 ///
 /// Newest scheduled time first. Consecutive scheduled times with the same outcome and without a job share one line.
 #[utoipa::path(get, path = "/api/v1/schedules/{name}/ledger", tag = "schedules",

@@ -60,12 +60,12 @@ fn count(n: Option<u32>) -> Result<usize, String> {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct NextParams {
-    /// Namespace of the name. Default: `default`. Not needed with an id.
+    /// Namespace of the name [default: `default`]. Not needed with an id.
     namespace: Option<String>,
-    /// Number of firings to return. Default: 20.
+    /// Number of firings to return [default: 20].
     #[param(minimum = 1, maximum = 1000)]
     n: Option<u32>,
-    /// Start of the range. Default: now.
+    /// Start of the range [default: now].
     from: Option<Timestamp>,
 }
 
@@ -168,9 +168,9 @@ async fn preview_schedule(
 struct UpcomingParams {
     /// Namespace to list; `*` for all namespaces [default: *]
     namespace: Option<String>,
-    /// Start of the range. Default: now.
+    /// Start of the range [default: now].
     from: Option<Timestamp>,
-    /// End of the range. Default: a day after `from`.
+    /// End of the range [default: a day after `from`].
     until: Option<Timestamp>,
     /// Maximum number of firings of each schedule; `cut` lists the schedules that have more.
     #[param(minimum = 1, maximum = 1000)]

@@ -100,7 +100,7 @@ async fn with_runs(api: &Api, row: WorkflowRow, runs: usize) -> Result<Workflow,
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct GetWorkflowParams {
-    /// Namespace of the name. Default: `default`. Not needed with an id.
+    /// Namespace of the name [default: `default`]. Not needed with an id.
     namespace: Option<String>,
     /// Generation whose spec is returned [default: the newest generation]
     generation: Option<u64>,
