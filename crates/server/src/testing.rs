@@ -335,7 +335,7 @@ async fn session(
 
 fn hello(shared: &Shared) -> v1::Hello {
     let journal = shared.journal();
-    let held = journal.entries.iter().map(|(execution, entry)| v1::Held {
+    let held = journal.entries.iter().map(|(execution, entry)| v1::JournaledExecution {
         execution_id: execution.clone(),
         fence: entry.fence,
         running: entry.ended.is_none(),
@@ -356,9 +356,9 @@ fn hello(shared: &Shared) -> v1::Hello {
             memory_limit: true,
             cpu_limit: true,
             pids_limit: true,
-            own_user: true,
+            separate_user: true,
         }),
-        held: held.collect(),
+        executions: held.collect(),
         ..v1::Hello::default()
     }
 }
@@ -465,7 +465,7 @@ async fn send(to_server: &mpsc::Sender<WorkerMessage>, body: worker_message::Bod
 /// Sends heartbeats during the session; returns the reason for its end.
 async fn beat(shared: &Shared, mut client: WorkerClient<Channel>, welcome: &v1::Welcome) -> Status {
     let (beats, outgoing) = mpsc::channel(4);
-    let granted = client.beat(with_token(ReceiverStream::new(outgoing), &shared.options.token)).await;
+    let granted = client.heartbeat(with_token(ReceiverStream::new(outgoing), &shared.options.token)).await;
     let mut grants = match granted {
         Ok(grants) => grants.into_inner(),
         Err(status) => return status,

@@ -221,7 +221,7 @@ pub(crate) struct Holdings {
     #[prost(uint64, tag = "1")]
     pub(crate) generation: u64,
     #[prost(message, repeated, tag = "2")]
-    pub(crate) held: Vec<v1::Held>,
+    pub(crate) held: Vec<v1::JournaledExecution>,
     #[prost(message, repeated, tag = "3")]
     pub(crate) reports: Vec<v1::Report>,
     #[prost(uint32, tag = "4")]

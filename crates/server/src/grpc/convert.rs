@@ -57,7 +57,7 @@ pub(crate) fn join(hello: v1::Hello, session: Session) -> Result<Join, Malformed
     bounded(WHAT, "name", hello.name.len(), NAME_LEN_MAX)?;
     bounded(WHAT, "version", hello.version.len(), NAME_LEN_MAX)?;
     bounded(WHAT, "labels", hello.labels.len(), limits::LABELS_MAX)?;
-    bounded(WHAT, "held", hello.held.len(), HELD_MAX)?;
+    bounded(WHAT, "executions", hello.executions.len(), HELD_MAX)?;
     for (key, value) in &hello.labels {
         bounded(WHAT, "a label", key.len().max(value.len()), limits::LABEL_LEN_MAX)?;
     }
@@ -75,9 +75,9 @@ pub(crate) fn join(hello: v1::Hello, session: Session) -> Result<Join, Malformed
             memory_limit: capabilities.memory_limit,
             cpu_limit: capabilities.cpu_limit,
             pids_limit: capabilities.pids_limit,
-            own_user: capabilities.own_user,
+            own_user: capabilities.separate_user,
         },
-        held: hello.held.iter().map(held).collect::<Result<_, _>>()?,
+        held: hello.executions.iter().map(held).collect::<Result<_, _>>()?,
     })
 }
 
@@ -94,7 +94,7 @@ fn capacity(capacity: v1::Capacity) -> Result<Capacity, Malformed> {
     })
 }
 
-fn held(held: &v1::Held) -> Result<Held, Malformed> {
+fn held(held: &v1::JournaledExecution) -> Result<Held, Malformed> {
     let execution = execution_id(&held.execution_id, "hello")?;
     // For display only: older workers do not send it.
     let job = held.job_id.parse().ok();
@@ -270,18 +270,18 @@ fn output(bytes: &[u8]) -> Result<Option<std::sync::Arc<str>>, Malformed> {
 }
 
 /// Converts a heartbeat.
-pub(crate) fn beat(beat: v1::Heartbeat) -> Result<Input, Malformed> {
-    let health = beat.health.unwrap_or_default();
+pub(crate) fn heartbeat(heartbeat: v1::Heartbeat) -> Result<Input, Malformed> {
+    let health = heartbeat.health.unwrap_or_default();
     Ok(Input::Heartbeat {
-        worker: worker_id(&beat.worker_id, "heartbeat")?,
-        session: Session(beat.session),
-        seq: beat.seq,
+        worker: worker_id(&heartbeat.worker_id, "heartbeat")?,
+        session: Session(heartbeat.session),
+        seq: heartbeat.seq,
         health: Health {
             cpu_used: Millicores(health.cpu_used_millis),
             memory_available: Bytes(health.memory_available_bytes),
             disk_available: Bytes(health.disk_available_bytes),
             running: health.running,
-            trouble: (!health.trouble.is_empty()).then(|| truncated(health.trouble)),
+            trouble: (!health.problem.is_empty()).then(|| truncated(health.problem)),
         },
     })
 }
@@ -335,16 +335,16 @@ fn assignment(assignment: &Assignment) -> v1::Assignment {
 }
 
 fn step_origin(step: &StepOrigin) -> v1::StepOrigin {
-    let item = step.item.as_ref().map(|item| v1::StepItem {
-        index: item.index,
-        total: item.total,
-        value: item.value.to_string(),
+    let element = step.item.as_ref().map(|element| v1::StepElement {
+        index: element.index,
+        total: element.total,
+        value: element.value.to_string(),
     });
     v1::StepOrigin {
         run_id: step.run.to_string(),
         workflow: step.workflow.to_string(),
         step: step.name.to_string(),
-        item,
+        element,
     }
 }
 

@@ -50,13 +50,13 @@ async fn read(services: &Services, mut inbound: Streaming<Heartbeat>, grants: mp
             Ok(None) => return Status::ok("the worker closed the stream"),
             Err(status) => return status,
         };
-        let input = match convert::beat(message) {
+        let input = match convert::heartbeat(message) {
             Ok(input) => input,
             Err(error) => return malformed(services, None, &error),
         };
         let Input::Heartbeat { session, .. } = &input else { continue };
-        let beat = HeartbeatRequest { session: *session, input, grants: grants.clone() };
-        if services.node.heartbeat(beat).await.is_err() {
+        let request = HeartbeatRequest { session: *session, input, grants: grants.clone() };
+        if services.node.heartbeat(request).await.is_err() {
             return Status::unavailable("this server is no longer the leader");
         }
     }

@@ -101,8 +101,12 @@ impl LogStream {
 
     async fn store_chunk(&self, chunk: Chunk) -> Result<LogAck, Status> {
         let Chunk { worker, execution, message } = chunk;
-        let ack =
-            |offset, gone, kept| LogAck { execution_id: message.execution_id.clone(), offset, gone, kept };
+        let ack = |offset, gone, replicated_offset| LogAck {
+            execution_id: message.execution_id.clone(),
+            offset,
+            gone,
+            replicated_offset,
+        };
         let owner = self.owners.get(&execution).copied().flatten();
         if owner != Some((worker, Fence(message.fence))) {
             return Ok(ack(0, true, 0));

@@ -75,7 +75,7 @@ impl WorkerService {
 #[tonic::async_trait]
 impl Worker for WorkerService {
     type SessionStream = Replies<ServerMessage>;
-    type BeatStream = Replies<LeaseGrant>;
+    type HeartbeatStream = Replies<LeaseGrant>;
     type LogsStream = Replies<LogAck>;
     type GetArtifactStream = Replies<ArtifactChunk>;
 
@@ -87,10 +87,10 @@ impl Worker for WorkerService {
         Ok(Response::new(session::open(self.services.clone(), request.into_inner())))
     }
 
-    async fn beat(
+    async fn heartbeat(
         &self,
         request: Request<Streaming<Heartbeat>>,
-    ) -> Result<Response<Self::BeatStream>, Status> {
+    ) -> Result<Response<Self::HeartbeatStream>, Status> {
         self.admit(request.metadata(), Resource::Workers)?;
         Ok(Response::new(heartbeat::open(self.services.clone(), request.into_inner())))
     }

@@ -121,14 +121,14 @@ async fn malformed_heartbeats_close_their_stream() {
     let beat = v1::Heartbeat { worker_id: "me".into(), ..v1::Heartbeat::default() };
     let beats = futures::stream::iter([beat]).chain(futures::stream::pending());
     let mut grants =
-        client.beat(testing::with_token(beats, &server.worker_token())).await.unwrap().into_inner();
+        client.heartbeat(testing::with_token(beats, &server.worker_token())).await.unwrap().into_inner();
     let status = soon("the end of the heartbeat stream", grants.message()).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     // An unknown session is not an error: the grant makes the worker open a new one.
     let beat = v1::Heartbeat { worker_id: WORKER.into(), session: 1, seq: 8, health: None };
     let beats = futures::stream::iter([beat]).chain(futures::stream::pending());
     let mut grants =
-        client.beat(testing::with_token(beats, &server.worker_token())).await.unwrap().into_inner();
+        client.heartbeat(testing::with_token(beats, &server.worker_token())).await.unwrap().into_inner();
     let grant = soon("a grant", grants.message()).await.unwrap().unwrap();
     assert_eq!((grant.seq, grant.lease_ms), (8, 0));
 }

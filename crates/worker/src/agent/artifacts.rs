@@ -17,7 +17,9 @@ use std::time::{Duration, SystemTime};
 
 use model::JobSpec;
 use model::spec::InputFile;
-use proto::v1::{Assignment, FileVersion, GetArtifactRequest, GetCheckpointRequest, Held, StartFailed};
+use proto::v1::{
+    Assignment, FileVersion, GetArtifactRequest, GetCheckpointRequest, JournaledExecution, StartFailed,
+};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tonic::{Code, Status};
@@ -235,7 +237,7 @@ fn touch(path: &Path) -> bool {
 }
 
 /// Removes the files of interrupted downloads of an earlier agent or session.
-pub(super) fn sweep(layout: &Layout, held: &[Held]) {
+pub(super) fn sweep(layout: &Layout, held: &[JournaledExecution]) {
     let entries = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().flatten();
     for entry in entries(layout.stage()) {
         // The supervisor may not have taken over this folder yet.
@@ -399,7 +401,15 @@ mod tests {
         fs::create_dir(layout.cache()).unwrap();
         fs::write(layout.cache().join("partial-1-1"), "x").unwrap();
         fs::write(layout.cache().join("sha256-0"), "x").unwrap();
-        sweep(&layout, &[Held { execution_id: "held".into(), fence: 1, running: true, ..Held::default() }]);
+        sweep(
+            &layout,
+            &[JournaledExecution {
+                execution_id: "held".into(),
+                fence: 1,
+                running: true,
+                ..JournaledExecution::default()
+            }],
+        );
         assert!(layout.stage().join("held").exists() && !layout.stage().join("left").exists());
         assert!(layout.cache().join("sha256-0").exists() && !layout.cache().join("partial-1-1").exists());
     }

@@ -52,7 +52,7 @@ impl Probe {
                 .map_or(0, |text| meminfo(&text, "MemAvailable")),
             disk_available_bytes: room.map_or(0, |room| room.available),
             running,
-            trouble: trouble(room).unwrap_or_default().to_owned(),
+            problem: problem(room).unwrap_or_default().to_owned(),
         }
     }
 }
@@ -76,7 +76,7 @@ fn busy(stat: &str) -> u64 {
 }
 
 /// A disk that cannot be measured counts as full.
-fn trouble(room: Option<DiskSpace>) -> Option<&'static str> {
+fn problem(room: Option<DiskSpace>) -> Option<&'static str> {
     room.is_none_or(DiskSpace::is_almost_full).then_some("disk almost full")
 }
 

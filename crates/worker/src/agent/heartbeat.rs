@@ -121,7 +121,7 @@ impl Heartbeats<'_> {
         };
         // The first heartbeat is sent with the call; some servers answer the call only after it.
         to_server.try_send(self.next()).map_err(|_| SessionError::Closed)?;
-        let call = timeout(ANSWER_MAX, client.beat(ReceiverStream::new(outbox)));
+        let call = timeout(ANSWER_MAX, client.heartbeat(ReceiverStream::new(outbox)));
         let mut grants = tokio::select! {
             grants = call => grants.map_err(|_| SessionError::Timeout(ANSWER_MAX))??.into_inner(),
             () = self.patience.ends(self.shared) => return Err(SessionError::NoLease),
@@ -163,8 +163,8 @@ impl Heartbeats<'_> {
     /// Health of the machine, and the reason why its supervisor cannot start tasks.
     fn health(&mut self) -> Health {
         let mut health = (self.probe)(self.shared.running.load(Ordering::Relaxed));
-        if health.trouble.is_empty() {
-            health.trouble = self.shared.asks.trouble();
+        if health.problem.is_empty() {
+            health.problem = self.shared.asks.trouble();
         }
         health
     }

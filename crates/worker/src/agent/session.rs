@@ -203,7 +203,7 @@ impl Session<'_> {
         }
     }
 
-    fn hello(&self, held: Vec<v1::Held>) -> v1::Hello {
+    fn hello(&self, held: Vec<v1::JournaledExecution>) -> v1::Hello {
         let config = &self.shared.config;
         let capacity = &config.capacity;
         v1::Hello {
@@ -219,7 +219,7 @@ impl Session<'_> {
                 slots: capacity.slots,
             }),
             capabilities: self.greeting.capabilities.clone(),
-            held: if is_on(Mutation::AgentHidesHeldExecutions) { Vec::new() } else { held },
+            executions: if is_on(Mutation::AgentHidesHeldExecutions) { Vec::new() } else { held },
         }
     }
 

@@ -161,7 +161,8 @@ impl Supervisor {
             );
             return self.drop_log(id);
         }
-        self.log_window_used = self.log_window_used.saturating_sub(log.acknowledge(ack.offset, ack.kept));
+        self.log_window_used =
+            self.log_window_used.saturating_sub(log.acknowledge(ack.offset, ack.replicated_offset));
         if log.is_complete() {
             self.drop_log(id);
         } else {
@@ -194,7 +195,7 @@ impl Supervisor {
                 memory_limit: self.cgroups.limits_memory(),
                 cpu_limit: self.cgroups.limits_cpu(),
                 pids_limit: self.cgroups.limits_pids(),
-                own_user: self.user.is_some(),
+                separate_user: self.user.is_some(),
             }),
             owner: self.user.as_ref().map(|user| Owner { uid: user.uid, gid: user.gid }),
         };

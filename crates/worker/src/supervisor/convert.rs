@@ -53,8 +53,8 @@ pub(super) fn start_failed(code: &str, detail: impl Into<String>) -> StartFailur
 }
 
 /// Converts a held execution to a message.
-pub(crate) fn held(Holding { execution, fence, job, is_active }: Holding) -> v1::Held {
-    v1::Held {
+pub(crate) fn held(Holding { execution, fence, job, is_active }: Holding) -> v1::JournaledExecution {
+    v1::JournaledExecution {
         execution_id: execution.to_string(),
         fence: fence.0,
         running: is_active,

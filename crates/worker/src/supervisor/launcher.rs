@@ -342,7 +342,7 @@ fn of_schedule(origin: &v1::Origin) -> impl Iterator<Item = String> {
 
 /// Variables for a task of a workflow step.
 fn of_step(step: &v1::StepOrigin) -> impl Iterator<Item = String> {
-    let item = step.item.iter().flat_map(|item| {
+    let item = step.element.iter().flat_map(|item| {
         [
             format!("BELFRY_INDEX={}", item.index),
             format!("BELFRY_TOTAL={}", item.total),

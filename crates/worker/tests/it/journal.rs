@@ -141,7 +141,7 @@ pub(crate) async fn a_worker_starts_from_a_journal_with_a_hole_in_its_last_batch
 
     rig.start_agent();
     let hello = rig.server.wait_for("another hello", |state| state.hellos.get(1).cloned()).await;
-    assert!((1..STOPS).contains(&hello.held.len()), "{} of {STOPS} are held", hello.held.len());
+    assert!((1..STOPS).contains(&hello.executions.len()), "{} of {STOPS} are held", hello.executions.len());
     rig.is_refused(&before).await;
     assert_eq!(rig.run("exit 0").await.1.exit_code, Some(0));
     assert_eq!(numbers(&starts), [1]);

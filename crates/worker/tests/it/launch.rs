@@ -271,7 +271,7 @@ pub(crate) async fn a_program_frozen_before_it_was_loaded_continues_under_the_ne
 pub(crate) async fn a_worker_reports_that_all_threads_wait_for_programs() {
     let rig = TestWorker::with(|config, _| config.supervisor_timeout = Duration::from_secs(4)).await;
     let Some((program, orders)) = all_threads_hanging(&rig).await else { return };
-    let trouble = |state: &crate::server::State| Some(state.beats.last()?.health.clone()?.trouble);
+    let trouble = |state: &crate::server::State| Some(state.beats.last()?.health.clone()?.problem);
     let says = |text: &str| text.contains("cannot start tasks");
     rig.server.wait_for("the health problem", |state| trouble(state).filter(|text| says(text))).await;
     drop(program);

@@ -15,7 +15,7 @@ use model::{Bytes, Duration};
 use proto::logframe::Stream;
 use proto::v1::finished::How;
 use proto::v1::report::Body;
-use proto::v1::{Origin, StepItem, StepOrigin};
+use proto::v1::{Origin, StepElement, StepOrigin};
 
 use crate::rig::{TestWorker, assignment, script, sh};
 
@@ -36,7 +36,7 @@ pub(crate) async fn an_acknowledged_execution_and_its_folder_are_removed() {
     rig.server.wait_for("an empty folder", |_| (rig.files_of_tasks() == 0).then_some(())).await;
     rig.server.close_session();
     let hello = rig.server.wait_for("another hello", |state| state.hellos.get(1).cloned()).await;
-    assert_eq!(hello.held, []);
+    assert_eq!(hello.executions, []);
 }
 
 pub(crate) async fn an_execution_that_is_assigned_again_does_not_run_again() {
@@ -61,7 +61,7 @@ pub(crate) async fn an_execution_that_is_assigned_again_does_not_run_again() {
     rig.server.close_session();
     rig.server
         .wait_for("a third session", |state| {
-            state.hellos.get(2).filter(|hello| hello.held.is_empty()).cloned()
+            state.hellos.get(2).filter(|hello| hello.executions.is_empty()).cloned()
         })
         .await;
     rig.server.state().reports.clear();
@@ -197,7 +197,7 @@ pub(crate) async fn a_task_of_a_workflow_gets_its_step_and_element() {
         run_id: "run_1".into(),
         workflow: "nightly".into(),
         step: "load".into(),
-        item: Some(StepItem { index: 0, total: 2, value: "$(Beijing); \"x\"".into() }),
+        element: Some(StepElement { index: 0, total: 2, value: "$(Beijing); \"x\"".into() }),
     }));
     rig.server.assign(vec![order.clone()]).await;
     rig.server.finished(&order.execution_id).await;

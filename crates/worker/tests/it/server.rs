@@ -283,7 +283,7 @@ type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 #[tonic::async_trait]
 impl Worker for FakeServer {
     type SessionStream = Answers<ServerMessage>;
-    type BeatStream = Answers<LeaseGrant>;
+    type HeartbeatStream = Answers<LeaseGrant>;
     type LogsStream = Answers<LogAck>;
     type GetArtifactStream = Answers<ArtifactChunk>;
 
@@ -333,10 +333,10 @@ impl Worker for FakeServer {
         Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
     }
 
-    async fn beat(
+    async fn heartbeat(
         &self,
         request: Request<Streaming<Heartbeat>>,
-    ) -> Result<Response<Self::BeatStream>, Status> {
+    ) -> Result<Response<Self::HeartbeatStream>, Status> {
         let token = request.metadata().get("authorization").and_then(|t| t.to_str().ok()).unwrap_or_default();
         self.state().tokens.push(token.to_owned());
         let lane = request.remote_addr();
@@ -383,7 +383,12 @@ impl Worker for FakeServer {
                     log.extend_from_slice(&chunk.frames);
                     *end |= chunk.end;
                     let offset = log.len() as u64;
-                    let ack = LogAck { execution_id: chunk.execution_id, offset, gone: false, kept: offset };
+                    let ack = LogAck {
+                        execution_id: chunk.execution_id,
+                        offset,
+                        gone: false,
+                        replicated_offset: offset,
+                    };
                     ControlFlow::Continue(state.log_acks.then_some(ack))
                 });
                 match ack {

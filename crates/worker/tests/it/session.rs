@@ -26,7 +26,7 @@ pub(crate) async fn unacknowledged_reports_are_repeated_on_the_next_session() {
     rig.server.close_session();
     rig.server.state().reports.clear();
     assert_eq!(rig.server.finished(&id).await, first);
-    let held = rig.server.state().hellos[1].held.clone();
+    let held = rig.server.state().hellos[1].executions.clone();
     assert_eq!((held.len(), held[0].execution_id.as_str(), held[0].running), (1, id.as_str(), false));
 }
 
@@ -168,8 +168,10 @@ pub(crate) async fn an_unknown_session_is_reopened() {
     rig.server.state().lease_ms = Some(0);
     rig.server.wait_for("another hello", |state| state.hellos.get(1).cloned()).await;
     rig.server.state().lease_ms = Some(60_000);
-    let held =
-        rig.server.wait_for("a settled session", |state| state.hellos.last().map(|h| h.held.clone())).await;
+    let held = rig
+        .server
+        .wait_for("a settled session", |state| state.hellos.last().map(|h| h.executions.clone()))
+        .await;
     assert!(held[0].running && held[0].execution_id == order.execution_id);
     assert_eq!(numbers(&file), [1]);
 }
@@ -202,7 +204,7 @@ pub(crate) async fn a_server_without_heartbeat_connection_is_replaced_by_another
     proxy.refuse();
     proxy.cut(lane);
     let hello = other.wait_for("a hello", |state| state.hellos.first().cloned()).await;
-    assert_eq!((hello.held.len(), hello.held[0].running), (1, true));
+    assert_eq!((hello.executions.len(), hello.executions[0].running), (1, true));
     assert!(session.is_some_and(|session| session != lane), "session and heartbeats share a connection");
     rig.server.wait_for("the end of the session", |state| state.has_no_session().then_some(())).await;
 }

@@ -103,7 +103,7 @@ pub(crate) async fn a_discarded_execution_is_killed_and_not_reported() {
     rig.server.wait_for("an empty folder", |_| (rig.files_of_tasks() == 0).then_some(())).await;
     rig.server.close_session();
     let hello = rig.server.wait_for("another hello", |state| state.hellos.get(1).cloned()).await;
-    assert_eq!(hello.held, []);
+    assert_eq!(hello.executions, []);
     assert!(rig.server.state().finished(&order.execution_id).is_none());
 }
 
