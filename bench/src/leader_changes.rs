@@ -161,7 +161,7 @@ impl Site {
         Ok(until("a server leads", SOON, async || {
             for client in &clients {
                 let Ok(servers) = client.servers().await else { continue };
-                let Some(leader) = servers.into_iter().find(|server| server.leads) else { continue };
+                let Some(leader) = servers.into_iter().find(|server| server.leader) else { continue };
                 let number = urls.iter().position(|url| Some(url.as_str()) == leader.url.as_deref())?;
                 return Some((number, leader.id));
             }
@@ -242,7 +242,7 @@ pub(crate) async fn handover(time: Duration, standing: usize) -> anyhow::Result<
         other.drain_server(id).await?;
         until("the other server leads", SOON, async || {
             let found = other.servers().await.ok()?;
-            found.iter().any(|server| server.leads && server.id != id).then_some(())
+            found.iter().any(|server| server.leader && server.id != id).then_some(())
         })
         .await;
         let moved = begun.elapsed();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use client::JobFilter;
 use futures::TryStreamExt as _;
 use harness::{Site, belfry, repository, until};
-use model::api::{Job, RunItem, WorkflowRun};
+use model::api::{Job, RunElement, WorkflowRun};
 use model::{RunId, StepStatus};
 use serde_json::json;
 
@@ -34,13 +34,13 @@ async fn succeeded(site: &Site, run: RunId) -> WorkflowRun {
     site.client().run(run).await.unwrap()
 }
 
-async fn items(site: &Site, run: RunId, step: &str) -> Vec<RunItem> {
-    site.client().run_items(run, step, &[]).try_collect().await.unwrap()
+async fn items(site: &Site, run: RunId, step: &str) -> Vec<RunElement> {
+    site.client().run_elements(run, step, &[]).try_collect().await.unwrap()
 }
 
 /// Returns this field of the output of each element.
-fn outputs(items: &[RunItem], name: &str) -> Vec<String> {
-    let member = |item: &RunItem| item.state.output.as_ref()?[name].as_str().map(str::to_owned);
+fn outputs(items: &[RunElement], name: &str) -> Vec<String> {
+    let member = |item: &RunElement| item.state.output.as_ref()?[name].as_str().map(str::to_owned);
     items.iter().map(|item| member(item).unwrap()).collect()
 }
 

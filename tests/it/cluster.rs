@@ -76,7 +76,7 @@ async fn one_command_starts_a_cluster_that_survives_its_leader() {
     });
     let servers = clients[0].servers().await.unwrap();
     assert_eq!(servers.len(), 3, "{shown}");
-    let leader = servers.iter().find(|server| server.leads).unwrap();
+    let leader = servers.iter().find(|server| server.leader).unwrap();
     let number = ["a", "b", "c"].iter().position(|name| *name == leader.name).unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -145,20 +145,20 @@ async fn every_server_accepts_requests_and_the_leader_can_be_drained() {
         page.items.iter().any(|entry| entry.text.contains("heard")).then_some(())
     })
     .await;
-    assert_eq!(two.workers().try_collect::<Vec<_>>().await.unwrap()[0].reserved.executions, 1);
+    assert_eq!(two.workers().try_collect::<Vec<_>>().await.unwrap()[0].allocated.executions, 1);
 
-    assert!(two.server(first_id).await.unwrap().leads);
+    assert!(two.server(first_id).await.unwrap().leader);
     two.drain_server(first_id).await.unwrap();
     let mut submitted = Vec::new();
     // Each of these is accepted, whichever server leads at that time.
-    while !two.server(second_id).await.unwrap().leads {
+    while !two.server(second_id).await.unwrap().leader {
         submitted.push(site.submit(&JobSpec::command(["true"])).await);
     }
     for job in submitted {
         site.until_status(job, JobStatus::Succeeded).await;
     }
     let first = site.client().server(first_id).await.unwrap();
-    assert!(first.draining && !first.leads && first.shards == 0 && first.answered);
+    assert!(first.draining && !first.leader && first.shards == 0 && first.responder);
 
     // The worker was configured with the first server only. Its task has continued.
     two.cancel_job(job, None).await.unwrap();
@@ -211,14 +211,14 @@ async fn a_standby_takes_over_with_the_rows_that_it_has_followed() {
     again.idempotency_key = Some("followed".into());
     let keyed = one.submit(&again).await.unwrap().id;
 
-    let leader = one.servers().await.unwrap().into_iter().find(|server| server.leads).unwrap();
+    let leader = one.servers().await.unwrap().into_iter().find(|server| server.leader).unwrap();
     two.drain_server(leader.id).await.unwrap();
     until("the other server leads", SOON, async || {
         two.servers()
             .await
             .ok()?
             .into_iter()
-            .any(|server| server.leads && server.id != leader.id)
+            .any(|server| server.leader && server.id != leader.id)
             .then_some(())
     })
     .await;

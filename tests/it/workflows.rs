@@ -70,7 +70,7 @@ async fn an_etl_maps_a_dynamic_list_and_reduces_its_outputs() {
     let ended = site.client().run(run).await.unwrap();
     assert_eq!(ended.output, Some(json!({"rows": 600})));
     assert_eq!(wrote(&site, run, "load").await, "3 files with 600 rows\n");
-    let items: Vec<_> = site.client().run_items(run, "transform", &[]).try_collect().await.unwrap();
+    let items: Vec<_> = site.client().run_elements(run, "transform", &[]).try_collect().await.unwrap();
     assert_eq!(items[2].state.output, Some(json!({"file": "2026-11-20-c.csv", "rows": 300})));
     assert_eq!(jobs(&site, run).await.len(), 5);
 }
@@ -178,7 +178,7 @@ async fn a_workflow_calls_another_one_for_each_region() {
     assert_eq!(ended.output, Some(json!({"regions": "eu, cn, us"})));
     let called = site.belfry(&["run", "list", "--caller", &run.to_string(), "-o", "json"]).await.success();
     let mut called: Vec<WorkflowRun> = serde_json::from_str(&called).unwrap();
-    called.sort_by_key(|run| run.caller.and_then(|caller| caller.item));
+    called.sort_by_key(|run| run.caller.and_then(|caller| caller.element));
     let outputs: Vec<_> = called.iter().map(|run| run.output.clone().unwrap()).collect();
     assert_eq!(
         outputs,
@@ -201,7 +201,7 @@ async fn an_ended_run_is_retried_by_a_new_run() {
     assert_eq!(again.retry_of, Some(run));
     let steps = site.client().run_steps(again.id).await.unwrap().steps;
     let causes: Vec<_> = steps.iter().map(|step| step.state.cause.unwrap().as_str()).collect();
-    assert_eq!(causes[0], "carried", "{causes:?}");
+    assert_eq!(causes[0], "carried_over", "{causes:?}");
     let refused = site.belfry(&["run", "pause", &run.to_string()]).await.exits(1);
     assert!(refused.stderr.contains("help: run `belfry run retry RUN`"), "{}", refused.stderr);
 }

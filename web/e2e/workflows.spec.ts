@@ -14,7 +14,7 @@ interface Run {
 }
 
 interface Steps {
-  steps: Array<{ name: string; status: string; said?: { note?: string } }>;
+  steps: Array<{ name: string; status: string; decision?: { note?: string } }>;
 }
 
 const scriptJob = (text: string) => ({ run: { process: { script: text } } });
@@ -112,7 +112,7 @@ test("a workflow is started with parameters, and its graph is updated live", asy
   await expect(page.getByTestId("log")).toContainText("loads cn");
   await page.getByRole("link", { name: "Open job" }).click();
   await expect(page.getByText("Created by a workflow")).toBeVisible();
-  await expect(page.getByText("1 of 3", { exact: true })).toBeVisible();
+  await expect(page.getByText("2 of 3", { exact: true })).toBeVisible();
 });
 
 test("a pending approval is shown on the overview, and its note is stored", async ({ page, server }) => {

@@ -9,7 +9,9 @@
 
 use std::sync::Arc;
 
-use model::api::{CancelRun, EventDelivery, List, MarkStep, Note, RetryRun, RunItem, RunSteps, WorkflowRun};
+use model::api::{
+    CancelRun, EventDelivery, List, MarkStep, Note, RetryRun, RunElement, RunSteps, WorkflowRun,
+};
 use model::run::{RunStatus, StepStatus};
 use model::why::{RunWhy, StepWhy};
 use model::{BackfillId, RunId, ScheduleId};
@@ -100,25 +102,25 @@ impl Client {
     ///
     /// # Errors
     /// [Request errors](crate#request-errors), among them `run_not_found` and `step_not_found`.
-    pub async fn run_items_page(
+    pub async fn run_elements_page(
         &self,
         id: RunId,
         step: &str,
         statuses: &[StepStatus],
         page: &Page,
-    ) -> Result<List<RunItem>, Error> {
+    ) -> Result<List<RunElement>, Error> {
         let statuses: Vec<_> = statuses.iter().map(|s| s.as_str()).collect();
         let statuses = (!statuses.is_empty()).then(|| statuses.join(","));
-        self.json(get(id, &["steps", step, "items"]).query_opt("status", statuses).page(page)).await
+        self.json(get(id, &["steps", step, "elements"]).query_opt("status", statuses).page(page)).await
     }
 
     /// Streams all ended elements of a step, sorted by index. An empty list of statuses selects all.
-    pub fn run_items(&self, id: RunId, step: &str, statuses: &[StepStatus]) -> Items<RunItem> {
+    pub fn run_elements(&self, id: RunId, step: &str, statuses: &[StepStatus]) -> Items<RunElement> {
         let (client, step): (_, Arc<str>) = (self.clone(), step.into());
         let statuses: Arc<[StepStatus]> = statuses.into();
         page::all(move |page| {
             let (client, step, statuses) = (client.clone(), step.clone(), Arc::clone(&statuses));
-            async move { client.run_items_page(id, &step, &statuses, &page).await }
+            async move { client.run_elements_page(id, &step, &statuses, &page).await }
         })
     }
 

@@ -254,17 +254,17 @@ impl Client {
         self.json(schedule.post(&["trigger"]).json(how).header("idempotency-key", &key).repeatable()).await
     }
 
-    /// Returns the next `n` firings of a schedule after `from`, or after now.
+    /// Returns the next `count` firings of a schedule after `from`, or after now.
     ///
     /// # Errors
     /// [Request errors](crate#request-errors), among them `schedule_not_found` and `invalid_parameter`.
     pub async fn next_firings(
         &self,
         schedule: &ScheduleRef,
-        n: usize,
+        count: usize,
         from: Option<Timestamp>,
     ) -> Result<Preview, Error> {
-        self.json(schedule.get(&["next"]).query("n", n).query_opt("from", from)).await
+        self.json(schedule.get(&["next"]).query("count", count).query_opt("from", from)).await
     }
 
     /// Returns the next firings of a timing, without storing it.

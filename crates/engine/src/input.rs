@@ -428,7 +428,7 @@ pub struct NewBackfill {
     pub schedule: ScheduleId,
     /// Scheduled times in the order of their runs, each with the scheduled time before it; at least one.
     /// Computed by the caller.
-    pub instants: Arc<[(Timestamp, Option<Timestamp>)]>,
+    pub scheduled_times: Arc<[(Timestamp, Option<Timestamp>)]>,
     /// Start of the range, inclusive.
     pub from: Timestamp,
     /// End of the range, inclusive.

@@ -331,5 +331,5 @@ pub struct WorkerView {
     /// Health of the machine; `None` until the first heartbeat.
     pub health: Option<model::worker::Health>,
     /// Time of the last heartbeat or hello message.
-    pub heard_at: Option<Timestamp>,
+    pub last_heartbeat_at: Option<Timestamp>,
 }

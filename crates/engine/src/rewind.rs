@@ -109,7 +109,7 @@ impl Rewind {
         // The timeout of the run counts from its start.
         self.clamp_all([&mut state.started_at]);
         if let Some(retry) = state.retry.as_mut() {
-            self.clamp_all([&mut retry.began_at]);
+            self.clamp_all([&mut retry.started_at]);
             retry.next_at.iter_mut().for_each(|next_at| self.wait(next_at));
         }
         true

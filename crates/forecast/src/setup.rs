@@ -77,7 +77,7 @@ pub(crate) fn setup(plan: &Plan) -> Result<Setup, PlanError> {
             admission: worker.admission,
             created_at: plan.from,
             updated_at: plan.from,
-            heard_at: None,
+            last_heartbeat_at: None,
         }));
     }
     setup.engine.start(plan.from);
@@ -211,7 +211,7 @@ impl Rows {
             last_manual: None,
             buffer: Default::default(),
             open_record: None,
-            track: Some(Box::new(RunStatistics { streak: schedule.streak, ..RunStatistics::default() })),
+            statistics: Some(Box::new(RunStatistics { streak: schedule.streak, ..RunStatistics::default() })),
         };
         LiveRow::Schedule { id, head: ScheduleHead { spec: Arc::new(spec), body }, state: Box::new(state) }
     }

@@ -246,8 +246,8 @@ fn causes(reason: &Reason) -> Vec<(Cause, &Reason)> {
         Reason::QueueRate { .. } => vec![Cause::QueueRate],
         Reason::ConcurrencyKey { .. } => vec![Cause::ConcurrencyKey],
         Reason::NoWorkers => vec![Cause::NoWorker],
-        Reason::NoWorkerFits { workers, .. } => scarce(workers).into_iter().collect(),
-        Reason::Behind { .. } => vec![Cause::Other],
+        Reason::NoEligibleWorker { workers, .. } => scarce(workers).into_iter().collect(),
+        Reason::QueuedBehind { .. } => vec![Cause::Other],
         _ => Vec::new(),
     };
     causes.into_iter().map(|cause| (cause, reason)).collect()
@@ -255,7 +255,7 @@ fn causes(reason: &Reason) -> Vec<(Cause, &Reason)> {
 
 /// Returns the scarce resources of the workers that could run the job if they were idle.
 fn scarce(workers: &[WorkerMismatch]) -> BTreeSet<Cause> {
-    let passing = |misfit: &OpenEnum<FailedFilter>| match misfit.known()? {
+    let passing = |filter: &OpenEnum<FailedFilter>| match filter.known()? {
         FailedFilter::Cpu { needed, capacity, .. } => (needed <= capacity).then_some(Cause::Cpu),
         FailedFilter::Memory { needed, capacity, .. } => (needed <= capacity).then_some(Cause::Memory),
         FailedFilter::Custom { resource, needed, capacity, .. } => {
@@ -268,7 +268,7 @@ fn scarce(workers: &[WorkerMismatch]) -> BTreeSet<Cause> {
     };
     let candidates = workers
         .iter()
-        .filter_map(|worker| worker.misfits.iter().map(passing).collect::<Option<BTreeSet<Cause>>>());
+        .filter_map(|worker| worker.failed_filters.iter().map(passing).collect::<Option<BTreeSet<Cause>>>());
     let lacking: BTreeSet<Cause> = candidates.flatten().collect();
     if lacking.is_empty() { BTreeSet::from([Cause::NoWorker]) } else { lacking }
 }

@@ -245,7 +245,7 @@ impl World<'_> {
         }
         if let Some(step) = &head.step {
             luck = luck.text(&step.workflow).text(&step.name);
-            luck = luck.number(step.item.as_ref().map_or(u64::MAX, |item| u64::from(item.index)));
+            luck = luck.number(step.element.as_ref().map_or(u64::MAX, |item| u64::from(item.index)));
         }
         luck
     }

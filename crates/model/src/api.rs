@@ -266,7 +266,7 @@ pub struct Server {
     /// Start time of the server.
     pub started_at: Timestamp,
     /// Whether the server is the leader: it owns the shards and makes all decisions.
-    pub leads: bool,
+    pub leader: bool,
     /// Number of shards that the server owns.
     pub shards: u16,
     /// Highest epoch of the shards that the server owns. The epoch increases with every change of ownership. Absent
@@ -281,7 +281,7 @@ pub struct Server {
     /// Whether the server is draining: it hands its shards over and accepts no new ones.
     pub draining: bool,
     /// Whether this server sent the response.
-    pub answered: bool,
+    pub responder: bool,
 }
 
 /// Worker: an agent process that runs executions on a machine.
@@ -304,7 +304,7 @@ pub struct Worker {
     /// Features that the worker supports.
     pub capabilities: Capabilities,
     /// Resources that are allocated to executions on the worker.
-    pub reserved: Reserved,
+    pub allocated: Allocated,
     /// Resources that are reserved on the worker for upcoming firings of schedules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reservations: Vec<Reservation>,
@@ -314,7 +314,7 @@ pub struct Worker {
     /// Time of the last heartbeat of the worker. For a worker that is lost and has sent none to this server: the time
     /// of its last known heartbeat, or the time at which it was declared lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heard_at: Option<Timestamp>,
+    pub last_heartbeat_at: Option<Timestamp>,
     /// Time at which the worker first registered.
     pub created_at: Timestamp,
     /// Time of the last status change of the worker.
@@ -323,7 +323,7 @@ pub struct Worker {
 
 /// Resources that are allocated to the executions of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-pub struct Reserved {
+pub struct Allocated {
     /// Number of executions on the worker.
     pub executions: u32,
     /// CPU allocated to executions, in millicores.

@@ -168,8 +168,8 @@ pub enum FiringOutcome {
     SkippedPolicy,
     /// Skipped because the rules were replaced, or the schedule completed or was deleted, before the firing started.
     SkippedReplaced,
-    /// Dropped because too many firings were waiting.
-    Shed,
+    /// Skipped because too many firings were waiting.
+    SkippedLimit,
     /// Not started: the workflow does not exist, or does not accept the parameters of the schedule.
     NotStarted,
 }
@@ -188,7 +188,7 @@ impl FiringOutcome {
         Self::SkippedDeadline,
         Self::SkippedPolicy,
         Self::SkippedReplaced,
-        Self::Shed,
+        Self::SkippedLimit,
         Self::NotStarted,
     ];
 
@@ -206,7 +206,7 @@ impl FiringOutcome {
             Self::SkippedDeadline => "skipped_deadline",
             Self::SkippedPolicy => "skipped_policy",
             Self::SkippedReplaced => "skipped_replaced",
-            Self::Shed => "shed",
+            Self::SkippedLimit => "skipped_limit",
             Self::NotStarted => "not_started",
         }
     }
@@ -415,7 +415,7 @@ pub struct ScheduleState {
     /// Newest ledger record without a job, as long as the next scheduled time may extend it.
     pub open_record: Option<Box<LedgerRecord>>,
     /// Statistics of the ended runs.
-    pub track: Option<Box<RunStatistics>>,
+    pub statistics: Option<Box<RunStatistics>>,
 }
 
 /// Status of a backfill.
@@ -438,7 +438,7 @@ pub struct BackfillHead {
     /// ID of the schedule.
     pub schedule: ScheduleId,
     /// Scheduled times, each with the one before it, in the order of the runs.
-    pub instants: Arc<[(Timestamp, Option<Timestamp>)]>,
+    pub scheduled_times: Arc<[(Timestamp, Option<Timestamp>)]>,
     /// Start of the requested range, inclusive.
     pub from: Timestamp,
     /// End of the requested range, inclusive.

@@ -73,7 +73,7 @@ causes! {
         DeadlinePassed = 13, "deadline_passed", "The job could not start before its start deadline.";
         Updated = 14, "updated", "The job was changed before it started.";
         Fired = 15, "fired", "A schedule created the job.";
-        Stepped = 16, "stepped", "A step of a workflow run created the job.";
+        StepStarted = 16, "step_started", "A step of a workflow run created the job.";
         WorkerReturned = 17, "worker_returned", "The lost worker reconnected with the execution before another execution was started.";
     }
 }
@@ -98,7 +98,7 @@ pub const TRANSITIONS: &[Transition] = &[
     Transition { from: None, to: Ready, cause: Cause::Submitted },
     Transition { from: None, to: Waiting, cause: Cause::Submitted },
     Transition { from: None, to: Waiting, cause: Cause::Fired },
-    Transition { from: None, to: Waiting, cause: Cause::Stepped },
+    Transition { from: None, to: Waiting, cause: Cause::StepStarted },
     step(Ready, Waiting, Cause::Due),
     step(Ready, Ready, Cause::Updated),
     step(Ready, Waiting, Cause::Updated),

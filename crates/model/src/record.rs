@@ -234,8 +234,8 @@ pub struct WorkerRecord {
     pub updated_at: Timestamp,
     /// Time of the last heartbeat of a lost worker. If no server of that time received one: the time at which the
     /// worker was declared lost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heard_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "heard_at")]
+    pub last_heartbeat_at: Option<Timestamp>,
 }
 
 /// Configured queue.

@@ -308,8 +308,8 @@ pub struct Overlap {
     pub policy: OverlapPolicy,
     /// Limit of concurrent runs, from 1 to 1,000; at this number the policy applies [default: 1].
     pub limit: u32,
-    /// Maximum number of waiting firings under the policy `buffer_all`, from 1 to 1,000. Further firings are dropped,
-    /// with the outcome `shed` [default: 100].
+    /// Maximum number of waiting firings under the policy `buffer_all`, from 1 to 1,000. Further firings are skipped,
+    /// with the outcome `skipped_limit` [default: 100].
     pub buffer: u32,
 }
 

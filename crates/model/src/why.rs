@@ -109,7 +109,7 @@ pub enum Reason {
         limit: u32,
     },
     /// Other jobs are ahead in the queue.
-    Behind {
+    QueuedBehind {
         /// Number of waiting jobs in the queue, including this one.
         waiting: u64,
     },
@@ -124,7 +124,7 @@ pub enum Reason {
     /// No worker is registered.
     NoWorkers,
     /// No worker is eligible now.
-    NoWorkerFits {
+    NoEligibleWorker {
         /// Why each worker is not eligible (at most 100 workers).
         workers: Vec<WorkerMismatch>,
         /// Number of further workers.
@@ -136,7 +136,7 @@ pub enum Reason {
         worker: WorkerId,
     },
     /// The job has an execution on a worker.
-    Runs {
+    Running {
         /// Worker of the execution.
         worker: WorkerId,
         /// Start time; absent until the worker reports the start.
@@ -144,7 +144,7 @@ pub enum Reason {
         since: Option<Timestamp>,
     },
     /// The worker of the job is disconnected. The worker is marked as lost when its lease expires.
-    WorkerSilent {
+    WorkerDisconnected {
         /// Worker of the execution.
         worker: WorkerId,
         /// Expiry of the lease.
@@ -179,17 +179,17 @@ pub struct WorkerMismatch {
     pub name: String,
     /// All filters that the worker does not pass.
     #[schema(value_type = Vec<FailedFilter>)]
-    pub misfits: Vec<OpenEnum<FailedFilter>>,
+    pub failed_filters: Vec<OpenEnum<FailedFilter>>,
 }
 
 /// One filter that a worker does not pass for a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(tag = "misfit", rename_all = "snake_case")]
+#[serde(tag = "filter", rename_all = "snake_case")]
 pub enum FailedFilter {
     /// The worker is lost.
     Lost,
     /// The worker is disconnected, and its lease has not expired yet.
-    Silent,
+    Disconnected,
     /// The worker is cordoned.
     Cordoned,
     /// The worker is draining.
@@ -197,7 +197,7 @@ pub enum FailedFilter {
     /// The worker reports that it is unhealthy.
     Unhealthy {
         /// Problem that the worker reports.
-        trouble: String,
+        problem: String,
     },
     /// The worker does not support the runtime of the job.
     Runtime {
@@ -283,11 +283,11 @@ pub struct RunWhy {
     pub run: RunId,
     /// Next attempt of the run, if the run failed and will be retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_try: Option<NextAttempt>,
+    pub next_attempt: Option<NextAttempt>,
     /// Steps that are running or waiting, then steps that have not started; each group in workflow order.
     pub steps: Vec<StepWhy>,
     /// Number of steps that are omitted from the list.
-    pub left_out: usize,
+    pub more: usize,
 }
 
 /// Next attempt of a failed run, by the retry policy of its workflow.
@@ -296,7 +296,7 @@ pub struct NextAttempt {
     /// Attempt number, counted from 1; at least 2.
     pub number: u32,
     /// Maximum number of attempts, including the first one.
-    pub most: u32,
+    pub max: u32,
     /// Start time of the attempt; absent while the run is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
@@ -316,7 +316,7 @@ pub struct UpstreamStep {
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum StepReason {
     /// The workflow has reached its limit of concurrent runs.
-    RunWaits {
+    RunWaiting {
         /// Number of running runs of the workflow.
         running: usize,
         /// Limit of concurrent runs.
@@ -325,13 +325,13 @@ pub enum StepReason {
         ahead: usize,
     },
     /// The run failed and is waiting for its next attempt. A step that has ended runs again in that attempt.
-    RunRetries(NextAttempt),
+    RunRetrying(NextAttempt),
     /// The section of the step has not started.
     LaterSection {
         /// Section of the step.
         section: Section,
         /// Current section of the run.
-        now: Section,
+        current_section: Section,
     },
     /// The run is paused.
     Paused {
@@ -341,7 +341,7 @@ pub enum StepReason {
         since: Timestamp,
     },
     /// The join rule of the step waits for upstream steps that have not ended.
-    Needs {
+    Upstream {
         /// Join rule.
         join: JoinRule,
         /// Upstream steps that have not ended (at most 100).
@@ -364,7 +364,7 @@ pub enum StepReason {
         job: JobId,
     },
     /// The run that the step called has not ended.
-    Called {
+    CalledRun {
         /// ID of the called run.
         run: RunId,
     },
@@ -380,7 +380,7 @@ pub enum StepReason {
         failed: u32,
     },
     /// Steps whose tasks may add more elements have not ended.
-    Adders {
+    AddingSteps {
         /// Steps that may add elements (at most 100).
         steps: Vec<UpstreamStep>,
     },
@@ -419,12 +419,12 @@ pub enum StepReason {
     /// The step is being stopped.
     Stopping {
         /// Final status of the step once it has stopped.
-        becomes: StepStatus,
+        final_status: StepStatus,
         /// Cause of the stop.
         cause: StepCause,
     },
     /// The step has ended.
-    Over {
+    Ended {
         /// Cause of the end.
         cause: StepCause,
         /// Details beyond the cause.
@@ -440,12 +440,14 @@ mod tests {
     /// An older client can read the response of a later server.
     #[test]
     fn an_unknown_reason_is_preserved() {
-        let text = r#"{"job":"job_01k9zq3m6c0000000000000000","status":"waiting","reasons":[{"reason":"no_workers"},{"quota":3,"reason":"quota"},{"reason":"no_worker_fits","workers":[{"worker":"wkr_01k9zq3m6c0000000000000000","name":"w1","misfits":[{"misfit":"slots","slots":4},{"misfit":"phase"}]}],"more":0}]}"#;
+        let text = r#"{"job":"job_01k9zq3m6c0000000000000000","status":"waiting","reasons":[{"reason":"no_workers"},{"quota":3,"reason":"quota"},{"reason":"no_eligible_worker","workers":[{"worker":"wkr_01k9zq3m6c0000000000000000","name":"w1","failed_filters":[{"filter":"slots","slots":4},{"filter":"phase"}]}],"more":0}]}"#;
         let why: Why = serde_json::from_str(text).unwrap();
         assert_eq!(why.reasons[0], OpenEnum::Known(Reason::NoWorkers));
         assert_eq!(why.reasons[1].known(), None);
-        let Some(Reason::NoWorkerFits { workers, .. }) = why.reasons[2].known() else { panic!("{why:?}") };
-        let known: Vec<_> = workers[0].misfits.iter().map(OpenEnum::known).collect();
+        let Some(Reason::NoEligibleWorker { workers, .. }) = why.reasons[2].known() else {
+            panic!("{why:?}")
+        };
+        let known: Vec<_> = workers[0].failed_filters.iter().map(OpenEnum::known).collect();
         assert_eq!(known, [Some(&FailedFilter::Slots { slots: 4 }), None]);
         assert_eq!(serde_json::to_string(&why).unwrap(), text);
     }

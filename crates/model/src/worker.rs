@@ -35,7 +35,8 @@ pub struct Capabilities {
     /// Whether the worker can enforce a limit on the number of processes.
     pub pids_limit: bool,
     /// Whether the worker runs tasks as an operating-system user other than its own.
-    pub own_user: bool,
+    #[serde(alias = "own_user")]
+    pub separate_user: bool,
 }
 
 impl Capabilities {
@@ -46,7 +47,7 @@ impl Capabilities {
             memory_limit: true,
             cpu_limit: true,
             pids_limit: true,
-            own_user: true,
+            separate_user: true,
         }
     }
 }
@@ -64,7 +65,7 @@ pub struct Health {
     pub running: u32,
     /// Reason why the worker is unhealthy. The server places no new executions on an unhealthy worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<String>,
+    pub problem: Option<String>,
 }
 
 /// Connection status of a worker.

@@ -8,7 +8,7 @@
 
 use jiff::civil::Date;
 use model::Timestamp;
-use model::api::{Preview, PreviewFiring, Warning, Words};
+use model::api::{Preview, PreviewFiring, TimingDescription, Warning};
 use model::timing::{Filter, Rule, Timing};
 use model::validate::Problem;
 use timetable::{CalendarMap, Calendars as _, Language, Next, Timetable, Zones, describe};
@@ -41,7 +41,10 @@ pub fn preview(
 ) -> Result<Preview, Vec<Problem>> {
     let timetable = Timetable::compile(timing, reading.seed, reading.zones, reading.calendars)?;
     let firings: Vec<_> = timetable.preview(after, n).into_iter().map(shown).collect();
-    let words = Words { en: describe(timing, Language::English), zh_cn: describe(timing, Language::Chinese) };
+    let description = TimingDescription {
+        en: describe(timing, Language::English),
+        zh_cn: describe(timing, Language::Chinese),
+    };
     let mut warnings = idle_warnings(timing, &timetable, reading, after);
     warnings.extend(calendars_that_end(timing, reading, firings.last()));
     if timetable.delay().is_some() {
@@ -49,7 +52,7 @@ pub fn preview(
     }
     Ok(Preview {
         firings,
-        words,
+        description,
         warnings,
         zone: timing.zone.clone(),
         tzdb: reading.zones.version().to_string(),
@@ -99,8 +102,8 @@ fn rules_that_never_fire(timing: &Timing, reading: &TimingContext<'_>, after: Ti
 
 fn shown(firing: timetable::Firing) -> PreviewFiring {
     let day = firing.clock_change.then_some("clock_change");
-    let marks = firing.marks.iter().map(|mark| mark.as_str()).chain(day).map(str::to_owned).collect();
-    PreviewFiring { at: firing.at, local: firing.local, rules: firing.rules, marks }
+    let adjustments = firing.marks.iter().map(|mark| mark.as_str()).chain(day).map(str::to_owned).collect();
+    PreviewFiring { at: firing.at, local: firing.local, rules: firing.rules, adjustments }
 }
 
 /// Returns why a timing with rules has no firing.
@@ -117,14 +120,14 @@ fn explain_no_firing(
         return Some(Warning::end_passed(end));
     }
     if let Next::NotUntil(until) = timetable.next(after) {
-        return Some(Warning::not_until(until));
+        return Some(Warning::no_firing_before(until));
     }
     let bare = Timing { only: Vec::new(), exclude: Vec::new(), ..timing.clone() };
     let bare = Timetable::compile(&bare, reading.seed, reading.zones, reading.calendars).ok();
     let held = bare.is_some_and(|bare| matches!(bare.next(after), Next::At(_)));
     let first = timetable.step(after).and_then(|step| step.held).map(|held| held.filter);
     Some(match (held, only_past(timing)) {
-        (true, _) => Warning::always_held(first.as_deref()),
+        (true, _) => Warning::always_excluded(first.as_deref()),
         (false, true) => Warning::time_passed(),
         (false, false) => Warning::never_fires(),
     })

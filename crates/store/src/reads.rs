@@ -135,7 +135,7 @@ pub trait Reads: Send + Sync + 'static {
     async fn run_steps(&self, run: RunId) -> Result<Vec<StepRecord>, StoreError>;
 
     /// Returns the elements of a step that have a row, ordered by index: at most `limit`, starting after `after`.
-    async fn run_items(
+    async fn run_elements(
         &self,
         run: RunId,
         step: u32,

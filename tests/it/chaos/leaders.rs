@@ -19,7 +19,7 @@ impl Storm {
         let client = self.scene.site.client();
         let leader = until("a server leads", RECOVERY, async || {
             let servers = client.servers().await.ok()?;
-            servers.into_iter().find(|server| server.leads)?.url
+            servers.into_iter().find(|server| server.leader)?.url
         })
         .await;
         let since = self.load.recorder.now();
@@ -40,7 +40,7 @@ impl Storm {
         let client = self.scene.site.client();
         until("three servers are present, and one leads", RECOVERY, async || {
             let servers = client.servers().await.ok()?;
-            (servers.len() == 3 && servers.iter().any(|server| server.leads)).then_some(())
+            (servers.len() == 3 && servers.iter().any(|server| server.leader)).then_some(())
         })
         .await;
     }

@@ -92,14 +92,14 @@ function setSignedIn(isSignedIn: boolean): void {
 }
 
 /**
- * Exchanges a token for a session; with `keep`, the session survives a restart of the browser. Throws an ApiError if
+ * Exchanges a token for a session; with `remember`, the session survives a restart of the browser. Throws an ApiError if
  * the token is invalid.
  */
-export async function signIn(token: string, keep: boolean): Promise<void> {
+export async function signIn(token: string, remember: boolean): Promise<void> {
   const response = await fetch(SESSION_PATH, {
     method: "POST",
     headers: { ...CSRF_HEADERS, authorization: `Bearer ${token.trim()}`, "content-type": "application/json" },
-    body: JSON.stringify({ keep }),
+    body: JSON.stringify({ remember }),
   });
   if (!response.ok) throw await ApiError.ofResponse(response);
   const id = nextSession();

@@ -99,15 +99,15 @@ export const newestScheduleRunsQuery = (schedule: Schedule) =>
     staleTime: 60_000,
   });
 
-function endedRuns({ track }: Schedule): number {
-  return track.succeeded + track.failed;
+function endedRuns({ statistics }: Schedule): number {
+  return statistics.succeeded + statistics.failed;
 }
 
-export const nextFiringsQuery = (id: string, n: number) =>
+export const nextFiringsQuery = (id: string, count: number) =>
   queryOptions({
-    queryKey: ["schedule", id, "next", n],
+    queryKey: ["schedule", id, "next", count],
     queryFn: () =>
-      unwrap(api.GET("/api/v1/schedules/{name}/next", { params: { path: { name: id }, query: { n } } })),
+      unwrap(api.GET("/api/v1/schedules/{name}/next", { params: { path: { name: id }, query: { count } } })),
     placeholderData: keepPreviousData,
   });
 
@@ -190,10 +190,10 @@ export const timetableQuery = (span: number) =>
       let completeUntil = from;
       let next: string | undefined;
       for (let i = 0; i < REQUESTS_MAX && completeUntil < to; i += 1) {
-        const query = { from: next, until, each: FIRINGS_PER_SCHEDULE_MAX };
+        const query = { from: next, until, limit_per_schedule: FIRINGS_PER_SCHEDULE_MAX };
         const page = await unwrap(api.GET("/api/v1/schedules/upcoming", { params: { query } }));
         for (const firing of page.items) addFiring(rows, firing, to);
-        for (const id of page.cut ?? []) truncate(rows.get(id));
+        for (const id of page.truncated ?? []) truncate(rows.get(id));
         const reached = Date.parse(page.until);
         // No progress: more schedules fire at this time than one response covers.
         if (reached <= completeUntil) break;
@@ -237,10 +237,10 @@ async function addRules(rows: TimetableRow[]): Promise<void> {
 
 export async function previewTiming(
   draft: { timing: Timing; name?: string; namespace?: string },
-  n: number,
+  count: number,
   signal?: AbortSignal,
 ) {
-  return unwrap(api.POST("/api/v1/schedules/preview", { body: { ...draft, n }, signal }));
+  return unwrap(api.POST("/api/v1/schedules/preview", { body: { ...draft, count }, signal }));
 }
 
 function invalidate(...ids: string[]): void {

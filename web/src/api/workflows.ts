@@ -108,9 +108,9 @@ export const stepsQuery = (id: string, isOver = false) =>
   });
 
 /** An element in progress, or the only job of a step: a job, or a called run. */
-export interface LiveItem {
+export interface LiveElement {
   index: number | undefined;
-  item: string | undefined;
+  value: string | undefined;
   job?: Job;
   run?: WorkflowRun;
 }
@@ -118,10 +118,10 @@ export interface LiveItem {
 /** Maximum number of jobs or called runs in progress that are read. */
 const LIVE_SCANNED_MAX = 500;
 /** Maximum number of elements shown, running ones first. */
-const LIVE_ITEMS_MAX = 50;
+const LIVE_ELEMENTS_MAX = 50;
 
 /** The elements of a step that are in progress, running ones first, then by index. */
-export const liveItemsQuery = (id: string, step: string, number: number) =>
+export const liveElementsQuery = (id: string, step: string, number: number) =>
   queryOptions({
     queryKey: ["run", id, "live", step],
     queryFn: async () => {
@@ -134,20 +134,20 @@ export const liveItemsQuery = (id: string, step: string, number: number) =>
         jobsOf("ready,waiting,retrying"),
         unwrap(api.GET("/api/v1/runs", { params: { query: calls } })),
       ]);
-      const ofJobs = (jobs: readonly Job[]): LiveItem[] =>
+      const ofJobs = (jobs: readonly Job[]): LiveElement[] =>
         jobs
           .filter((job) => job.step?.name === step)
-          .map((job) => ({ index: job.step?.item?.index, item: job.step?.item?.value, job }));
-      const runs: LiveItem[] = called.items
+          .map((job) => ({ index: job.step?.element?.index, value: job.step?.element?.value, job }));
+      const runs: LiveElement[] = called.items
         .filter(({ caller }) => caller?.step === number)
-        .map((run) => ({ index: run.caller?.item ?? undefined, item: undefined, run }));
-      const byIndex = (a: LiveItem, b: LiveItem) => (a.index ?? 0) - (b.index ?? 0);
+        .map((run) => ({ index: run.caller?.element ?? undefined, value: undefined, run }));
+      const byIndex = (a: LiveElement, b: LiveElement) => (a.index ?? 0) - (b.index ?? 0);
       const items = [
         ...[...ofJobs(running.items), ...runs].sort(byIndex),
         ...ofJobs(others.items).sort(byIndex),
       ];
       const cut = [running, others, called].some((page) => page.next_cursor);
-      return { items: items.slice(0, LIVE_ITEMS_MAX), more: cut || items.length > LIVE_ITEMS_MAX };
+      return { items: items.slice(0, LIVE_ELEMENTS_MAX), more: cut || items.length > LIVE_ELEMENTS_MAX };
     },
     refetchInterval: 2_000,
     placeholderData: keepPreviousData,
@@ -170,12 +170,12 @@ export const stepWhyQuery = (id: string, step: string) =>
   });
 
 /** The ended elements of a step, paginated. */
-export const itemsQuery = (id: string, step: string) =>
+export const elementsQuery = (id: string, step: string) =>
   infiniteQueryOptions({
-    queryKey: ["run", id, "items", step],
+    queryKey: ["run", id, "elements", step],
     queryFn: ({ pageParam: cursor }) => {
       const params = { path: { id, step }, query: { limit: 50, cursor } };
-      return unwrap(api.GET("/api/v1/runs/{id}/steps/{step}/items", { params }));
+      return unwrap(api.GET("/api/v1/runs/{id}/steps/{step}/elements", { params }));
     },
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (page) => page.next_cursor ?? undefined,

@@ -15,7 +15,7 @@ export function SignIn() {
   const { t } = useTranslation();
   const { language } = usePreferences();
   const [text, setText] = useState("");
-  const [keep, setKeep] = useState(true);
+  const [remember, setRemember] = useState(true);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError | null>(null);
 
@@ -24,7 +24,7 @@ export function SignIn() {
     setBusy(true);
     setError(null);
     try {
-      await signIn(text, keep);
+      await signIn(text, remember);
     } catch (error) {
       setError(ApiError.from(error));
       setBusy(false);
@@ -48,9 +48,9 @@ export function SignIn() {
           data-testid="token"
         />
         <Checkbox
-          label={t("signIn.keep")}
-          checked={keep}
-          onChange={(event) => setKeep(event.currentTarget.checked)}
+          label={t("signIn.remember")}
+          checked={remember}
+          onChange={(event) => setRemember(event.currentTarget.checked)}
         />
         {error && <ErrorBox error={error} />}
         <Button size="sm" type="submit" loading={busy} disabled={text.trim() === ""} fullWidth>

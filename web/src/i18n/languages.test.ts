@@ -140,7 +140,7 @@ const SECTIONS: ReadonlyArray<[schema: string, ...sections: string[]]> = [
 ];
 
 /** Codes without a text of their own: the page shows the running job, or the cause of the step, instead. */
-const WITHOUT_TEXT = new Set(["why.runs", "stepWhy.over"]);
+const WITHOUT_TEXT = new Set(["why.running", "stepWhy.ended"]);
 
 test("every status, cause and waiting reason of the API has a text", () => {
   // Some codes end as plural forms do: `buffer_one`.

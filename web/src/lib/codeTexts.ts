@@ -10,7 +10,7 @@ export function warningText({ code, params, message }: Warning, t: TFunction): s
   if (!i18n.exists(`warning.${code}`)) return message;
   // Rules are numbered from 0 in a file, and from 1 in texts.
   const rule = params?.rule === undefined ? undefined : Number(params.rule) + 1;
-  const context = code === "always_held" && params?.filter ? "by" : undefined;
+  const context = code === "always_excluded" && params?.filter ? "by" : undefined;
   return t(`warning.${code}`, { ...params, rule, context });
 }
 
@@ -18,7 +18,7 @@ export function warningText({ code, params, message }: Warning, t: TFunction): s
 export function reasonText({ reason, detail }: Pick<LedgerEntry, "reason" | "detail">, t: TFunction): string {
   if (!reason || !i18n.exists(`reason.${reason.code}`)) return detail ?? "";
   const words = t(`reason.${reason.code}`, { value: reason.value ?? "" });
-  return reason.asked_by ? `${reason.asked_by}${t("common.listSeparator")}${words}` : words;
+  return reason.requested_by ? `${reason.requested_by}${t("common.listSeparator")}${words}` : words;
 }
 
 /** Built-in calendars, by their names after `belfry.`, with `_` for `-`. */

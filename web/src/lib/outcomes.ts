@@ -14,7 +14,7 @@ export const OUTCOMES = [
   "skipped_deadline",
   "skipped_policy",
   "skipped_replaced",
-  "shed",
+  "skipped_limit",
   "not_started",
 ] as const satisfies readonly FiringOutcome[];
 
@@ -45,13 +45,13 @@ export function outcomeTone(outcome: FiringOutcome): JobStatus {
     case "skipped_policy":
       return "expired";
     case "skipped_deadline":
-    case "shed":
+    case "skipped_limit":
     case "not_started":
       return "failed";
   }
 }
 
-/** Parses outcomes of a URL, such as `fired,shed`; unknown ones are ignored. */
+/** Parses outcomes of a URL, such as `fired,skipped_limit`; unknown ones are ignored. */
 export function parseOutcomes(text: string | undefined): FiringOutcome[] {
   const words = text?.split(",") ?? [];
   return OUTCOMES.filter((outcome) => words.includes(outcome));

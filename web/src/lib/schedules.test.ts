@@ -1,19 +1,19 @@
 import { expect, test } from "vitest";
 
-import type { Schedule, TroubledRun } from "../api/schema";
+import type { Schedule, LateOrStuckRun } from "../api/schema";
 import { type BulkAction, chunksInRange, isApplicable, sortSchedules } from "./schedules";
 
 const schedule = (name: string, over: Partial<Schedule>) =>
-  ({ name, track: { succeeded: 0, failed: 0, streak: 0 }, ...over }) as Schedule;
+  ({ name, statistics: { succeeded: 0, failed: 0, streak: 0 }, ...over }) as Schedule;
 const all = [
   schedule("paused", { next_at: null }),
   schedule("later", {
     next_at: "2026-11-22T00:00:00Z",
-    track: { succeeded: 9, failed: 1, streak: 3, success_rate: 0.9 },
+    statistics: { succeeded: 9, failed: 1, streak: 3, success_rate: 0.9 },
   }),
   schedule("bad", {
     next_at: "2026-11-21T13:00:00Z",
-    track: { succeeded: 0, failed: 4, streak: -4, success_rate: 0 },
+    statistics: { succeeded: 0, failed: 4, streak: -4, success_rate: 0 },
   }),
   schedule("also-paused", {}),
 ];
@@ -29,17 +29,17 @@ test("failing schedules come first, those without runs last", () => {
 });
 
 test("stuck and late schedules come before failing ones", () => {
-  const run = {} as TroubledRun;
+  const run = {} as LateOrStuckRun;
   const health = (late: number, stuck: number) => ({
     open_runs: 0,
-    late_now: Array<TroubledRun>(late).fill(run),
-    stuck_now: Array<TroubledRun>(stuck).fill(run),
+    late_runs: Array<LateOrStuckRun>(late).fill(run),
+    stuck_runs: Array<LateOrStuckRun>(stuck).fill(run),
   });
   const troubled = [
-    { name: "well", track: { streak: 3, success_rate: 1 }, health: health(0, 0) },
-    { name: "failing", track: { streak: -9, success_rate: 0.1 } },
-    { name: "late", track: { streak: 3, success_rate: 1 }, health: health(2, 0) },
-    { name: "stuck", track: { streak: 3, success_rate: 1 }, health: health(0, 1) },
+    { name: "well", statistics: { streak: 3, success_rate: 1 }, health: health(0, 0) },
+    { name: "failing", statistics: { streak: -9, success_rate: 0.1 } },
+    { name: "late", statistics: { streak: 3, success_rate: 1 }, health: health(2, 0) },
+    { name: "stuck", statistics: { streak: 3, success_rate: 1 }, health: health(0, 1) },
   ] as unknown as Schedule[];
   expect(sortSchedules(troubled, "health").map(({ name }) => name)).toEqual([
     "stuck",

@@ -10,10 +10,10 @@ export function sortSchedules(schedules: readonly Schedule[], by: Sort): Schedul
   const byName = (a: Schedule, b: Schedule) => a.name.localeCompare(b.name);
   const next = ({ next_at: at }: Schedule) => (at ? Date.parse(at) : Infinity);
   // Stuck before late before failing; then by success rate.
-  const health = ({ track, health: now }: Schedule) => {
-    const troubled = (now?.stuck_now.length ?? 0) * 1e9 + (now?.late_now.length ?? 0) * 1e6;
-    const failing = track.streak < 0 ? 1 - track.streak : 0;
-    return troubled + failing > 0 ? -(troubled + failing) : (track.success_rate ?? 2);
+  const health = ({ statistics, health: now }: Schedule) => {
+    const troubled = (now?.stuck_runs.length ?? 0) * 1e9 + (now?.late_runs.length ?? 0) * 1e6;
+    const failing = statistics.streak < 0 ? 1 - statistics.streak : 0;
+    return troubled + failing > 0 ? -(troubled + failing) : (statistics.success_rate ?? 2);
   };
   const order: Record<Sort, (a: Schedule, b: Schedule) => number> = {
     name: byName,

@@ -7,7 +7,7 @@
 
 import i18next, { type TFunction } from "i18next";
 
-import type { JobResult, RunHistoryEntry, RunStepState, RunTries } from "../api/schema";
+import type { JobResult, RunHistoryEntry, RunStepState, RunAttempt } from "../api/schema";
 import english from "../i18n/en.json";
 
 const FAILED_STEP = /^step `([^`]+)`(?: (failed|cancelled|upstream_failed))?(?:: ([\s\S]+))?$/;
@@ -137,6 +137,6 @@ export function stepReasonText(
 }
 
 /** Returns the attempt number and the maximum, such as `2 of 3`. */
-export function attemptText({ number, most }: Pick<RunTries, "number" | "most">, t: TFunction): string {
-  return t("run.attemptOf", { number, most });
+export function attemptText({ number, max }: Pick<RunAttempt, "number" | "max">, t: TFunction): string {
+  return t("run.attemptOf", { number, max });
 }

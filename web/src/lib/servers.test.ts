@@ -12,15 +12,15 @@ function server(name: string, more: Partial<Server> = {}): Server {
     url: `http://${name}.test`,
     version: "0.1.0",
     started_at: "2026-01-01T00:00:00Z",
-    leads: false,
+    leader: false,
     shards: 0,
     draining: false,
-    answered: false,
+    responder: false,
     ...more,
   };
 }
 
-const leader = server("a", { leads: true, shards: 16 });
+const leader = server("a", { leader: true, shards: 16 });
 const standby = server("b");
 const drained = server("c", { draining: true });
 

@@ -5,8 +5,8 @@ import type { Server } from "../api/schema";
 export type ServerStatus = "leading" | "leaving" | "standby" | "drained";
 
 /** The same statuses as in `belfry server list`. */
-export function serverStatus({ leads, draining }: Server): ServerStatus {
-  if (leads) return draining ? "leaving" : "leading";
+export function serverStatus({ leader, draining }: Server): ServerStatus {
+  if (leader) return draining ? "leaving" : "leading";
   return draining ? "drained" : "standby";
 }
 
@@ -23,7 +23,7 @@ export type ClusterState =
 
 /** Returns the state of the cluster. */
 export function clusterState(servers: readonly Server[]): ClusterState {
-  const leader = servers.find(({ leads }) => leads);
+  const leader = servers.find(({ leader }) => leader);
   if (!leader) return { kind: "leaderless" };
   if (servers.length === 1) return { kind: "alone" };
   if (leader.draining) return { kind: "handsOver", leader };
@@ -40,13 +40,13 @@ export type DrainEffect = "refused" | "handsOver" | "stepsBack" | "unguards";
 export function drainEffect(server: Server, servers: readonly Server[]): DrainEffect {
   const others = servers.filter(({ id, draining }) => id !== server.id && !draining);
   if (others.length === 0) return "refused";
-  if (server.leads) return "handsOver";
-  return others.some(({ leads }) => !leads) ? "stepsBack" : "unguards";
+  if (server.leader) return "handsOver";
+  return others.some(({ leader }) => !leader) ? "stepsBack" : "unguards";
 }
 
 /** Sorts servers: the leader, standbys, drained servers; each by name. */
 export function sortByRole(servers: readonly Server[]): Server[] {
-  const rank = (server: Server) => (server.leads ? 0 : server.draining ? 2 : 1);
+  const rank = (server: Server) => (server.leader ? 0 : server.draining ? 2 : 1);
   return servers.toSorted(
     (a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name) || a.id.localeCompare(b.id),
   );

@@ -24,7 +24,7 @@ test("bars are ordered by start; the bar of a running step ends now", () => {
 });
 
 test("a step carried over from an earlier run has no bar", () => {
-  const carried = step("done", { started_at: at(-500), finished_at: at(-400), cause: "carried" });
+  const carried = step("done", { started_at: at(-500), finished_at: at(-400), cause: "carried_over" });
   expect(stepSpans(run, [carried], Date.parse(at(40))).spans).toEqual([]);
 });
 

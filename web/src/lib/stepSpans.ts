@@ -18,7 +18,7 @@ export function stepSpans(run: WorkflowRun, steps: readonly RunStep[], now: numb
   const begin = Date.parse(run.started_at ?? run.created_at);
   const spans: StepSpan[] = steps.flatMap((step) => {
     // Steps carried over from an earlier run have times before this run.
-    if (!step.started_at || step.cause === "carried") return [];
+    if (!step.started_at || step.cause === "carried_over") return [];
     const from = Math.max(begin, Date.parse(step.started_at));
     const to = step.finished_at ? Date.parse(step.finished_at) : end;
     return [{ step, from, to: Math.max(from, to) }];

@@ -203,7 +203,7 @@ const OUTCOMES: &str = "Outcomes:
   skipped_deadline  skipped: the start deadline had passed
   skipped_policy    missed during an outage, and not caught up
   skipped_replaced  skipped: the timing was replaced, or the schedule had completed or was deleted
-  shed              dropped: too many firings were waiting
+  skipped_limit     skipped: too many firings were waiting
   not_started       not started: the workflow does not exist, or rejects the parameters";
 
 /// `belfry schedule create`
@@ -426,7 +426,7 @@ pub(crate) struct BackfillArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
     "belfry schedule ledger backup"
-    "belfry schedule ledger backup --outcome skipped_overlap,shed"
+    "belfry schedule ledger backup --outcome skipped_overlap,skipped_limit"
     "belfry schedule ledger backup --counts --from 2026-11-01T00:00:00Z"
 })]
 #[command(after_help = OUTCOMES)]

@@ -5,8 +5,8 @@
 //! [`WaitingArgs`] (`start`, `retry`, and `submit` with several jobs). Values of parameters stay text here:
 //! the command parses them with the types that the workflow declares.
 //!
-//! `run get --step` lists the running elements of a step, and `run items` the ended ones, because only ended elements
-//! are stored.
+//! `run get --step` lists the running elements of a step, and `run elements` the ended ones, because only ended
+//! elements are stored.
 
 use std::path::PathBuf;
 
@@ -163,7 +163,7 @@ pub(crate) enum RunCommand {
     /// List the steps of a run
     Steps(StepsArgs),
     /// List the ended elements of a mapped step: a step that runs once for each element of a list
-    Items(ItemsArgs),
+    Elements(ElementsArgs),
     /// Explain why a run or a step is waiting, or why it ended as it did
     Why(StepArgs),
     /// Show each change of a step of a run, until the run has ended
@@ -209,7 +209,7 @@ pub(crate) struct RunGetArgs {
     /// IDs of the runs
     #[arg(value_name = "RUN", required = true)]
     pub(crate) ids: Vec<RunId>,
-    /// Name of a mapped step whose running elements are listed; `belfry run items` lists the ended elements
+    /// Name of a mapped step whose running elements are listed; `belfry run elements` lists the ended elements
     #[arg(long, value_name = "STEP")]
     pub(crate) step: Option<String>,
 }
@@ -256,13 +256,13 @@ pub(crate) struct StepsArgs {
     pub(crate) status: Vec<StepStatus>,
 }
 
-/// `belfry run items`
+/// `belfry run elements`
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
-    "belfry run items RUN load --status failed"
-    "belfry run items RUN load --all -o json"
+    "belfry run elements RUN load --status failed"
+    "belfry run elements RUN load --all -o json"
 })]
-pub(crate) struct ItemsArgs {
+pub(crate) struct ElementsArgs {
     /// ID of the run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,

@@ -39,7 +39,7 @@ async fn drain(client: &Client, id: ServerId) -> Result<Server, Failure> {
     let mut server = client.drain_server(id).await?;
     let deadline = tokio::time::Instant::now() + DRAIN_TIMEOUT;
     loop {
-        if server.shards == 0 && client.servers().await?.iter().any(|other| other.leads) {
+        if server.shards == 0 && client.servers().await?.iter().any(|other| other.leader) {
             return Ok(server);
         }
         if tokio::time::Instant::now() > deadline {

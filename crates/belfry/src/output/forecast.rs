@@ -403,7 +403,7 @@ mod tests {
             serde_json::from_str(&shown(Format::Json, Some(WhatIf::Slower(2.0)))).unwrap();
         assert_eq!(told["summary"]["firings"], 6);
         assert_eq!(told["overloads"][0]["why"][0]["cause"], "cpu");
-        assert_eq!(told["overloads"][0]["why"][0]["reason"]["reason"], "no_worker_fits");
+        assert_eq!(told["overloads"][0]["why"][0]["reason"]["reason"], "no_eligible_worker");
         assert_eq!(told["as_it_is"]["late"], 4);
         assert_eq!(told["workers"][0]["use"].as_array().unwrap().len(), 144);
         assert_eq!(shown(Format::Name, None), "default/report\ndefault/tidy\\x1b[2J\n");

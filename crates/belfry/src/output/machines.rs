@@ -29,7 +29,7 @@ fn worker_status(worker: &Worker) -> Cell {
 }
 
 fn server_status(server: &Server) -> Cell {
-    match (server.leads, server.draining) {
+    match (server.leader, server.draining) {
         (true, true) => Cell::new("draining", Tone::Waiting),
         (true, false) => Cell::new("leader", Tone::Good),
         (false, true) => Cell::new("drained", Tone::Waiting),
@@ -46,7 +46,7 @@ fn lag(server: &Server) -> Cell {
     match server.lag {
         Some(lag) if lag < Duration::from_secs(10) => Cell::new(lag.to_string(), Tone::Good),
         Some(lag) => Cell::new(lag.to_string(), Tone::Bad),
-        None if server.leads => "-".into(),
+        None if server.leader => "-".into(),
         None => Cell::new("cold", Tone::Waiting),
     }
 }
@@ -100,7 +100,7 @@ impl Detail for Server {
 }
 
 fn health_problem(worker: &Worker) -> Option<&str> {
-    worker.health.as_ref().and_then(|h| h.trouble.as_deref())
+    worker.health.as_ref().and_then(|h| h.problem.as_deref())
 }
 
 impl Row for Worker {
@@ -109,8 +109,8 @@ impl Row for Worker {
         column("NAME", 16),
         column("STATUS", 9),
         column("RUNNING", 7),
-        column("RESERVED CPU", 12),
-        column("RESERVED MEMORY", 20),
+        column("ALLOCATED CPU", 13),
+        column("ALLOCATED MEMORY", 20),
         column("HEARTBEAT", 10),
         wide("VERSION", 9),
         wide("LABELS", 12),
@@ -122,10 +122,10 @@ impl Row for Worker {
             self.id.to_string().into(),
             self.name.as_str().into(),
             worker_status(self),
-            format!("{}/{}", self.reserved.executions, self.capacity.slots).into(),
-            format!("{}/{}", self.reserved.cpu, self.capacity.cpu).into(),
-            format!("{}/{}", bytes(self.reserved.memory.0), bytes(self.capacity.memory.0)).into(),
-            at(look, self.heard_at),
+            format!("{}/{}", self.allocated.executions, self.capacity.slots).into(),
+            format!("{}/{}", self.allocated.cpu, self.capacity.cpu).into(),
+            format!("{}/{}", bytes(self.allocated.memory.0), bytes(self.capacity.memory.0)).into(),
+            at(look, self.last_heartbeat_at),
             self.version.as_str().into(),
             labels(&self.labels),
             relative_or_exact(look, self.created_at).into(),
@@ -145,22 +145,22 @@ impl Detail for Worker {
             ("Status", worker_status(self)),
             ("Version", self.version.as_str().into()),
             ("Labels", labels(&self.labels)),
-            ("Executions", format!("{} of {} slots", self.reserved.executions, self.capacity.slots).into()),
-            ("CPU", format!("{} of {} reserved", self.reserved.cpu, self.capacity.cpu).into()),
+            ("Executions", format!("{} of {} slots", self.allocated.executions, self.capacity.slots).into()),
+            ("CPU", format!("{} of {} allocated", self.allocated.cpu, self.capacity.cpu).into()),
             (
                 "Memory",
-                format!("{} of {} reserved", bytes(self.reserved.memory.0), bytes(self.capacity.memory.0))
+                format!("{} of {} allocated", bytes(self.allocated.memory.0), bytes(self.capacity.memory.0))
                     .into(),
             ),
             ("Runtimes", self.capabilities.runtimes.join(", ").into()),
             ("Capabilities", capabilities(self).into()),
-            ("Heartbeat", exact_or_none(look, self.heard_at)),
+            ("Heartbeat", exact_or_none(look, self.last_heartbeat_at)),
             ("Created", exact(look, self.created_at).into()),
             ("Updated", exact(look, self.updated_at).into()),
         ];
         for (name, capacity) in &self.capacity.custom {
-            let reserved = self.reserved.custom.get(name).copied().unwrap_or(0);
-            lines.push(("Resource", format!("{name}: {reserved} of {capacity} reserved").into()));
+            let allocated = self.allocated.custom.get(name).copied().unwrap_or(0);
+            lines.push(("Resource", format!("{name}: {allocated} of {capacity} allocated").into()));
         }
         if let Some(health) = &self.health {
             lines.push(("CPU usage", health.cpu_used.to_string().into()));
@@ -177,7 +177,7 @@ impl Detail for Worker {
             );
             lines.push(("Reservation", text.into()));
         }
-        lines.extend(health_problem(self).map(|trouble| ("Problem", Cell::new(trouble, Tone::Bad))));
+        lines.extend(health_problem(self).map(|problem| ("Problem", Cell::new(problem, Tone::Bad))));
         lines
     }
 }
@@ -188,7 +188,7 @@ fn capabilities(worker: &Worker) -> String {
         (capabilities.memory_limit, "memory limits"),
         (capabilities.cpu_limit, "CPU limits"),
         (capabilities.pids_limit, "process limits"),
-        (capabilities.own_user, "separate user for tasks"),
+        (capabilities.separate_user, "separate user for tasks"),
     ];
     let can: Vec<_> = all.iter().filter(|(can, _)| *can).map(|(_, what)| *what).collect();
     if can.is_empty() { "none".into() } else { can.join(", ") }
@@ -210,10 +210,10 @@ mod tests {
             "id": "wkr_01k9zq3m6c0000000000000000", "name": "w1", "version": "0.1.0", "labels": {"zone": "a"}, "status": "ready",
             "admission": "open",
             "capacity": {"cpu": "4", "memory": "8GiB", "slots": 64, "custom": {"gpu": 2}},
-            "capabilities": {"runtimes": ["process"], "memory_limit": true, "cpu_limit": true, "pids_limit": false, "own_user": true},
-            "reserved": {"executions": 3, "cpu": "300m", "memory": "192MiB", "custom": {"gpu": 1}},
+            "capabilities": {"runtimes": ["process"], "memory_limit": true, "cpu_limit": true, "pids_limit": false, "separate_user": true},
+            "allocated": {"executions": 3, "cpu": "300m", "memory": "192MiB", "custom": {"gpu": 1}},
             "health": {"cpu_used": "1500m", "memory_available": 4294967296u64, "disk_available": 107374182400u64, "running": 3},
-            "heard_at": "2026-11-21T08:09:58Z", "created_at": "2026-11-20T08:00:00Z", "updated_at": "2026-11-20T08:00:00Z",
+            "last_heartbeat_at": "2026-11-21T08:09:58Z", "created_at": "2026-11-20T08:00:00Z", "updated_at": "2026-11-20T08:00:00Z",
         });
         for (key, value) in changes.as_object().unwrap() {
             worker[key] = value.clone();
@@ -228,7 +228,7 @@ mod tests {
             worker(json!({"status": "lost"})),
             worker(json!({"admission": "draining"})),
             worker(
-                json!({"health": {"cpu_used": "0", "memory_available": 0, "disk_available": 0, "running": 0, "trouble": "disk almost full"}}),
+                json!({"health": {"cpu_used": "0", "memory_available": 0, "disk_available": 0, "running": 0, "problem": "disk almost full"}}),
             ),
         ];
         insta::assert_snapshot!("workers_table", list(&look(Format::Table), &workers).unwrap());

@@ -168,9 +168,11 @@ impl Detail for Job {
             ("Schedule", Cell::from(text))
         }));
         lines.extend(self.step.as_ref().map(|step| {
-            let item = step.item.as_ref().map(|item| format!(", element {} of {}", item.index, item.total));
+            let element = step.element.as_ref();
+            let element =
+                element.map(|one| format!(", element {} of {}", u64::from(one.index) + 1, one.total));
             let text =
-                format!("{} of {} ({}{})", step.name, step.workflow, step.run, item.unwrap_or_default());
+                format!("{} of {} ({}{})", step.name, step.workflow, step.run, element.unwrap_or_default());
             ("Step", Cell::from(text))
         }));
         lines.extend(self.retry_of.map(|job| ("Retry of", job.to_string().into())));

@@ -21,7 +21,7 @@ pub(crate) struct RunningElement {
     pub(crate) index: Option<u32>,
     /// Value of the element: a string without quotes, any other value as JSON. `None` for called runs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    item: Option<String>,
+    value: Option<String>,
     #[serde(flatten)]
     work: JobOrRun,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,10 +50,10 @@ enum JobOrRun {
 impl RunningElement {
     /// Creates the row of a job. `workers` maps worker ids to names.
     pub(crate) fn of_job(job: Job, workers: &BTreeMap<WorkerId, String>) -> Self {
-        let item = job.step.and_then(|step| step.item);
+        let element = job.step.and_then(|step| step.element);
         Self {
-            index: item.as_ref().map(|item| item.index),
-            item: item.map(|item| item.value.to_string()),
+            index: element.as_ref().map(|element| element.index),
+            value: element.map(|element| element.value.to_string()),
             work: JobOrRun::Job {
                 job_id: job.id,
                 status: job.status,
@@ -68,8 +68,8 @@ impl RunningElement {
     /// Creates the row of a called run.
     pub(crate) fn of_run(run: &WorkflowRun) -> Self {
         Self {
-            index: run.caller.and_then(|caller| caller.item),
-            item: None,
+            index: run.caller.and_then(|caller| caller.element),
+            value: None,
             work: JobOrRun::Run { run_id: run.id, status: run.status },
             started_at: run.started_at,
         }
@@ -79,7 +79,7 @@ impl RunningElement {
 impl Row for RunningElement {
     const COLUMNS: &'static [Column] = &[
         column("INDEX", 6),
-        column("ITEM", 24),
+        column("ELEMENT", 24),
         column("STATUS", 9),
         column("WORKER", 16),
         column("ATTEMPTS", 8),
@@ -102,7 +102,7 @@ impl Row for RunningElement {
         };
         vec![
             self.index.map(|index| index.to_string()).into(),
-            self.item.as_deref().map(|item| short(item, VALUE_CHARS_MAX)).into(),
+            self.value.as_deref().map(|value| short(value, VALUE_CHARS_MAX)).into(),
             status,
             worker,
             tries,
@@ -137,7 +137,7 @@ mod tests {
                 "id": "job_01k9zq3m6c0000000000000000", "name": "load", "namespace": "default", "queue": "default",
                 "priority": 50, "labels": {}, "status": "waiting", "version": 1,
                 "step": {"run": RUN, "workflow": "etl", "name": "load", "step": 1,
-                         "item": {"index": index, "total": 9, "value": "Shang\u{1b}hai"}},
+                         "element": {"index": index, "total": 9, "value": "Shang\u{1b}hai"}},
                 "created_at": "2026-11-21T08:00:00Z", "due_at": "2026-11-21T08:00:00Z",
                 "updated_at": "2026-11-21T08:00:00Z", "executions": 0, "run_failures": 0, "start_failures": 0,
             });
@@ -155,6 +155,6 @@ mod tests {
             color: false,
             now: "2026-11-21T08:10:00Z".parse().unwrap(),
         };
-        insta::assert_snapshot!("live_items", list(&look, &rows).unwrap());
+        insta::assert_snapshot!("running_elements", list(&look, &rows).unwrap());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`WorkflowRun`]: `run list`. [`RunPage`]: `run get`: the fields of the run, at most [`STEPS_MAX`] steps
 //!   (failed and running steps first), and with `-o wide` its history.
-//! - [`RunStep`]: `run steps`, and the rows of `run watch`. [`RunItem`]: `run items`.
+//! - [`RunStep`]: `run steps`, and the rows of `run watch`. [`RunElement`]: `run elements`.
 //! - [`EventDelivery`]: `run event`.
 //! - [`title`], [`elements_progress`] and [`message`] are also used by `commands::runs::follow`; [`format_end`] and
 //!   [`started_runs`] by the views of workflows and jobs.
@@ -14,7 +14,7 @@
 
 use std::fmt::Write as _;
 
-use model::api::{EventDelivery, RunItem, RunStep, RunStepState, RunTries, StepCounts, WorkflowRun};
+use model::api::{EventDelivery, RunAttempt, RunElement, RunStep, RunStepState, StepCounts, WorkflowRun};
 use model::run::{Caller, Ended, LateWorkers, RunHistoryEntry, StepCause};
 use model::{JobStatus, RunId, RunStatus, StepStatus, Timestamp};
 use serde::Serialize;
@@ -151,7 +151,9 @@ impl Detail for RunPage {
         if !has_workflow(run) {
             lines[1].1 = run.workflow.as_str().into();
         }
-        lines.extend(run.tries.map(|tries| ("Attempt", format_attempt(look, run.status, &tries).into())));
+        lines.extend(
+            run.attempt.map(|attempt| ("Attempt", format_attempt(look, run.status, &attempt).into())),
+        );
         for (name, value) in &run.parameters {
             lines.push(("Parameter", format!("{name}={}", short(&plain(value), VALUE_CHARS_MAX)).into()));
         }
@@ -192,15 +194,15 @@ impl Detail for RunPage {
 }
 
 /// Formats the attempt of a run: `2 of 3, starts at …`.
-fn format_attempt(look: &OutputOptions, status: RunStatus, tries: &RunTries) -> String {
-    let RunTries { number, most, next_at, began_at } = tries;
-    match (next_at, began_at) {
+fn format_attempt(look: &OutputOptions, status: RunStatus, attempt: &RunAttempt) -> String {
+    let RunAttempt { number, max, next_at, started_at } = attempt;
+    match (next_at, started_at) {
         (Some(_), _) if status == RunStatus::Paused => {
-            format!("{number} of {most}, starts when the run is resumed")
+            format!("{number} of {max}, starts when the run is resumed")
         }
-        (Some(at), _) => format!("{number} of {most}, starts at {}", exact(look, *at)),
-        (None, Some(at)) => format!("{number} of {most}, started at {}", exact(look, *at)),
-        (None, None) => format!("{number} of {most}"),
+        (Some(at), _) => format!("{number} of {max}, starts at {}", exact(look, *at)),
+        (None, Some(at)) => format!("{number} of {max}, started at {}", exact(look, *at)),
+        (None, None) => format!("{number} of {max}"),
     }
 }
 
@@ -227,8 +229,9 @@ pub(super) fn started_runs(runs: &[RunId]) -> Option<(&'static str, Cell)> {
 }
 
 fn called_by(caller: Caller) -> String {
-    let item = caller.item.map(|item| format!(", element {item}")).unwrap_or_default();
-    format!("{} (step {}{item})", caller.run, caller.step)
+    let element =
+        caller.element.map(|index| format!(", element {}", u64::from(index) + 1)).unwrap_or_default();
+    format!("{} (step {}{element})", caller.run, u64::from(caller.step) + 1)
 }
 
 /// Formats a value: a string without quotes, any other value as JSON.
@@ -272,7 +275,7 @@ impl Row for RunStep {
     const COLUMNS: &'static [Column] = &[
         column("STEP", 24),
         column("STATUS", 15),
-        column("ITEMS", 12),
+        column("ELEMENTS", 12),
         column("DURATION", 8),
         column("JOB/RUN", 30),
         column("MESSAGE", 40),
@@ -290,7 +293,7 @@ impl Row for RunStep {
         vec![
             step_title(&self.name, self.section).into(),
             step_status(state.status),
-            items(state),
+            elements(state),
             run_time(look, state.started_at, state.finished_at),
             job_or_run(state),
             message(look, state).into(),
@@ -320,19 +323,19 @@ fn output(state: &RunStepState) -> Cell {
 /// Formats the job or the called run of a step or an element.
 fn job_or_run(state: &RunStepState) -> Cell {
     let job = state.job_id.map(|id| id.to_string());
-    job.or_else(|| state.called.map(|id| id.to_string())).into()
+    job.or_else(|| state.called_run_id.map(|id| id.to_string())).into()
 }
 
 /// Formats the progress of the elements of a step: `37/100, 2 failed`; `None` for a step without elements.
 pub(crate) fn elements_progress(state: &RunStepState) -> Option<String> {
     let total = state.total?;
-    let Some(tally) = state.tally else { return Some(format!("of {total}")) };
-    let ended = format!("{}/{total}", tally.succeeded + tally.failed);
-    Some(if tally.failed > 0 { format!("{ended}, {} failed", tally.failed) } else { ended })
+    let Some(counts) = state.element_counts else { return Some(format!("of {total}")) };
+    let ended = format!("{}/{total}", counts.succeeded + counts.failed);
+    Some(if counts.failed > 0 { format!("{ended}, {} failed", counts.failed) } else { ended })
 }
 
-fn items(state: &RunStepState) -> Cell {
-    let bad = state.tally.is_some_and(|tally| tally.failed > 0);
+fn elements(state: &RunStepState) -> Cell {
+    let bad = state.element_counts.is_some_and(|counts| counts.failed > 0);
     elements_progress(state).map(|text| Cell::new(text, if bad { Tone::Bad } else { Tone::Plain })).into()
 }
 
@@ -348,15 +351,15 @@ pub(crate) fn message(look: &OutputOptions, state: &RunStepState) -> Option<Stri
         StepCause::EventReceived,
     ];
     let cause = state.cause.filter(|cause| !usual.contains(cause));
-    if let Some(said) = &state.said {
-        let note = said.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+    if let Some(decision) = &state.decision {
+        let note = decision.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
         let what = match state.cause {
             Some(StepCause::Approved) => "approved",
             Some(StepCause::Rejected) => "rejected",
             Some(StepCause::Marked) => "marked",
             _ => "event sent",
         };
-        return Some(format!("{what} by {}{note}", said.by));
+        return Some(format!("{what} by {}{note}", decision.by));
     }
     if state.status == StepStatus::Waiting {
         return state.wake_at.map(|at| format!("waits until {}", exact(look, at)));
@@ -376,12 +379,12 @@ fn late_workers(late: &LateWorkers) -> String {
 }
 
 /// Maximum number of characters of an element in a table.
-const ITEM_CHARS_MAX: usize = 40;
+const ELEMENT_CHARS_MAX: usize = 40;
 
-impl Row for RunItem {
+impl Row for RunElement {
     const COLUMNS: &'static [Column] = &[
         column("INDEX", 6),
-        column("ITEM", 20),
+        column("ELEMENT", 20),
         column("STATUS", 9),
         column("DURATION", 8),
         column("ATTEMPTS", 8),
@@ -397,7 +400,7 @@ impl Row for RunItem {
         let state = &self.state;
         vec![
             self.index.to_string().into(),
-            self.item.as_deref().map(|item| short(&escape(item), ITEM_CHARS_MAX)).into(),
+            self.value.as_deref().map(|value| short(&escape(value), ELEMENT_CHARS_MAX)).into(),
             step_status(state.status),
             run_time(look, state.started_at, state.finished_at),
             self.executions.map(|count| count.to_string()).into(),
@@ -469,7 +472,7 @@ mod tests {
 
     fn steps() -> Vec<RunStep> {
         let (began, ended) = ("2026-11-21T08:00:01Z", "2026-11-21T08:03:00Z");
-        let said = |note: &str| json!({"at": ended, "by": "ann", "note": note});
+        let decision = |note: &str| json!({"at": ended, "by": "ann", "note": note});
         vec![
             step(
                 0,
@@ -481,7 +484,7 @@ mod tests {
                 1,
                 "load",
                 &json!({"status": "running", "cause": "upstream_ended", "started_at": ended, "for_each": true,
-                "total": 100, "tally": {"succeeded": 36, "failed": 1}, "needs": ["extract"]}),
+                "total": 100, "element_counts": {"succeeded": 36, "failed": 1}, "needs": ["extract"]}),
             ),
             step(
                 2,
@@ -493,7 +496,7 @@ mod tests {
                 3,
                 "signed",
                 &json!({"status": "succeeded", "cause": "approved", "kind": "approval",
-                "started_at": began, "finished_at": ended, "said": said("tested")}),
+                "started_at": began, "finished_at": ended, "decision": decision("tested")}),
             ),
             step(
                 4,
@@ -501,13 +504,21 @@ mod tests {
                 &json!({"status": "failed", "cause": "job_failed", "job_id": JOB, "started_at": began,
                 "finished_at": ended, "message": "exited with 3\u{1b}"}),
             ),
-            step(5, "publish", &json!({"status": "upstream_failed", "cause": "rule", "finished_at": ended})),
-            step(6, "by-hand", &json!({"status": "skipped", "cause": "marked", "said": said("not today")})),
+            step(
+                5,
+                "publish",
+                &json!({"status": "upstream_failed", "cause": "join_rule", "finished_at": ended}),
+            ),
+            step(
+                6,
+                "by-hand",
+                &json!({"status": "skipped", "cause": "marked", "decision": decision("not today")}),
+            ),
             step(
                 7,
                 "nested",
                 &json!({"status": "succeeded", "cause": "run_succeeded", "kind": "workflow",
-                "called": RUN, "started_at": began, "finished_at": ended}),
+                "called_run_id": RUN, "started_at": began, "finished_at": ended}),
             ),
             step(8, "clean", &json!({"section": "finally"})),
         ]
@@ -528,12 +539,12 @@ mod tests {
     fn steps_as_tables() {
         insta::assert_snapshot!("steps_table", list(&look(Format::Table), &steps()).unwrap());
         insta::assert_snapshot!("steps_wide", list(&look(Format::Wide), &steps()[..2]).unwrap());
-        let items: Vec<RunItem> = serde_json::from_value(json!([
+        let elements: Vec<RunElement> = serde_json::from_value(json!([
             {"index": 0, "status": "succeeded", "cause": "job_succeeded", "job_id": JOB, "output": {"rows": 7}},
             {"index": 4, "status": "failed", "cause": "job_failed", "job_id": JOB, "message": "signal 9"},
         ]))
         .unwrap();
-        insta::assert_snapshot!("items_table", list(&look(Format::Table), &items).unwrap());
+        insta::assert_snapshot!("elements_table", list(&look(Format::Table), &elements).unwrap());
     }
 
     #[test]
@@ -565,22 +576,22 @@ mod tests {
                 .join("\n")
         };
         let at = "2026-11-21T08:15:00Z";
-        let waits = json!({"status": "retrying", "tries": {"number": 2, "most": 3, "next_at": at}});
+        let waits = json!({"status": "retrying", "attempt": {"number": 2, "max": 3, "next_at": at}});
         insta::assert_snapshot!(told(&waits), @"
         Status:     retrying
         Attempt:    2 of 3, starts at 2026-11-21T08:15:00Z (in 5m)
         ");
-        let paused = json!({"status": "paused", "tries": {"number": 2, "most": 3, "next_at": at}});
+        let paused = json!({"status": "paused", "attempt": {"number": 2, "max": 3, "next_at": at}});
         insta::assert_snapshot!(told(&paused), @"
         Status:     paused
         Attempt:    2 of 3, starts when the run is resumed
         ");
-        let goes_on = json!({"tries": {"number": 2, "most": 3, "began_at": at}});
+        let goes_on = json!({"attempt": {"number": 2, "max": 3, "started_at": at}});
         insta::assert_snapshot!(told(&goes_on), @"
         Status:     running
         Attempt:    2 of 3, started at 2026-11-21T08:15:00Z (in 5m)
         ");
-        insta::assert_snapshot!(told(&json!({"tries": {"number": 1, "most": 3}})), @"
+        insta::assert_snapshot!(told(&json!({"attempt": {"number": 1, "max": 3}})), @"
         Status:     running
         Attempt:    1 of 3
         ");

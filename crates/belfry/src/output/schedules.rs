@@ -48,7 +48,9 @@ fn outcome(outcome: FiringOutcome) -> Cell {
     let tone = match outcome {
         FiringOutcome::Fired => Tone::Good,
         FiringOutcome::FiredLate | FiringOutcome::Buffered => Tone::Waiting,
-        FiringOutcome::Shed | FiringOutcome::SkippedDeadline | FiringOutcome::SkippedOverlap => Tone::Bad,
+        FiringOutcome::SkippedLimit | FiringOutcome::SkippedDeadline | FiringOutcome::SkippedOverlap => {
+            Tone::Bad
+        }
         _ => Tone::Dim,
     };
     Cell::new(outcome.as_str(), tone)
@@ -56,13 +58,13 @@ fn outcome(outcome: FiringOutcome) -> Cell {
 
 /// Formats the success rate: `85% of 20`. The cell is marked as bad if the last run failed.
 fn success_rate(schedule: &Schedule) -> Cell {
-    let track = &schedule.track;
-    if track.succeeded + track.failed == 0 {
+    let statistics = &schedule.statistics;
+    if statistics.succeeded + statistics.failed == 0 {
         return Cell::none();
     }
-    let rate = track.success_rate.map_or(0.0, |rate| rate * 100.0).floor();
-    let text = format!("{rate}% of {}", track.succeeded + track.failed);
-    Cell::new(text, if track.streak < 0 { Tone::Bad } else { Tone::Plain })
+    let rate = statistics.success_rate.map_or(0.0, |rate| rate * 100.0).floor();
+    let text = format!("{rate}% of {}", statistics.succeeded + statistics.failed);
+    Cell::new(text, if statistics.streak < 0 { Tone::Bad } else { Tone::Plain })
 }
 
 impl Row for Schedule {
@@ -97,7 +99,7 @@ impl Row for Schedule {
             self.owner.as_deref().into(),
             self.fired.to_string().into(),
             self.skipped.to_string().into(),
-            self.track.duration_p50.map(format_duration).into(),
+            self.statistics.duration_p50.map(format_duration).into(),
             labels(&self.labels),
         ]
     }
@@ -109,7 +111,7 @@ impl Row for Schedule {
 
 impl Detail for Schedule {
     fn detail(&self, look: &OutputOptions) -> Vec<(&'static str, Cell)> {
-        let track = &self.track;
+        let statistics = &self.statistics;
         let mut lines = vec![
             ("Schedule", self.name.as_str().into()),
             ("ID", self.id.to_string().into()),
@@ -134,34 +136,34 @@ impl Detail for Schedule {
             Some(Action::Workflow(_)) => "started a run",
             _ => "created a job",
         };
-        let instants = format!("{} {what}, {} skipped", self.fired, self.skipped);
-        lines.push(("Firings", instants.into()));
+        let firings = format!("{} {what}, {} skipped", self.fired, self.skipped);
+        lines.push(("Firings", firings.into()));
         if !self.buffered.is_empty() {
             let waiting = count(self.buffered.len() as u64, "firing");
             lines.push(("Buffered", format!("{waiting}, waiting for other runs to end").into()));
         }
-        lines.push(("Runs", format!("{} succeeded, {} failed", track.succeeded, track.failed).into()));
-        let streak = track.streak.unsigned_abs();
-        let streak = match track.streak {
+        lines.push((
+            "Runs",
+            format!("{} succeeded, {} failed", statistics.succeeded, statistics.failed).into(),
+        ));
+        let streak = statistics.streak.unsigned_abs();
+        let streak = match statistics.streak {
             0 => Cell::none(),
             1.. => Cell::new(format!("{streak} consecutive successes"), Tone::Good),
             _ => Cell::new(format!("{streak} consecutive failures"), Tone::Bad),
         };
         lines.push(("Streak", streak));
-        let takes = track.duration_p50.zip(track.duration_p95);
+        let takes = statistics.duration_p50.zip(statistics.duration_p95);
         let takes = takes.map(|(p50, p95)| {
             format!("{} (median), {} (95th percentile)", format_duration(p50), format_duration(p95))
         });
         lines.push(("Duration", takes.into()));
-        for (what, runs) in self
-            .health
-            .iter()
-            .flat_map(|health| [("Late run", &health.late_now), ("Stuck run", &health.stuck_now)])
-        {
+        for (what, event, runs) in self.health.iter().flat_map(|health| {
+            [("Late run", "start", &health.late_runs), ("Stuck run", "end", &health.stuck_runs)]
+        }) {
             lines.extend(runs.iter().map(|run| {
                 let id = run.job_id.map(|id| id.to_string()).or(run.run_id.map(|id| id.to_string()));
                 let (id, by) = (id.unwrap_or_default(), exact(look, run.expected_by));
-                let event = if what == "Late run" { "start" } else { "end" };
                 (what, Cell::new(format!("{id}: expected to {event} by {by}"), Tone::Bad))
             }));
         }
@@ -286,12 +288,12 @@ impl Row for LedgerEntry {
 
     fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
         let more = if self.exact { "" } else { "+" };
-        let instants = match self.count {
+        let times = match self.count {
             1 => self.scheduled_for.to_string(),
             count => format!("{} … {} ({count}{more})", self.scheduled_for, self.last),
         };
         vec![
-            instants.into(),
+            times.into(),
             outcome(self.outcome),
             self.cause.to_string().into(),
             self.job_id.map(|id| id.to_string()).or(self.run_id.map(|id| id.to_string())).into(),
@@ -393,11 +395,11 @@ impl Detail for Backfill {
 
 fn left_out(left_out: &LeftOut) -> String {
     let why = match left_out.reason {
-        LeftOutReason::Held => "excluded by the timing",
+        LeftOutReason::Excluded => "excluded by the timing",
         LeftOutReason::Succeeded => "already succeeded",
         LeftOutReason::Failed => "already failed",
-        LeftOutReason::NotOver => "run has not ended",
-        LeftOutReason::Forgotten => "already run, result purged",
+        LeftOutReason::NotEnded => "run has not ended",
+        LeftOutReason::Purged => "already run, result purged",
     };
     let detail = left_out.detail.as_deref().map(escape);
     let detail =
@@ -421,13 +423,13 @@ pub(crate) fn plan(look: &OutputOptions, plan: &BackfillPlan) -> Result<String, 
     Ok(match look.format {
         Format::Json => super::json(plan)?,
         Format::Yaml => super::yaml(plan)?,
-        Format::Name => plan.instants.iter().map(|at| format!("{at}\n")).collect(),
+        Format::Name => plan.scheduled_times.iter().map(|at| format!("{at}\n")).collect(),
         Format::Table | Format::Wide => {
-            let mut text = match plan.instants.len() as u64 {
+            let mut text = match plan.scheduled_times.len() as u64 {
                 0 => "The backfill would start no runs.\n".to_owned(),
                 runs => format!("The backfill would start {}:\n", count(runs, "run")),
             };
-            plan.instants.iter().for_each(|at| push(&mut text, &format!("  {at}")));
+            plan.scheduled_times.iter().for_each(|at| push(&mut text, &format!("  {at}")));
             if plan.left_out_count > 0 {
                 let left = count(plan.left_out_count, "scheduled time");
                 push(&mut text, &format!("The backfill would skip {left}:"));
@@ -530,7 +532,8 @@ impl Row for LocalizedFiring<'_> {
 
     fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         let firing = self.firing;
-        let marks: Vec<_> = firing.marks.iter().map(|mark| describe_mark(mark, self.language)).collect();
+        let marks: Vec<_> =
+            firing.adjustments.iter().map(|mark| describe_mark(mark, self.language)).collect();
         let between = if self.language == Language::Chinese { "；" } else { "; " };
         let marks =
             if marks.is_empty() { Cell::from("") } else { Cell::new(marks.join(between), Tone::Waiting) };
@@ -573,8 +576,8 @@ pub(crate) fn preview(
         Format::Name => preview.firings.iter().map(|firing| format!("{}\n", firing.at)).collect(),
         Format::Table | Format::Wide => {
             let words = match language {
-                Language::English => &preview.words.en,
-                Language::Chinese => &preview.words.zh_cn,
+                Language::English => &preview.description.en,
+                Language::Chinese => &preview.description.zh_cn,
             };
             let mut text = format!("{}\n", escape(words));
             if !preview.firings.is_empty() {
@@ -617,11 +620,11 @@ mod tests {
             "created_at": "2026-11-01T08:00:00Z", "updated_at": "2026-11-21T08:00:00Z",
             "last": {"scheduled_for": "2026-11-20T18:00:00Z", "job_id": JOB}, "fired": 20, "skipped": 3,
             "buffered": [{"scheduled_for": "2026-11-20T18:00:00Z", "cause": "timer"}],
-            "track": {"succeeded": 17, "failed": 3, "success_rate": 0.85, "streak": -3, "duration_p50": "9s", "duration_p95": "2m"},
+            "statistics": {"succeeded": 17, "failed": 3, "success_rate": 0.85, "streak": -3, "duration_p50": "9s", "duration_p95": "2m"},
             "health": {
                 "open_runs": 2,
-                "late_now": [{"job_id": JOB, "scheduled_for": "2026-11-20T18:00:00Z", "expected_by": "2026-11-20T18:01:00Z"}],
-                "stuck_now": [{"job_id": JOB, "scheduled_for": "2026-11-20T18:00:00Z", "expected_by": "2026-11-20T18:06:00Z"}],
+                "late_runs": [{"job_id": JOB, "scheduled_for": "2026-11-20T18:00:00Z", "expected_by": "2026-11-20T18:01:00Z"}],
+                "stuck_runs": [{"job_id": JOB, "scheduled_for": "2026-11-20T18:00:00Z", "expected_by": "2026-11-20T18:06:00Z"}],
             },
             "spec": {"name": "nightly", "job": {"run": {"process": {"command": ["./report"]}}}},
         }))
@@ -631,7 +634,7 @@ mod tests {
         from(json!({
             "id": SCHEDULE, "name": "beat", "namespace": "default", "status": "active", "when": "every 15m", "zone": "UTC",
             "generation": 1, "version": 1, "created_at": "2026-11-21T08:00:00Z", "updated_at": "2026-11-21T08:00:00Z",
-            "next_at": "2026-11-21T08:15:00Z", "fired": 0, "skipped": 0, "track": {"succeeded": 0, "failed": 0, "streak": 0},
+            "next_at": "2026-11-21T08:15:00Z", "fired": 0, "skipped": 0, "statistics": {"succeeded": 0, "failed": 0, "streak": 0},
         }))
     }
 
@@ -640,9 +643,9 @@ mod tests {
         from(json!({
             "id": SCHEDULE, "name": "load", "namespace": "default", "status": "active", "when": "every 15m", "zone": "UTC",
             "generation": 1, "version": 1, "created_at": "2026-11-21T08:00:00Z", "updated_at": "2026-11-21T08:00:00Z",
-            "next_at": "2026-11-21T08:15:00Z", "fired": 1, "skipped": 0, "track": {"succeeded": 0, "failed": 0, "streak": 0},
+            "next_at": "2026-11-21T08:15:00Z", "fired": 1, "skipped": 0, "statistics": {"succeeded": 0, "failed": 0, "streak": 0},
             "last": {"scheduled_for": "2026-11-21T08:00:00Z", "run_id": RUN},
-            "health": {"open_runs": 1, "late_now": [], "stuck_now": [
+            "health": {"open_runs": 1, "late_runs": [], "stuck_runs": [
                 {"run_id": RUN, "scheduled_for": "2026-11-21T08:00:00Z", "expected_by": "2026-11-21T08:05:00Z"},
             ]},
             "spec": {"name": "load", "workflow": {"name": "load"}},
@@ -719,14 +722,14 @@ mod tests {
         insta::assert_snapshot!("backfill_detail", one(&look(Format::Table), &backfill).unwrap());
         insta::assert_snapshot!("backfills_wide", list(&look(Format::Wide), &[backfill]).unwrap());
         let planned: BackfillPlan = from(json!({
-            "instants": ["2026-11-01T02:00:00Z"], "left_out_count": 1_002,
+            "scheduled_times": ["2026-11-01T02:00:00Z"], "left_out_count": 1_002,
             "left_out": [
-                {"at": "2026-11-02T02:00:00Z", "reason": "held", "detail": "exclude[0]: calendar off"},
+                {"at": "2026-11-02T02:00:00Z", "reason": "excluded", "detail": "exclude[0]: calendar off"},
                 {"at": "2026-11-03T02:00:00Z", "reason": "succeeded", "job_id": JOB},
             ],
         }));
         insta::assert_snapshot!("backfill_plan", plan(&look(Format::Table), &planned).unwrap());
-        let nothing: BackfillPlan = from(json!({"instants": [], "left_out_count": 0, "left_out": []}));
+        let nothing: BackfillPlan = from(json!({"scheduled_times": [], "left_out_count": 0, "left_out": []}));
         assert_eq!(plan(&look(Format::Table), &nothing).unwrap(), "The backfill would start no runs.\n");
     }
 
@@ -734,10 +737,10 @@ mod tests {
     fn a_preview_is_told_in_either_language_with_its_marks() {
         let shown: Preview = from(json!({
             "firings": [
-                {"at": "2026-03-29T01:00:00Z", "local": "2026-03-29T03:00:00+02:00", "rules": [0], "marks": ["gap_shifted", "clock_change"]},
+                {"at": "2026-03-29T01:00:00Z", "local": "2026-03-29T03:00:00+02:00", "rules": [0], "adjustments": ["gap_shifted", "clock_change"]},
                 {"at": "2026-03-30T00:30:00Z", "local": "2026-03-30T02:30:00+02:00", "rules": [0]},
             ],
-            "words": {"en": "At 02:30 every day, in Europe/Berlin.", "zh-CN": "每天 02:30（Europe/Berlin）。"},
+            "description": {"en": "At 02:30 every day, in Europe/Berlin.", "zh-CN": "每天 02:30（Europe/Berlin）。"},
             "zone": "Europe/Berlin", "tzdb": "2026a",
         }));
         insta::assert_snapshot!(

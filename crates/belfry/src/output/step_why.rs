@@ -51,28 +51,28 @@ fn words(look: &OutputOptions, why: &StepWhy) -> String {
 fn sentence(look: &OutputOptions, why: &StepWhy, reason: &StepReason) -> String {
     let run = why.run;
     match reason {
-        StepReason::RunWaits { running, limit, ahead } => {
-            let turn = match ahead {
+        StepReason::RunWaiting { running, limit, ahead } => {
+            let position = match ahead {
                 0 => "this run is next".to_owned(),
                 1 => "1 run is ahead of this run".to_owned(),
                 ahead => format!("{ahead} runs are ahead of this run"),
             };
             format!(
-                "The workflow has reached its limit of concurrent runs ({running} of {limit} running); {turn}."
+                "The workflow has reached its limit of concurrent runs ({running} of {limit} running); {position}."
             )
         }
-        StepReason::RunRetries(next) => {
+        StepReason::RunRetrying(next) => {
             let what = match why.status.is_final() {
                 true => "The step runs again in",
                 false => "The run waits for",
             };
-            format!("{what} {}.", next_try(look, next))
+            format!("{what} {}.", next_attempt(look, next))
         }
-        StepReason::LaterSection { section, now } => {
+        StepReason::LaterSection { section, current_section } => {
             format!(
                 "The step is in section `{}`, but the run is still in section `{}`.",
                 section.as_str(),
-                now.as_str()
+                current_section.as_str()
             )
         }
         StepReason::Paused { by, since } => format!(
@@ -80,7 +80,7 @@ fn sentence(look: &OutputOptions, why: &StepWhy, reason: &StepReason) -> String 
             escape(by),
             exact(look, *since)
         ),
-        StepReason::Needs { join, needs, more } => {
+        StepReason::Upstream { join, needs, more } => {
             let join = serde_json::to_value(join).unwrap_or_default();
             let rule = join.as_str().unwrap_or_default();
             format!("The join rule `{rule}` waits for {}.", listed(needs, *more))
@@ -92,14 +92,14 @@ fn sentence(look: &OutputOptions, why: &StepWhy, reason: &StepReason) -> String 
         StepReason::Job { job } => {
             format!("The job of the step is {job}. Run `belfry why {job}` for details.")
         }
-        StepReason::Called { run } => {
+        StepReason::CalledRun { run } => {
             format!("The called run is {run}. Run `belfry run why {run}` for details.")
         }
         StepReason::Elements { total, running, succeeded, failed } => format!(
             "{succeeded} of {} succeeded, {failed} failed, {running} running.",
             count(u64::from(*total), "element")
         ),
-        StepReason::Adders { steps } => format!("More elements may be added by {}.", listed(steps, 0)),
+        StepReason::AddingSteps { steps } => format!("More elements may be added by {}.", listed(steps, 0)),
         StepReason::LostWorkers { workers, more } => {
             let mut names: Vec<_> = workers.iter().take(NEEDS_SHOWN).map(|name| escape(name)).collect();
             let hidden = workers.len().saturating_sub(NEEDS_SHOWN) + more;
@@ -108,7 +108,7 @@ fn sentence(look: &OutputOptions, why: &StepWhy, reason: &StepReason) -> String 
             }
             format!(
                 "Elements wait for lost workers: {}. Restart these workers, or cancel the jobs of the elements. Run \
-                 `belfry run items {run} {step}` to list the jobs.",
+                 `belfry run elements {run} {step}` to list the jobs.",
                 names.join(", "),
                 step = escape(&why.step)
             )
@@ -135,22 +135,22 @@ fn sentence(look: &OutputOptions, why: &StepWhy, reason: &StepReason) -> String 
         }
         StepReason::Time { until: Some(until) } => format!("The step waits until {}.", exact(look, *until)),
         StepReason::Time { until: None } => "The step waits for its scheduled time.".into(),
-        StepReason::Stopping { becomes, cause } => {
-            format!("The step is being stopped and will be {becomes}: {}", lower_first(cause.sentence()))
+        StepReason::Stopping { final_status, cause } => {
+            format!("The step is being stopped and will be {final_status}: {}", lower_first(cause.sentence()))
         }
-        StepReason::Over { cause, message: Some(message) } => {
+        StepReason::Ended { cause, message: Some(message) } => {
             format!("{}: {}", cause.sentence().trim_end_matches('.'), escape(message))
         }
-        StepReason::Over { cause, message: None } => cause.sentence().to_owned(),
+        StepReason::Ended { cause, message: None } => cause.sentence().to_owned(),
     }
 }
 
 /// Formats the next attempt: `attempt 2 of 3, which starts at …`.
-pub(crate) fn next_try(look: &OutputOptions, next: &NextAttempt) -> String {
-    let NextAttempt { number, most, at } = next;
+pub(crate) fn next_attempt(look: &OutputOptions, next: &NextAttempt) -> String {
+    let NextAttempt { number, max, at } = next;
     match at {
-        Some(at) => format!("attempt {number} of {most}, which starts at {}", exact(look, *at)),
-        None => format!("attempt {number} of {most}, which starts once the run is resumed"),
+        Some(at) => format!("attempt {number} of {max}, which starts at {}", exact(look, *at)),
+        None => format!("attempt {number} of {max}, which starts once the run is resumed"),
     }
 }
 
@@ -185,29 +185,29 @@ mod tests {
         let told: StepWhy = serde_json::from_value(json!({
             "run": run, "step": "load", "status": "pending",
             "reasons": [
-                {"reason": "run_waits", "running": 1, "limit": 1, "ahead": 2},
-                {"reason": "run_waits", "running": 3, "limit": 3, "ahead": 0},
-                {"reason": "run_retries", "number": 2, "most": 3, "at": at},
-                {"reason": "run_retries", "number": 3, "most": 3},
-                {"reason": "later_section", "section": "finally", "now": "steps"},
+                {"reason": "run_waiting", "running": 1, "limit": 1, "ahead": 2},
+                {"reason": "run_waiting", "running": 3, "limit": 3, "ahead": 0},
+                {"reason": "run_retrying", "number": 2, "max": 3, "at": at},
+                {"reason": "run_retrying", "number": 3, "max": 3},
+                {"reason": "later_section", "section": "finally", "current_section": "steps"},
                 {"reason": "paused", "by": "ann", "since": at},
-                {"reason": "needs", "join": "all_success", "more": 3, "needs": [
+                {"reason": "upstream", "join": "all_success", "more": 3, "needs": [
                     {"step": "extract\u{1b}", "status": "running"}, {"step": "check", "status": "pending"},
                 ]},
                 {"reason": "parallel_steps", "running": 4, "limit": 4},
                 {"reason": "next_batch"},
                 {"reason": "job", "job": "job_01k9zq3m6c0000000000000000"},
-                {"reason": "called", "run": run},
+                {"reason": "called_run", "run": run},
                 {"reason": "elements", "total": 100, "running": 1, "succeeded": 37, "failed": 2},
-                {"reason": "adders", "steps": [{"step": "split", "status": "running"}]},
+                {"reason": "adding_steps", "steps": [{"step": "split", "status": "running"}]},
                 {"reason": "lost_workers", "workers": ["w2", "w3"], "more": 4},
                 {"reason": "approval", "approvers": ["ann", "bob"], "until": at},
                 {"reason": "approval", "approvers": []},
                 {"reason": "event", "event": "paid", "until": at},
                 {"reason": "time", "until": at},
-                {"reason": "stopping", "becomes": "skipped", "cause": "marked"},
-                {"reason": "over", "cause": "job_failed", "message": "exited with 3"},
-                {"reason": "over", "cause": "rule"},
+                {"reason": "stopping", "final_status": "skipped", "cause": "marked"},
+                {"reason": "ended", "cause": "job_failed", "message": "exited with 3"},
+                {"reason": "ended", "cause": "join_rule"},
                 {"reason": "quota", "limit": 3},
             ],
         }))
@@ -215,7 +215,7 @@ mod tests {
         let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
         let look = OutputOptions { format: Format::Table, color: false, now };
         let again =
-            told.reasons.iter().filter(|reason| matches!(reason.known(), Some(StepReason::RunRetries(_))));
+            told.reasons.iter().filter(|reason| matches!(reason.known(), Some(StepReason::RunRetrying(_))));
         let reasons = again.cloned().collect();
         let ended = StepWhy { status: StepStatus::Failed, reasons, ..told.clone() };
         insta::assert_snapshot!(format_steps(&look, &[told, ended]).unwrap());

@@ -40,8 +40,8 @@ fn words(look: &OutputOptions, why: &Why) -> String {
     };
     for reason in &why.reasons {
         let _ = writeln!(text, "- {}", format_open_enum(reason, |reason| sentence(look, reason)));
-        if let OpenEnum::Known(Reason::NoWorkerFits { workers, more }) = reason {
-            text.push_str(&misfits(look, workers, *more));
+        if let OpenEnum::Known(Reason::NoEligibleWorker { workers, more }) = reason {
+            text.push_str(&ineligible_workers(look, workers, *more));
         }
     }
     text
@@ -80,7 +80,7 @@ fn sentence(look: &OutputOptions, reason: &Reason) -> String {
             "Concurrency key `{}` has reached its limit of concurrent jobs ({running} of {limit} running).",
             escape(key)
         ),
-        Reason::Behind { waiting } => {
+        Reason::QueuedBehind { waiting } => {
             format!(
                 "Other jobs are ahead in the queue ({} waiting, including this one).",
                 count(*waiting, "job")
@@ -102,18 +102,18 @@ fn sentence(look: &OutputOptions, reason: &Reason) -> String {
         Reason::NoWorkers => {
             "No worker is registered. Run `belfry worker --server URL --token-file FILE` to start one.".into()
         }
-        Reason::NoWorkerFits { workers, more } => {
+        Reason::NoEligibleWorker { workers, more } => {
             let all = workers.len() as u64 + more;
             format!("0/{all} workers are eligible:")
         }
         Reason::Placeable { worker } => format!("The job is about to start on worker {worker}."),
-        Reason::Runs { worker, since: Some(since) } => {
+        Reason::Running { worker, since: Some(since) } => {
             format!("The job has been running on worker {worker} since {}.", exact(look, *since))
         }
-        Reason::Runs { worker, since: None } => {
+        Reason::Running { worker, since: None } => {
             format!("The job is assigned to worker {worker}, which has not reported its start yet.")
         }
-        Reason::WorkerSilent { worker, until } => {
+        Reason::WorkerDisconnected { worker, until } => {
             format!(
                 "Worker {worker} is not connected. It is marked as lost at {} unless it reconnects.",
                 exact(look, *until)
@@ -137,12 +137,15 @@ fn sentence(look: &OutputOptions, reason: &Reason) -> String {
     }
 }
 
-fn misfits(look: &OutputOptions, workers: &[WorkerMismatch], more: u64) -> String {
+fn ineligible_workers(look: &OutputOptions, workers: &[WorkerMismatch], more: u64) -> String {
     let shown = if look.wide() { workers.len() } else { WORKERS_SHOWN.min(workers.len()) };
     let mut text = String::new();
     for worker in &workers[..shown] {
-        let all: Vec<_> =
-            worker.misfits.iter().map(|one| format_open_enum(one, |one| misfit(look, one))).collect();
+        let all: Vec<_> = worker
+            .failed_filters
+            .iter()
+            .map(|one| format_open_enum(one, |one| failed_filter(look, one)))
+            .collect();
         let _ = writeln!(text, "    {} ({}): {}", escape(&worker.name), worker.worker, all.join("; "));
     }
     let hidden = (workers.len() - shown) as u64 + more;
@@ -152,13 +155,13 @@ fn misfits(look: &OutputOptions, workers: &[WorkerMismatch], more: u64) -> Strin
     text
 }
 
-fn misfit(look: &OutputOptions, misfit: &FailedFilter) -> String {
-    match misfit {
+fn failed_filter(look: &OutputOptions, filter: &FailedFilter) -> String {
+    match filter {
         FailedFilter::Lost => "lost".into(),
-        FailedFilter::Silent => "not connected".into(),
+        FailedFilter::Disconnected => "not connected".into(),
         FailedFilter::Cordoned => "cordoned".into(),
         FailedFilter::Draining => "draining".into(),
-        FailedFilter::Unhealthy { trouble } => format!("unhealthy: {}", escape(trouble)),
+        FailedFilter::Unhealthy { problem } => format!("unhealthy: {}", escape(problem)),
         FailedFilter::Runtime { runtime } => format!("does not support runtime `{}`", escape(runtime)),
         FailedFilter::Limit { limit } => format!("cannot enforce the `{}` limit", escape(limit)),
         FailedFilter::Constraint { label, value: Some(value) } => {
@@ -206,28 +209,28 @@ mod tests {
                 {"reason": "queue_concurrency", "queue": "mail", "running": 1, "limit": 1},
                 {"reason": "queue_rate", "queue": "mail", "until": at},
                 {"reason": "concurrency_key", "key": "db", "running": 1, "limit": 1},
-                {"reason": "behind", "waiting": 3},
+                {"reason": "queued_behind", "waiting": 3},
                 {"reason": "storage_full"},
                 {"reason": "no_workers"},
-                {"reason": "no_worker_fits", "more": 2, "workers": [
-                    {"worker": worker, "name": "w1", "misfits": [
-                        {"misfit": "cpu", "needed": "2", "free": "500m", "capacity": "4"},
-                        {"misfit": "memory", "needed": "1GiB", "free": "512MiB", "capacity": "2GiB"},
-                        {"misfit": "constraint", "label": "zone", "value": "b"},
+                {"reason": "no_eligible_worker", "more": 2, "workers": [
+                    {"worker": worker, "name": "w1", "failed_filters": [
+                        {"filter": "cpu", "needed": "2", "free": "500m", "capacity": "4"},
+                        {"filter": "memory", "needed": "1GiB", "free": "512MiB", "capacity": "2GiB"},
+                        {"filter": "constraint", "label": "zone", "value": "b"},
                     ]},
-                    {"worker": worker, "name": "w2", "misfits": [
-                        {"misfit": "lost"}, {"misfit": "silent"}, {"misfit": "cordoned"}, {"misfit": "draining"},
-                        {"misfit": "unhealthy", "trouble": "disk almost full"}, {"misfit": "runtime", "runtime": "wasm"},
-                        {"misfit": "limit", "limit": "memory"}, {"misfit": "constraint", "label": "gpu"},
-                        {"misfit": "custom", "resource": "gpu", "needed": 1, "free": 0, "capacity": 1},
-                        {"misfit": "slots", "slots": 16}, {"misfit": "declined"}, {"misfit": "reserved", "schedule": "nightly", "until": at},
-                        {"misfit": "moon", "phase": "full"},
+                    {"worker": worker, "name": "w2", "failed_filters": [
+                        {"filter": "lost"}, {"filter": "disconnected"}, {"filter": "cordoned"}, {"filter": "draining"},
+                        {"filter": "unhealthy", "problem": "disk almost full"}, {"filter": "runtime", "runtime": "wasm"},
+                        {"filter": "limit", "limit": "memory"}, {"filter": "constraint", "label": "gpu"},
+                        {"filter": "custom", "resource": "gpu", "needed": 1, "free": 0, "capacity": 1},
+                        {"filter": "slots", "slots": 16}, {"filter": "declined"}, {"filter": "reserved", "schedule": "nightly", "until": at},
+                        {"filter": "moon", "phase": "full"},
                     ]},
                 ]},
                 {"reason": "placeable", "worker": worker},
-                {"reason": "runs", "worker": worker, "since": at},
-                {"reason": "runs", "worker": worker},
-                {"reason": "worker_silent", "worker": worker, "until": at},
+                {"reason": "running", "worker": worker, "since": at},
+                {"reason": "running", "worker": worker},
+                {"reason": "worker_disconnected", "worker": worker, "until": at},
                 {"reason": "outcome_unknown", "worker": worker, "until": at},
                 {"reason": "reserved", "worker": worker},
                 {"reason": "stopping", "since": at},

@@ -118,7 +118,7 @@ impl Detail for Workflow {
             lines.extend(
                 state
                     .iter()
-                    .flat_map(|state| &state.kept)
+                    .flat_map(|state| &state.waiting_events)
                     .map(|ended| ("  received", format_end(look, ended).into())),
             );
             lines.extend(state.and_then(|state| state.last_refusal.as_ref()).map(|refusal| {
@@ -251,7 +251,7 @@ fn describe_action(action: &Action) -> String {
 
 fn describe_for_each(each: &ForEach) -> String {
     match &each.over {
-        ElementSource::Items(items) => count(items.len() as u64, "item"),
+        ElementSource::Items(items) => count(items.len() as u64, "element"),
         ElementSource::List(expression) => short(expression, VALUE_CHARS_MAX),
         ElementSource::Shards(shards) => count(u64::from(*shards), "shard"),
         ElementSource::Workers(constraints) if constraints.is_empty() => "all workers".into(),
@@ -272,7 +272,7 @@ impl Row for PlannedStep {
         column("LEVEL", 5),
         column("STEP", 24),
         column("KIND", 8),
-        column("ITEMS", 6),
+        column("ELEMENTS", 6),
         column("UPSTREAM", 20),
         column("COMMAND", 40),
     ];
@@ -400,7 +400,7 @@ mod tests {
         ]);
         let triggers = json!([
             {"runs": 1, "refused": 2, "last_refusal": refusal},
-            {"runs": 40, "refused": 0, "kept": [job]},
+            {"runs": 40, "refused": 0, "waiting_events": [job]},
         ]);
         let whole = workflow(json!({"spec": spec, "triggers": triggers}));
         let told = one(&look(Format::Table), &whole).unwrap();

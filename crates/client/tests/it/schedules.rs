@@ -80,13 +80,16 @@ async fn filters_become_parameters_and_pages_follow_each_other() {
     };
     assert_eq!(client.schedules(filter).try_collect::<Vec<_>>().await.unwrap(), []);
     let filter = LedgerFilter {
-        outcome: vec![FiringOutcome::Fired, FiringOutcome::Shed],
+        outcome: vec![FiringOutcome::Fired, FiringOutcome::SkippedLimit],
         cause: vec![FiringCause::CatchUp],
         ..LedgerFilter::default()
     };
     assert_eq!(client.ledger(named("n"), filter).try_collect::<Vec<_>>().await.unwrap().len(), 2);
     let lines = fake.lines();
     assert_eq!(lines[0], "GET /api/v1/schedules?status=paused&text=night&specs=true&label=a%3Db");
-    assert_eq!(lines[1], "GET /api/v1/schedules/n/ledger?namespace=pay&outcome=fired%2Cshed&cause=catch_up");
+    assert_eq!(
+        lines[1],
+        "GET /api/v1/schedules/n/ledger?namespace=pay&outcome=fired%2Cskipped_limit&cause=catch_up"
+    );
     assert_eq!(lines[2], format!("{}&cursor=c", lines[1]));
 }

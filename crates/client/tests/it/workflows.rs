@@ -82,12 +82,12 @@ async fn filters_become_parameters_and_names_stay_one_segment() {
         ..RunFilter::default()
     };
     assert_eq!(client.runs(filter).try_collect::<Vec<_>>().await.unwrap().len(), 1);
-    assert_eq!(client.run_items(id(), "a/b", &[]).try_collect::<Vec<_>>().await.unwrap(), []);
+    assert_eq!(client.run_elements(id(), "a/b", &[]).try_collect::<Vec<_>>().await.unwrap(), []);
     let lines = fake.lines();
     assert_eq!(lines[0], "GET /api/v1/workflows?text=night&runs=5&label=a%3Db");
     assert_eq!(lines[1], format!("GET /api/v1/runs?status=failed%2Ccancelled&workflow=nightly&caller={RUN}"));
     assert_eq!(lines[2], format!("{}&cursor=c", lines[1]));
-    assert_eq!(lines[3], format!("GET /api/v1/runs/{RUN}/steps/a%2Fb/items"));
+    assert_eq!(lines[3], format!("GET /api/v1/runs/{RUN}/steps/a%2Fb/elements"));
 }
 
 /// Each action has its own URL and body.

@@ -58,10 +58,10 @@ impl Jobs {
             return reasons;
         }
         if let Some(silent) = self.workers.get(&worker).filter(|w| w.session.is_none()) {
-            reasons.push(Reason::WorkerSilent { worker, until: cx.wall_time_of(silent.lease_until) });
+            reasons.push(Reason::WorkerDisconnected { worker, until: cx.wall_time_of(silent.lease_until) });
         }
         let since = live.record.started_at.filter(|_| live.record.status == ExecutionStatus::Running);
-        reasons.push(Reason::Runs { worker, since });
+        reasons.push(Reason::Running { worker, since });
         reasons
     }
 
@@ -83,7 +83,7 @@ impl Jobs {
             if reasons.is_empty() {
                 let waiting = self.queues.waiting_in(&job.profile.queue);
                 if waiting > 1 && !self.queues.is_first(job.queued(id)) {
-                    reasons.push(Reason::Behind { waiting });
+                    reasons.push(Reason::QueuedBehind { waiting });
                 }
                 reasons.push(Reason::Placeable { worker });
             }
@@ -92,10 +92,10 @@ impl Jobs {
         let workers = self.workers.values().take(WORKERS_SHOWN).map(|worker| WorkerMismatch {
             worker: worker.record.id,
             name: worker.record.name.clone(),
-            misfits: OpenEnum::list(placement::ineligibility_reasons(shape, worker, None)),
+            failed_filters: OpenEnum::list(placement::ineligibility_reasons(shape, worker, None)),
         });
         let more = self.workers.len().saturating_sub(WORKERS_SHOWN);
-        reasons.push(Reason::NoWorkerFits {
+        reasons.push(Reason::NoEligibleWorker {
             workers: workers.collect(),
             more: u64::try_from(more).unwrap_or(u64::MAX),
         });

@@ -39,7 +39,7 @@ impl Jobs {
             let lease = Duration::ZERO;
             return cx.grant(Effect::Grant { worker: id, session, seq, lease });
         };
-        let recovered = worker.health.trouble.is_some() && health.trouble.is_none();
+        let recovered = worker.health.problem.is_some() && health.problem.is_none();
         worker.health = health;
         worker.heard_at = Some(cx.now);
         cx.grant(Effect::Grant { worker: id, session, seq, lease });
@@ -97,7 +97,7 @@ impl Jobs {
         worker.record = Arc::new(WorkerRecord {
             status: WorkerStatus::Lost,
             updated_at: now,
-            heard_at: worker.heard_at.or(worker.record.heard_at).or(Some(now)),
+            last_heartbeat_at: worker.heard_at.or(worker.record.last_heartbeat_at).or(Some(now)),
             ..(*worker.record).clone()
         });
         cx.write_worker(&worker.record);

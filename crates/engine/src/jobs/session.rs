@@ -51,7 +51,7 @@ impl Jobs {
             admission: known.map_or(Admission::Open, |known| known.admission),
             created_at: known.map_or(now, |known| known.created_at),
             updated_at: known.map_or(now, |known| known.updated_at),
-            heard_at: None,
+            last_heartbeat_at: None,
         };
         let worker = self.workers.get_or_insert_with(id, || Worker::new(Arc::new(record.clone())));
         let fresh = worker.heard_at.is_none() && worker.record.created_at == now;

@@ -95,7 +95,7 @@ impl Jobs {
         profile: Arc<Profile>,
     ) {
         self.insert_new(cx, id, head, profile, cx.now);
-        self.transition(cx, id, JobStatus::Waiting, Cause::Stepped, TransitionDetails::default());
+        self.transition(cx, id, JobStatus::Waiting, Cause::StepStarted, TransitionDetails::default());
         self.enqueue(cx, id);
     }
 

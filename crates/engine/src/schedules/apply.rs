@@ -237,7 +237,7 @@ impl Schedules {
                     // A fixed delay that ended during the pause ends now.
                     *from = (*from).max(now - delay);
                 }
-                if let Some(track) = schedule.state.track.as_mut() {
+                if let Some(track) = schedule.state.statistics.as_mut() {
                     // Failures before the pause no longer count towards the next automatic pause.
                     track.streak = track.streak.max(0);
                 }
@@ -301,6 +301,6 @@ fn initial_state(now: Timestamp, delayed: bool) -> ScheduleState {
         last_manual: None,
         buffer: ThinVec::new(),
         open_record: None,
-        track: None,
+        statistics: None,
     }
 }

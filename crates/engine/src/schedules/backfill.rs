@@ -46,7 +46,7 @@ pub(crate) struct Backfill {
 impl Backfill {
     /// Returns the scheduled times that are not started yet.
     fn remaining(&self) -> impl Iterator<Item = Timestamp> {
-        self.head.instants.iter().skip(self.state.started as usize).map(|&(at, _)| at)
+        self.head.scheduled_times.iter().skip(self.state.started as usize).map(|&(at, _)| at)
     }
 }
 
@@ -73,8 +73,9 @@ impl Schedules {
         let others = || self.backfills.values().filter(|other| other.head.schedule == new.schedule);
         let taken: BTreeSet<Timestamp> = others().flat_map(Backfill::remaining).collect();
         let is_left = |at: Timestamp| at <= state.cursor && !is_owed(at) && !taken.contains(&at);
-        let instants: Arc<[_]> = new.instants.iter().copied().filter(|&(at, _)| is_left(at)).collect();
-        if instants.is_empty() {
+        let scheduled_times: Arc<[_]> =
+            new.scheduled_times.iter().copied().filter(|&(at, _)| is_left(at)).collect();
+        if scheduled_times.is_empty() {
             return Err(Refusal::NothingToBackfill { running: others().next().map(|other| other.head.id) });
         }
         let generation = schedule.state.generation;
@@ -83,7 +84,7 @@ impl Schedules {
         let head = Arc::new(BackfillHead {
             id,
             schedule: new.schedule,
-            instants,
+            scheduled_times,
             from: new.from,
             until: new.until,
             concurrency: new.concurrency.max(1),
@@ -141,7 +142,7 @@ impl Schedules {
             self.run_backfill(cx, workflows, jobs, id, at, before);
         }
         let over = self.backfills.get(&id).is_some_and(|backfill| {
-            backfill.runs.is_empty() && backfill.state.started as usize >= backfill.head.instants.len()
+            backfill.runs.is_empty() && backfill.state.started as usize >= backfill.head.scheduled_times.len()
         });
         let schedule = self.backfills.get(&id).map(|backfill| backfill.head.schedule);
         if over {
@@ -173,7 +174,7 @@ impl Schedules {
         let has_turn = has_room && schedule.first_in_turn().is_none() && !owed_first;
         let may_start = backfill.head.overlap == OverlapPolicy::AllowAll || has_turn;
         let has_room = backfill.runs.len() < backfill.head.concurrency as usize && may_start;
-        backfill.head.instants.get(backfill.state.started as usize).copied().filter(|_| has_room)
+        backfill.head.scheduled_times.get(backfill.state.started as usize).copied().filter(|_| has_room)
     }
 
     fn run_backfill(

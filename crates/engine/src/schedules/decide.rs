@@ -213,7 +213,7 @@ impl Schedules {
             (Some(held), _) => Some((outcome_of(held), Arc::clone(&held.filter))),
             (None, Some(pause)) => Some((FiringOutcome::SkippedPause, pause.to_string().into())),
             (None, None) => deadline.filter(|&deadline| nominal.due + deadline < now).map(|deadline| {
-                (FiringOutcome::SkippedDeadline, DetailCode::MoreThanLate.with(deadline).into())
+                (FiringOutcome::SkippedDeadline, DetailCode::PastStartDeadline.with(deadline).into())
             }),
         };
         match skip {

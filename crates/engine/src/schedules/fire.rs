@@ -159,7 +159,7 @@ impl Schedules {
             if schedule.runs.is_empty() && schedule.plan.timetable.delay().is_some() {
                 schedule.state.delay_from = Some(now);
             }
-            let track = schedule.state.track.get_or_insert_default();
+            let track = schedule.state.statistics.get_or_insert_default();
             // Manual and backfill runs say nothing about the scheduled ones.
             let by_itself = !matches!(origin.cause, FiringCause::Manual | FiringCause::Backfill);
             update_track(track, end, by_itself);

@@ -158,7 +158,7 @@ impl Schedules {
             (schedule.state.owed.len() > GAPS_MAX).then(|| schedule.state.owed.remove(0))
         });
         if let Some(oldest) = full {
-            let detail = DetailCode::LaterOutages.sentence();
+            let detail = DetailCode::TooManyOutages.sentence();
             counted += self.record_skipped(cx, id, oldest, FiringOutcome::SkippedPolicy, detail);
         }
         self.touch_schedule(id);

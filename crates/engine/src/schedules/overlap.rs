@@ -88,8 +88,8 @@ impl Schedules {
         match policy {
             OverlapPolicy::AllowAll | OverlapPolicy::Skip => {
                 let detail = match schedule.runs.len() {
-                    1 => DetailCode::RunNotOver.sentence().to_owned(),
-                    count => DetailCode::RunsNotOver.with(count),
+                    1 => DetailCode::RunNotEnded.sentence().to_owned(),
+                    count => DetailCode::RunsNotEnded.with(count),
                 };
                 self.record_overlap_skip(cx, jobs, id, firing, FiringOutcome::SkippedOverlap, &detail)
             }
@@ -113,7 +113,7 @@ impl Schedules {
                     return self.buffer(cx, id, firing);
                 }
                 let detail = DetailCode::BufferFull.with(bound);
-                self.record_overlap_skip(cx, jobs, id, firing, FiringOutcome::Shed, &detail)
+                self.record_overlap_skip(cx, jobs, id, firing, FiringOutcome::SkippedLimit, &detail)
             }
             OverlapPolicy::CancelOther => self.replace_runs(cx, workflows, jobs, id, firing, false),
             OverlapPolicy::TerminateOther => self.replace_runs(cx, workflows, jobs, id, firing, true),
@@ -362,7 +362,7 @@ impl Schedules {
         match origin.cause {
             FiringCause::Backfill | FiringCause::CatchUp => true,
             FiringCause::Timer if work.created_at() > due + ON_TIME_MAX => {
-                let usual = schedule.state.track.as_ref().and_then(|track| track.percentile(95));
+                let usual = schedule.state.statistics.as_ref().and_then(|track| track.percentile(95));
                 usual.is_some_and(|usual| due + usual <= cx.now)
             }
             FiringCause::Timer | FiringCause::Manual | FiringCause::Retry => origin.backfill.is_some(),

@@ -213,7 +213,7 @@ mod tests {
             admission: Admission::Open,
             created_at: Timestamp::default(),
             updated_at: Timestamp::default(),
-            heard_at: None,
+            last_heartbeat_at: None,
         };
         let mut worker = Worker::new(Arc::new(record));
         worker.session = Some(Session(1));

@@ -128,7 +128,7 @@ impl Worker {
             custom_reserved: self.used.custom.clone(),
             reservations: self.reserved.iter().map(WorkerReservation::view).collect(),
             health: self.heard_at.map(|_| self.health.clone()),
-            heard_at: self.heard_at.or(self.record.heard_at),
+            last_heartbeat_at: self.heard_at.or(self.record.last_heartbeat_at),
         }
     }
 }

@@ -76,15 +76,15 @@ fn check_eligibility(
     if record.status == WorkerStatus::Lost {
         found(&|| FailedFilter::Lost)?;
     } else if worker.session.is_none() {
-        found(&|| FailedFilter::Silent)?;
+        found(&|| FailedFilter::Disconnected)?;
     }
     match record.admission {
         Admission::Open => {}
         Admission::Cordoned => found(&|| FailedFilter::Cordoned)?,
         Admission::Draining => found(&|| FailedFilter::Draining)?,
     }
-    if let Some(trouble) = &worker.health.trouble {
-        found(&|| FailedFilter::Unhealthy { trouble: trouble.clone() })?;
+    if let Some(problem) = &worker.health.problem {
+        found(&|| FailedFilter::Unhealthy { problem: problem.clone() })?;
     }
     if worker.declined_until.is_some() {
         found(&|| FailedFilter::Declined)?;

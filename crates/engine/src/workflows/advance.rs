@@ -86,7 +86,7 @@ impl Workflows {
                         jobs,
                         id,
                         step,
-                        (StepStatus::Skipped, StepCause::Rule),
+                        (StepStatus::Skipped, StepCause::JoinRule),
                         StepDetails::default(),
                     );
                 }
@@ -96,7 +96,7 @@ impl Workflows {
                         jobs,
                         id,
                         step,
-                        (StepStatus::UpstreamFailed, StepCause::Rule),
+                        (StepStatus::UpstreamFailed, StepCause::JoinRule),
                         StepDetails::default(),
                     );
                 }
@@ -167,7 +167,7 @@ impl Workflows {
         run.drop_elements();
         self.touch_run(cx, id);
         let why_not = match (next, self.fails(id)) {
-            _ if self.skips_finally(id) => Some(StepCause::LeftOut),
+            _ if self.skips_finally(id) => Some(StepCause::SkippedByCancel),
             (Section::OnFailure, None) => Some(StepCause::NotFailed),
             (Section::OnFailure, Some(RunCause::CancelRequested | RunCause::ParentStopped)) => {
                 Some(StepCause::NotAfterCancel)

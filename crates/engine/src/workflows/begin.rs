@@ -31,7 +31,7 @@ impl Workflows {
                 self.begin_work(cx, jobs, id, step, work);
             }
             StepAction::Call(_) => {
-                let work = self.call(cx, jobs, Caller { run: id, step, item: None }, None).map(Work::Run);
+                let work = self.call(cx, jobs, Caller { run: id, step, element: None }, None).map(Work::Run);
                 self.begin_work(cx, jobs, id, step, work);
             }
             StepAction::Approval(approval) => match approval.asks(&RunScope::of_step(id, run)) {
@@ -199,7 +199,7 @@ impl Workflows {
     /// Takes the ended run that a call continues; only the first call does.
     fn take_ended_call(&mut self, caller: Caller) -> Option<Arc<EndedCall>> {
         let step = self.runs.get_mut(&caller.run)?.step_mut(caller.step);
-        match caller.item {
+        match caller.element {
             None => step.state.as_deref_mut()?.continues.take(),
             Some(item) => step.elements.as_deref_mut()?.take_ended_call(item),
         }

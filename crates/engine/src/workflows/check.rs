@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use model::RunId;
 use model::firing::Work;
-use model::run::{RunState, RunStatus, StepState, StepStatus, Tally, WorkflowState};
+use model::run::{ElementCounts, RunState, RunStatus, StepState, StepStatus, WorkflowState};
 use model::workflow::{Section, UpstreamCounts};
 
 use super::elements::{Elements, work_of};
@@ -175,7 +175,7 @@ fn of_workflow(workflow: &Workflow) -> (&str, &WorkflowState, &BTreeSet<RunId>, 
 struct StepSnapshot<'a> {
     state: Option<&'a StepState>,
     counts: Option<UpstreamCounts>,
-    elements: Option<(u32, Tally)>,
+    elements: Option<(u32, ElementCounts)>,
     batches: Option<&'a Batches>,
     going: Option<Vec<(u32, Work)>>,
     ready: bool,

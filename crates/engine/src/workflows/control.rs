@@ -277,7 +277,7 @@ impl Workflows {
         let state = known.state.get_or_insert_with(|| {
             Box::new(model::run::StepState::new(StepStatus::Pending, StepCause::Marked))
         });
-        state.said = Some(Box::new(decision));
+        state.decision = Some(Box::new(decision));
         self.touch_step(id, step);
     }
 

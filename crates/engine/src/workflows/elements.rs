@@ -16,7 +16,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::firing::Work;
-use model::run::{Adder, Caller, EndedCall, StepCause, StepKey, StepRecord, StepState, StepStatus, Tally};
+use model::run::{
+    Adder, Caller, ElementCounts, EndedCall, StepCause, StepKey, StepRecord, StepState, StepStatus,
+};
 use model::spec::{Constraint, Operator};
 use model::worker::WorkerStatus;
 use model::{RunId, Timestamp, limits};
@@ -140,8 +142,8 @@ impl Elements {
         place
     }
 
-    pub(super) fn tally(&self) -> Tally {
-        Tally { succeeded: self.succeeded, failed: self.failed }
+    pub(super) fn tally(&self) -> ElementCounts {
+        ElementCounts { succeeded: self.succeeded, failed: self.failed }
     }
 
     pub(super) fn total(&self) -> u32 {
@@ -456,7 +458,7 @@ impl Workflows {
         let element = Element { index: item, total: elements.total, value: value.unwrap_or_default() };
         *left -= 1;
         let begun = if self.calls(id, step) {
-            self.call(cx, jobs, Caller { run: id, step, item: Some(item) }, Some(&element)).map(Work::Run)
+            self.call(cx, jobs, Caller { run: id, step, element: Some(item) }, Some(&element)).map(Work::Run)
         } else {
             self.create_job(cx, jobs, id, step, Some(&element)).map(Work::Job)
         };
@@ -612,7 +614,7 @@ impl Workflows {
         let (status, cause) = match good {
             true => (StepStatus::Succeeded, StepCause::ElementsSucceeded),
             false if unfinished && !(too_many || short) => (StepStatus::Failed, StepCause::ListUnfinished),
-            false => (StepStatus::Failed, StepCause::ItemsFailed),
+            false => (StepStatus::Failed, StepCause::ElementsFailed),
         };
         self.end_step(cx, jobs, id, step, (status, cause), also);
     }

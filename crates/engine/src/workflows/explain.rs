@@ -35,9 +35,9 @@ impl Workflows {
             run.next_attempt().iter().flat_map(|_| run.repeated_steps().into_keys()).collect();
         let open = with(StepStatus::is_live).chain(again);
         let open = open.chain(with(|status| status == StepStatus::Pending));
-        let left_out = open.clone().count().saturating_sub(most);
+        let more = open.clone().count().saturating_sub(most);
         let steps = open.take(most).map(|step| self.step_why(jobs, id, run, step)).collect();
-        Ok(Reply::RunWhy(Box::new(RunWhy { run: id, next_try: run.next_attempt(), steps, left_out })))
+        Ok(Reply::RunWhy(Box::new(RunWhy { run: id, next_attempt: run.next_attempt(), steps, more })))
     }
 
     fn step_why(&self, jobs: &Jobs, id: RunId, run: &Run, step: u32) -> StepWhy {
@@ -51,12 +51,12 @@ impl Workflows {
             StepStatus::Waiting => waiting_reasons(run, step),
             _ => {
                 let state = run.step(step).state.as_deref();
-                let over = state.map(|state| StepReason::Over {
+                let over = state.map(|state| StepReason::Ended {
                     cause: state.cause,
                     message: state.message.as_deref().map(Into::into),
                 });
                 let again = run.next_attempt().filter(|_| run.repeated_steps().contains_key(&step));
-                over.into_iter().chain(again.map(StepReason::RunRetries)).collect()
+                over.into_iter().chain(again.map(StepReason::RunRetrying)).collect()
             }
         };
         let (step, reasons) = (run.plan.node(step).name.as_ref().into(), OpenEnum::list(reasons));
@@ -67,7 +67,7 @@ impl Workflows {
     fn lost_workers(&self, jobs: &Jobs, run: &Run, step: u32) -> Option<StepReason> {
         let elements = run.step(step).elements.as_deref().filter(|_| run.is_broadcast(step))?;
         let worker_of = |work: Work| {
-            let item = jobs.get(work.job()?)?.step.as_deref()?.item.as_ref()?;
+            let item = jobs.get(work.job()?)?.step.as_deref()?.element.as_ref()?;
             item.value.parse::<WorkerId>().ok()
         };
         let wanted = elements.running().filter_map(|(_, work)| worker_of(work));
@@ -86,15 +86,16 @@ impl Workflows {
         let mut reasons = Vec::new();
         if run.state.status == RunStatus::Waiting {
             let workflow = run.head.workflow.and_then(|id| self.all.get(&id));
-            reasons.extend(workflow.map(|workflow| StepReason::RunWaits {
+            reasons.extend(workflow.map(|workflow| StepReason::RunWaiting {
                 running: workflow.active.len(),
                 limit: workflow.max_parallel_runs,
                 ahead: workflow.waiting.iter().take_while(|other| **other != id).count(),
             }));
         }
-        reasons.extend(run.next_attempt().map(StepReason::RunRetries));
+        reasons.extend(run.next_attempt().map(StepReason::RunRetrying));
         if node.section > run.state.section {
-            reasons.push(StepReason::LaterSection { section: node.section, now: run.state.section });
+            reasons
+                .push(StepReason::LaterSection { section: node.section, current_section: run.state.section });
         }
         if let Some(pause) = &run.state.pause {
             reasons.push(StepReason::Paused { by: pause.by.as_ref().into(), since: pause.at });
@@ -103,7 +104,7 @@ impl Workflows {
             let open = node.needs.iter().filter(|&&need| !run.step(need).status().is_final());
             let needs: Vec<_> = open.clone().take(NEEDS_SHOWN).map(|&need| need_view(run, need)).collect();
             let more = open.count() - needs.len();
-            reasons.push(StepReason::Needs { join: node.join, needs, more });
+            reasons.push(StepReason::Upstream { join: node.join, needs, more });
         } else if run.ready.contains(&step) && run.live >= run.plan.max_parallel() {
             reasons.push(StepReason::ParallelSteps { running: run.live, limit: run.plan.max_parallel() });
         }
@@ -132,9 +133,9 @@ impl Run {
     /// Returns the next attempt that the run waits for.
     fn next_attempt(&self) -> Option<NextAttempt> {
         let at = self.state.next_attempt_at()?;
-        let most = self.plan.definition.workflow.retry.max_retries + 1;
+        let max = self.plan.definition.workflow.retry.max_retries + 1;
         let at = Some(at).filter(|_| self.state.status == RunStatus::Retrying);
-        Some(NextAttempt { number: self.state.failures() + 1, most, at })
+        Some(NextAttempt { number: self.state.failures() + 1, max, at })
     }
 }
 
@@ -144,8 +145,8 @@ fn need_view(run: &Run, step: u32) -> UpstreamStep {
 
 fn stopping(run: &Run, step: u32) -> Option<StepReason> {
     let state = run.step(step).state.as_deref()?;
-    let (becomes, cause) = state.ending?;
-    Some(StepReason::Stopping { becomes, cause })
+    let (final_status, cause) = state.ending?;
+    Some(StepReason::Stopping { final_status, cause })
 }
 
 fn running_reasons(run: &Run, step: u32) -> Vec<StepReason> {
@@ -169,10 +170,10 @@ fn running_reasons(run: &Run, step: u32) -> Vec<StepReason> {
     let open = node.adders.iter().filter(|&&adder| !run.step(adder).status().is_final());
     let steps: Vec<_> = open.take(NEEDS_SHOWN).map(|&adder| need_view(run, adder)).collect();
     if !steps.is_empty() {
-        reasons.push(StepReason::Adders { steps });
+        reasons.push(StepReason::AddingSteps { steps });
     }
     reasons.extend(state.job.map(|job| StepReason::Job { job }));
-    reasons.extend(state.called.map(|run| StepReason::Called { run }));
+    reasons.extend(state.called.map(|run| StepReason::CalledRun { run }));
     reasons
 }
 

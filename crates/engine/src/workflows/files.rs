@@ -181,7 +181,7 @@ impl Run {
     /// are unknown.
     fn lacks_elements_of_call(&self, step: u32) -> bool {
         let state = self.step(step).state.as_deref();
-        let counts = state.and_then(|state| Some((state.tally?, state.total?)));
+        let counts = state.and_then(|state| Some((state.element_counts?, state.total?)));
         counts.is_some_and(|(tally, total)| tally.succeeded < total)
     }
 

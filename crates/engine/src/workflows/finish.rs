@@ -84,7 +84,7 @@ impl Workflows {
         }
         if let Some(state) = known.state.as_deref_mut() {
             state.ending = None;
-            state.tally = tally.or(state.tally);
+            state.element_counts = tally.or(state.element_counts);
         }
         run.live -= u32::from(held_slot);
         run.ready.remove(&step);
@@ -315,7 +315,7 @@ impl Workflows {
         self.on_work_ended(
             cx,
             jobs,
-            StepKey { run: caller.run, step: caller.step, item: caller.item },
+            StepKey { run: caller.run, step: caller.step, item: caller.element },
             (status, cause),
             also,
         );

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::firing::Work;
 use model::record::{Files, JobHead};
-use model::run::{ItemOrigin, StepCause, StepOrigin, StepStatus};
+use model::run::{ElementOrigin, StepCause, StepOrigin, StepStatus};
 use model::{JobId, JobSpec, JobStatus, RunId, Timestamp, limits};
 use rand::Rng;
 
@@ -66,7 +66,7 @@ impl Workflows {
             workflow: Arc::clone(&plan.name),
             name: Arc::clone(&node.name),
             step,
-            item: element.map(|element| ItemOrigin {
+            element: element.map(|element| ElementOrigin {
                 index: element.index,
                 total: element.total,
                 value: as_text(&element.value),

@@ -323,7 +323,13 @@ impl ForEachPlan {
             ElementSource::AddedBy(_) => List::Added,
         };
         let max_parallel = spec.max_parallel.unwrap_or(u32::MAX);
-        Ok(Self { list, max_parallel, max_failed: spec.max_failed, enough: spec.enough, late: spec.late })
+        Ok(Self {
+            list,
+            max_parallel,
+            max_failed: spec.max_failed,
+            enough: spec.min_succeeded,
+            late: spec.late_workers,
+        })
     }
 }
 

@@ -139,7 +139,7 @@ impl Workflows {
         };
         let jobs = jobs.iter().filter_map(of_job);
         let runs = self.runs.iter().filter_map(|(&id, run)| {
-            let Caller { run, step, item } = run.head.caller?;
+            let Caller { run, step, element: item } = run.head.caller?;
             Some((Work::Run(id), StepKey { run, step, item }))
         });
         jobs.chain(runs).collect()

@@ -41,7 +41,8 @@ impl Run {
         let in_steps = self.plan.node(step).section == Section::Steps && self.state.section == Section::Steps;
         let another = self.state.next_attempt_at().is_some() || self.has_retries_left();
         // Dependents of a carried-over step are repeated, but not the step itself.
-        let carried = self.step(step).state.as_ref().is_some_and(|state| state.cause == StepCause::Carried);
+        let carried =
+            self.step(step).state.as_ref().is_some_and(|state| state.cause == StepCause::CarriedOver);
         in_steps && another && (!ended_well || self.grows(step) && !carried)
     }
 
@@ -126,7 +127,7 @@ impl Workflows {
         let plan = Arc::clone(&run.plan);
         let again = run.repeated_steps();
         let retry = run.state.retry.get_or_insert_default();
-        (retry.next_at, retry.began_at) = (None, Some(now));
+        (retry.next_at, retry.started_at) = (None, Some(now));
         for &step in again.keys() {
             // The list may differ once a step that it may come from is repeated.
             let is_same = !plan.node(step).needs.iter().any(|need| again.contains_key(need));

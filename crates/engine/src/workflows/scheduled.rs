@@ -134,7 +134,7 @@ impl Workflows {
         let (waiting, generation) = (workflow.waiting.len(), workflow.state.generation);
         if waiting >= limits::WAITING_RUNS_MAX {
             return Err(NotStarted {
-                outcome: FiringOutcome::Shed,
+                outcome: FiringOutcome::SkippedLimit,
                 detail: DetailCode::WorkflowFull.with(waiting),
             });
         }

@@ -66,7 +66,7 @@ impl<'a> RunScope<'a> {
         };
         let step = self.run.step(place);
         let state = step.state.as_deref();
-        let tally = state.and_then(|state| state.tally).unwrap_or_default();
+        let tally = state.and_then(|state| state.element_counts).unwrap_or_default();
         let value = match field.as_str() {
             "status" => json!(step.status()),
             "message" => json!(state.and_then(|state| state.message.as_deref()).unwrap_or_default()),

@@ -274,7 +274,7 @@ impl Workflows {
         while let Some(workflow) = self.all.get_mut(&id).filter(|workflow| workflow.is_below_run_limit()) {
             let Some(run) = workflow.waiting.pop_first() else { return };
             workflow.active.insert(run);
-            self.transition_run(cx, run, RunStatus::Running, RunCause::Turn, None);
+            self.transition_run(cx, run, RunStatus::Running, RunCause::SlotAvailable, None);
             self.begin_run(cx, run);
         }
     }
@@ -289,7 +289,7 @@ impl Workflows {
             let StepKey { step, item, .. } = record.key;
             let Some(run) = self.runs.get_mut(&id) else { return };
             let known = index(step) < run.steps.len() && run.step(step).status() == StepStatus::Pending;
-            let StepState { status, job, called, output, said, .. } = &record.state;
+            let StepState { status, job, called, output, decision, .. } = &record.state;
             let carries = matches!(status, StepStatus::Succeeded | StepStatus::Skipped);
             if let Some(call) = record.state.continues.as_ref().filter(|_| known && !carries) {
                 self.carry_call(id, (step, item), record.state.total, call);
@@ -298,9 +298,9 @@ impl Workflows {
             if !known || !carries {
                 continue;
             }
-            let mut state = StepState::new(StepStatus::Pending, StepCause::Carried);
-            (state.job, state.called, state.said) = (*job, *called, said.clone());
-            (state.total, state.tally) = (record.state.total, record.state.tally);
+            let mut state = StepState::new(StepStatus::Pending, StepCause::CarriedOver);
+            (state.job, state.called, state.decision) = (*job, *called, decision.clone());
+            (state.total, state.element_counts) = (record.state.total, record.state.element_counts);
             state.started_at = record.state.started_at;
             match item {
                 None => {
@@ -311,7 +311,7 @@ impl Workflows {
                         files: record.state.files.clone(),
                         ended_at: None,
                     };
-                    self.end_step(cx, jobs, id, step, (*status, StepCause::Carried), also);
+                    self.end_step(cx, jobs, id, step, (*status, StepCause::CarriedOver), also);
                 }
                 Some(item) if *status == StepStatus::Succeeded => {
                     (state.status, state.output) = (*status, output.clone());
@@ -333,7 +333,7 @@ impl Workflows {
         total: Option<u32>,
         call: &Arc<EndedCall>,
     ) {
-        let mut state = StepState::new(StepStatus::Pending, StepCause::Carried);
+        let mut state = StepState::new(StepStatus::Pending, StepCause::CarriedOver);
         state.continues = Some(Arc::clone(call));
         match item {
             None => {

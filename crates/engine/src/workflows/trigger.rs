@@ -122,9 +122,10 @@ impl Workflows {
                 return Err(format!("{id} has the states of {} triggers", state.triggers.len()));
             }
             for (trigger, state) in spec.triggers.iter().zip(&state.triggers) {
-                let fits = state.kept.is_empty() || state.kept.len() < trigger.listens.sources().len();
-                if !fits || !state.kept.is_sorted_by(|a, b| a.source < b.source) {
-                    return Err(format!("a trigger of {id} keeps {:?}", state.kept));
+                let fits = state.waiting_events.is_empty()
+                    || state.waiting_events.len() < trigger.listens.sources().len();
+                if !fits || !state.waiting_events.is_sorted_by(|a, b| a.source < b.source) {
+                    return Err(format!("a trigger of {id} keeps {:?}", state.waiting_events));
                 }
             }
         }
@@ -250,10 +251,10 @@ impl Workflows {
             TriggerSources::All { sources, window } => {
                 self.keep_end(cx, listener, *window, end);
                 let Some(state) = self.trigger_state(listener) else { return Ok(None) };
-                if state.kept.len() < sources.len() {
+                if state.waiting_events.len() < sources.len() {
                     return Ok(None);
                 }
-                std::mem::take(&mut state.kept)
+                std::mem::take(&mut state.waiting_events)
             }
         };
         self.start_triggered(cx, jobs, listener, trigger, end, &ends).map(Some)
@@ -266,12 +267,12 @@ impl Workflows {
     /// Keeps the newest end of each source. Drops ends that are too old to be combined with this one.
     fn keep_end(&mut self, cx: &mut Context, listener: Listener, window: Duration, end: &PendingEnd) {
         let Some(state) = self.trigger_state(listener) else { return };
-        state.kept.retain(|kept| kept.source != listener.source);
+        state.waiting_events.retain(|kept| kept.source != listener.source);
         let is_old = |kept: &mut PendingEnd| end.ended.at.since(kept.ended.at) > window;
-        let old: Vec<_> = state.kept.extract_if(.., is_old).map(|kept| kept.ended).collect();
+        let old: Vec<_> = state.waiting_events.extract_if(.., is_old).map(|kept| kept.ended).collect();
         let output = end.output.clone().filter(|text| text.len() <= limits::STORED_OUTPUT_BYTES_MAX);
-        let place = state.kept.partition_point(|kept| kept.source < listener.source);
-        state.kept.insert(place, PendingEnd { source: listener.source, output, ..end.clone() });
+        let place = state.waiting_events.partition_point(|kept| kept.source < listener.source);
+        state.waiting_events.insert(place, PendingEnd { source: listener.source, output, ..end.clone() });
         self.touch_workflow(listener.workflow);
         for ended in old {
             let detail = format!("{} ended more than {window} later", end.ended);

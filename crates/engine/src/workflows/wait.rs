@@ -133,7 +133,7 @@ impl Workflows {
             let state = known.state.get_or_insert_with(|| {
                 Box::new(StepState::new(StepStatus::Pending, StepCause::EventReceived))
             });
-            state.said = Some(Box::new(said.clone()));
+            state.decision = Some(Box::new(said.clone()));
             state.output = Some(Arc::clone(payload));
             if waits {
                 self.end_with_event(cx, jobs, id, step);

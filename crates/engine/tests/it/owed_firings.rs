@@ -444,7 +444,7 @@ fn outage_does_not_extend_run_times() {
         *usage = Usage { run_time: seconds(4), ..Usage::default() };
     }
     t.end_with(run, report);
-    let track = t.schedule_state(schedule).track.clone().unwrap();
+    let track = t.schedule_state(schedule).statistics.clone().unwrap();
     assert_eq!(track.durations, [4_000]);
     let state = t.state(run);
     assert_eq!(state.finished_at.unwrap().since(state.started_at.unwrap()), seconds(4));

@@ -105,31 +105,31 @@ fn every_waiting_job_has_waiting_reasons() {
     insta::assert_json_snapshot!(t.why(job), { "[].workers[].worker" => "[worker]" }, @r#"
     [
       {
-        "reason": "no_worker_fits",
+        "reason": "no_eligible_worker",
         "workers": [
           {
             "worker": "[worker]",
             "name": "w1",
-            "misfits": [
+            "failed_filters": [
               {
-                "misfit": "constraint",
+                "filter": "constraint",
                 "label": "zone",
                 "value": "a"
               },
               {
-                "misfit": "cpu",
+                "filter": "cpu",
                 "needed": "2",
                 "free": "1",
                 "capacity": "1"
               },
               {
-                "misfit": "memory",
+                "filter": "memory",
                 "needed": "2GiB",
                 "free": "1GiB",
                 "capacity": "1GiB"
               },
               {
-                "misfit": "slots",
+                "filter": "slots",
                 "slots": 0
               }
             ]
@@ -164,7 +164,7 @@ fn why_explains_jobs_that_do_not_wait() {
         "since": "2026-11-21T08:00:00Z"
       },
       {
-        "reason": "runs",
+        "reason": "running",
         "worker": "[worker]",
         "since": "2026-11-21T08:00:00Z"
       }

@@ -789,7 +789,7 @@ impl WorkerBuilder<'_> {
             admission: Admission::Open,
             created_at: scenario.now,
             updated_at: scenario.now,
-            heard_at: None,
+            last_heartbeat_at: None,
         };
         let join = scenario.join_of(id, &record);
         scenario.say(Input::Join(Box::new(join)));

@@ -125,7 +125,7 @@ impl Scenario {
             schedule,
             from: instants[0].0,
             until: instants[instants.len() - 1].0,
-            instants: instants.into(),
+            scheduled_times: instants.into(),
             concurrency,
             priority: 10,
             overlap: OverlapPolicy::BufferAll,

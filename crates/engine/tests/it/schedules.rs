@@ -234,7 +234,7 @@ fn firings_beyond_the_buffer_are_shed() {
     insta::assert_snapshot!(t.ledger(schedule), @"
     08:01:00 fired (timer)
     08:02:00 buffered (timer)
-    08:03:00..08:04:00 x2 shed (timer)
+    08:03:00..08:04:00 x2 skipped_limit (timer)
     ");
 }
 
@@ -560,12 +560,12 @@ fn a_schedule_pauses_itself_after_failures_in_a_row() {
     let state = t.schedule_state(schedule);
     assert_eq!(state.status, ScheduleStatus::Paused);
     assert_eq!(state.pause.as_ref().unwrap().note.as_deref(), Some("2 consecutive failed runs"));
-    let track = state.track.as_ref().unwrap();
+    let track = state.statistics.as_ref().unwrap();
     assert_eq!((track.failed, track.streak), (2, -2));
     t.resume(schedule);
     t.pass(60);
     t.succeed_all(schedule);
-    let track = t.schedule_state(schedule).track.clone().unwrap();
+    let track = t.schedule_state(schedule).statistics.clone().unwrap();
     assert_eq!((track.succeeded, track.streak, track.durations.len()), (1, 1, 1));
 }
 
@@ -599,7 +599,7 @@ fn reservation_precedes_waiting_jobs() {
     assert_eq!(t.status(waiting), JobStatus::Waiting);
     let why = t.why(waiting);
     let reserved = why.iter().any(|reason| match reason {
-        Reason::NoWorkerFits { workers, .. } => workers[0].misfits.iter().any(
+        Reason::NoEligibleWorker { workers, .. } => workers[0].failed_filters.iter().any(
             |m| matches!(m.known(), Some(FailedFilter::Reserved { schedule, .. }) if schedule == "payroll"),
         ),
         _ => false,

@@ -194,7 +194,7 @@ fn an_unhealthy_worker_gets_nothing_new_until_it_recovers() {
     let mut t = Scenario::new();
     let worker = t.worker().join();
     let session = t.players[&worker].session.unwrap();
-    let health = Health { trouble: Some("disk almost full".into()), ..Health::default() };
+    let health = Health { problem: Some("disk almost full".into()), ..Health::default() };
     t.say(Input::Heartbeat { worker, session, seq: 1, health });
     let job = t.job().submit();
     assert_eq!(t.status(job), JobStatus::Waiting);
@@ -313,7 +313,7 @@ fn restart_keeps_the_last_heartbeat_of_a_lost_worker() {
     let [first, second] = [t.worker().join(), t.worker().join()];
     let heard_at = |t: &Scenario, id| {
         let view = t.engine.view();
-        view.workers.iter().find(|worker| worker.id == id).unwrap().heard_at
+        view.workers.iter().find(|worker| worker.id == id).unwrap().last_heartbeat_at
     };
     let heard = heard_at(&t, first).unwrap();
     t.lose(first);
@@ -327,5 +327,5 @@ fn restart_keeps_the_last_heartbeat_of_a_lost_worker() {
     assert_eq!(heard_at(&t, second), Some(lost));
     t.rejoin(first);
     assert_eq!(heard_at(&t, first), Some(t.now));
-    assert_eq!(t.rows.workers[&first].heard_at, None);
+    assert_eq!(t.rows.workers[&first].last_heartbeat_at, None);
 }

@@ -39,15 +39,15 @@ pub enum WarningCode {
     TimePassed,
     /// The schedule never fires: its filters exclude every firing (`filter`: the one that excludes the first, if
     /// known).
-    AlwaysHeld,
+    AlwaysExcluded,
     /// The schedule does not fire before a time (`until`); later times were not searched.
-    NotUntil,
+    NoFiringBefore,
     /// Some firings are after the last day for which a calendar has data (`calendar`, `until`).
     CalendarEnds,
     /// Firings cannot be predicted, because the schedule has a fixed delay.
     FixedDelay,
     /// The schedule has reached its limit of firings.
-    Spent,
+    MaxFiringsReached,
     /// The schedule is paused.
     Paused,
     /// A parameter of the workflow is not used (`parameter`).
@@ -84,13 +84,13 @@ impl Warning {
     }
 
     /// Returns a warning that the filters exclude every firing; `first` is the filter that excludes the first one.
-    pub fn always_held(first: Option<&str>) -> Self {
+    pub fn always_excluded(first: Option<&str>) -> Self {
         let message = "the schedule never fires: its filters exclude every firing";
         match first {
-            None => Self::of(WarningCode::AlwaysHeld, [], message),
+            None => Self::of(WarningCode::AlwaysExcluded, [], message),
             Some(filter) => {
                 let message = format!("{message}; the first is excluded by `{filter}`");
-                Self::of(WarningCode::AlwaysHeld, [("filter", &filter)], message)
+                Self::of(WarningCode::AlwaysExcluded, [("filter", &filter)], message)
             }
         }
     }
@@ -108,9 +108,9 @@ impl Warning {
     }
 
     /// Returns a warning that the search found no firing before `until`.
-    pub fn not_until(until: Timestamp) -> Self {
+    pub fn no_firing_before(until: Timestamp) -> Self {
         let message = format!("the schedule does not fire before {until}; later times were not searched");
-        Self::of(WarningCode::NotUntil, [("until", &until)], message)
+        Self::of(WarningCode::NoFiringBefore, [("until", &until)], message)
     }
 
     /// Returns a warning that some firings are after the last day for which a calendar has data.
@@ -132,8 +132,12 @@ impl Warning {
     }
 
     /// Returns a warning that the schedule has reached its limit of firings.
-    pub fn spent() -> Self {
-        Self::of(WarningCode::Spent, [], "the schedule has reached its limit of firings (`max_firings`)")
+    pub fn max_firings_reached() -> Self {
+        Self::of(
+            WarningCode::MaxFiringsReached,
+            [],
+            "the schedule has reached its limit of firings (`max_firings`)",
+        )
     }
 
     /// Returns a warning that the schedule is paused.
@@ -195,14 +199,14 @@ pub struct LedgerReason {
     /// User who requested the firing, with their reason. Present only if the firing had another outcome than
     /// requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked_by: Option<String>,
+    pub requested_by: Option<String>,
 }
 
 impl LedgerReason {
     /// Parses the detail of a ledger entry. Returns `None` if the detail has no known form.
     pub fn of(outcome: FiringOutcome, cause: FiringCause, detail: &str) -> Option<Self> {
-        let Detail { code, value, asked_by } = Detail::of(outcome, cause, detail)?;
-        Some(Self { code, value: value.map(str::to_owned), asked_by: asked_by.map(str::to_owned) })
+        let Detail { code, value, requested_by } = Detail::of(outcome, cause, detail)?;
+        Some(Self { code, value: value.map(str::to_owned), requested_by: requested_by.map(str::to_owned) })
     }
 }
 

@@ -64,7 +64,7 @@ pub struct Schedule {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub buffered: Vec<Buffered>,
     /// Statistics of the ended runs of the schedule.
-    pub track: ScheduleTrack,
+    pub statistics: ScheduleStatistics,
     /// Late and stuck runs of the schedule. In lists only with `health=true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<ScheduleHealth>,
@@ -172,7 +172,7 @@ pub struct Buffered {
 
 /// Statistics of the ended runs of a schedule.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
-pub struct ScheduleTrack {
+pub struct ScheduleStatistics {
     /// Number of runs that succeeded.
     pub succeeded: u64,
     /// Number of runs that ended in any other way.
@@ -205,14 +205,14 @@ pub struct ScheduleHealth {
     /// Number of runs of the schedule that have not ended.
     pub open_runs: u64,
     /// Runs that should have started by now.
-    pub late_now: Vec<TroubledRun>,
+    pub late_runs: Vec<LateOrStuckRun>,
     /// Runs that exceed their expected duration.
-    pub stuck_now: Vec<TroubledRun>,
+    pub stuck_runs: Vec<LateOrStuckRun>,
 }
 
 /// Late or stuck run of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct TroubledRun {
+pub struct LateOrStuckRun {
     /// ID of the job. Absent if the run is a workflow run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
@@ -336,7 +336,7 @@ pub struct PreviewSchedule {
     /// Number of firings to list, 1 to 1,000 [default: 20].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1000)]
-    pub n: Option<u32>,
+    pub count: Option<u32>,
     /// Start of the preview [default: now].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Timestamp>,
@@ -354,7 +354,7 @@ pub struct Preview {
     /// Firings in chronological order; fewer than requested if the schedule has no more.
     pub firings: Vec<PreviewFiring>,
     /// Description of the timing in natural language.
-    pub words: Words,
+    pub description: TimingDescription,
     /// Warnings about the timing, for example that it never fires.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
@@ -366,7 +366,7 @@ pub struct Preview {
 
 /// Description of a timing in natural language.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-pub struct Words {
+pub struct TimingDescription {
     /// English description.
     pub en: String,
     /// Chinese description.
@@ -386,7 +386,7 @@ pub struct PreviewFiring {
     /// Adjustments of the time by a clock change or a calendar: `gap_shifted`, `overlap_first`, `overlap_second`,
     /// `rolled`, `clock_change` (the clocks change on that day).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub marks: Vec<String>,
+    pub adjustments: Vec<String>,
 }
 
 /// Predicted firing in a list over all schedules.
@@ -415,7 +415,7 @@ pub struct Upcoming {
     pub until: Timestamp,
     /// Schedules with more firings than the requested limit; their further firings are missing in `items`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cut: Vec<ScheduleId>,
+    pub truncated: Vec<ScheduleId>,
 }
 
 /// Entry of the ledger: the outcome of a scheduled time, or of several consecutive ones.
@@ -565,7 +565,7 @@ pub enum Reprocess {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BackfillPlan {
     /// Scheduled times that the backfill would run, in order of execution.
-    pub instants: Vec<Timestamp>,
+    pub scheduled_times: Vec<Timestamp>,
     /// Scheduled times of the range that the backfill would leave out; at most 1,000.
     pub left_out: Vec<LeftOut>,
     /// Total number of scheduled times that the backfill would leave out.
@@ -579,7 +579,7 @@ pub struct LeftOut {
     pub at: Timestamp,
     /// Reason why the backfill leaves the time out.
     pub reason: LeftOutReason,
-    /// Filter that excludes the time. Present only for the reason `held`.
+    /// Filter that excludes the time. Present only for the reason `excluded`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// Existing job for the time.
@@ -595,15 +595,15 @@ pub struct LeftOut {
 #[serde(rename_all = "snake_case")]
 pub enum LeftOutReason {
     /// A filter of the timing excludes the time.
-    Held,
+    Excluded,
     /// The time has a run that succeeded.
     Succeeded,
     /// The time has a run that failed, and the backfill does not repeat failed runs.
     Failed,
     /// The time has a run that has not ended.
-    NotOver,
+    NotEnded,
     /// The time had a run that retention has deleted.
-    Forgotten,
+    Purged,
 }
 
 /// A backfill: runs of a schedule for a past range.

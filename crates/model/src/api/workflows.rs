@@ -10,8 +10,8 @@ use super::{ApplyChange, Warning};
 use crate::firing::{Origin, Pause};
 use crate::id::{JobId, RunId, WorkerId, WorkflowId};
 use crate::run::{
-    ApprovalRequest, Caller, Ended, LateWorkers, RunCause, RunHistoryEntry, RunStatus, RunTrigger, StepCause,
-    StepDecision, StepStatus, Tally, TriggerRefusal,
+    ApprovalRequest, Caller, ElementCounts, Ended, LateWorkers, RunCause, RunHistoryEntry, RunStatus,
+    RunTrigger, StepCause, StepDecision, StepStatus, TriggerRefusal,
 };
 use crate::time::Timestamp;
 use crate::workflow::{JoinRule, Parameter, Section, WorkflowSpec};
@@ -78,7 +78,7 @@ pub struct TriggerStatus {
     pub last_refusal: Option<TriggerRefusal>,
     /// Events that wait for the events of the other sources of the trigger.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kept: Vec<Ended>,
+    pub waiting_events: Vec<Ended>,
 }
 
 /// Summary of a run in a list of workflows.
@@ -282,7 +282,7 @@ pub struct WorkflowRun {
     pub stopping: Option<RunCause>,
     /// Automatic attempts of the run. Absent if its workflow has no retry policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tries: Option<RunTries>,
+    pub attempt: Option<RunAttempt>,
     /// Number of steps of the run by status.
     pub steps: StepCounts,
     /// Steps of the run that wait for approval. Only in lists with `approvals=true`.
@@ -304,18 +304,18 @@ pub struct WorkflowRun {
 
 /// Automatic attempts of a run under the retry policy of its workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct RunTries {
+pub struct RunAttempt {
     /// Number of the current, next or last attempt, from 1.
     pub number: u32,
     /// Maximum number of attempts, including the first.
-    pub most: u32,
+    pub max: u32,
     /// Start time of the next attempt, while the run waits for it. Also present if the run was paused during that
     /// wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Timestamp>,
     /// Start time of the newest attempt. Absent for the first attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub began_at: Option<Timestamp>,
+    pub started_at: Option<Timestamp>,
 }
 
 /// Step that waits for approval.
@@ -382,13 +382,13 @@ pub struct RunStep {
 
 /// Ended element of a mapped step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct RunItem {
+pub struct RunElement {
     /// Index of the element, from 0.
     pub index: u32,
     /// Value of the element: a string as it is, any other value as JSON. Absent once retention has deleted the job of
     /// the element, and if the step calls a workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub item: Option<String>,
+    pub value: Option<String>,
     /// Worker of the newest execution of the job of the element.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
@@ -413,7 +413,7 @@ pub struct RunStepState {
     pub job_id: Option<JobId>,
     /// Workflow run that the step called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub called: Option<RunId>,
+    pub called_run_id: Option<RunId>,
     /// Start time of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
@@ -428,7 +428,7 @@ pub struct RunStepState {
     pub total: Option<u32>,
     /// Number of ended elements of a mapped step, by result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tally: Option<Tally>,
+    pub element_counts: Option<ElementCounts>,
     /// Output of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
@@ -437,7 +437,7 @@ pub struct RunStepState {
     pub message: Option<String>,
     /// User who approved, rejected or marked the step, or the event that ended its wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub said: Option<StepDecision>,
+    pub decision: Option<StepDecision>,
     /// Workers that became ready after a mapped step over workers had started. Absent for other steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_workers: Option<LateWorkers>,

@@ -47,17 +47,17 @@ sentences! {
     /// Missed for longer than the start deadline.
     LaterThanDeadline = "later than the start deadline",
     /// Too many outages were waiting for catch-up.
-    LaterOutages = "dropped, because too many later outages are waiting for catch-up",
+    TooManyOutages = "dropped, because too many later outages are waiting for catch-up",
     /// Processed after the start deadline, which is the value.
-    MoreThanLate = "more than {} late",
+    PastStartDeadline = "more than {} late",
     /// The firing waited past its start deadline.
     WaitedPastDeadline = "the firing waited past its start deadline",
     /// The job was created, but could not start before its start deadline.
     CouldNotStart = "the job could not start before its start deadline",
     /// One run had not ended.
-    RunNotOver = "1 run has not ended",
+    RunNotEnded = "1 run has not ended",
     /// Several runs had not ended; the value is their number.
-    RunsNotOver = "{} runs have not ended",
+    RunsNotEnded = "{} runs have not ended",
     /// Merged into a firing that was already waiting.
     MergedIntoWaiting = "merged into the firing that is already waiting",
     /// Merged into a later firing.
@@ -83,9 +83,9 @@ sentences! {
     /// The limit of waiting runs of the workflow was reached; the value is their number.
     WorkflowFull = "{} runs of the workflow are already waiting",
     /// Skipped by a filter; the value is the filter.
-    Held = "{}",
+    Excluded = "{}",
     /// Requested by a user; the value is the user and their reason.
-    Asked = "{}",
+    Requested = "{}",
 }
 
 impl DetailCode {
@@ -111,7 +111,7 @@ pub struct Detail<'a> {
     /// Value in the sentence, if any.
     pub value: Option<&'a str>,
     /// User who requested the firing, and their reason, if these precede the sentence.
-    pub asked_by: Option<&'a str>,
+    pub requested_by: Option<&'a str>,
 }
 
 impl<'a> Detail<'a> {
@@ -120,10 +120,10 @@ impl<'a> Detail<'a> {
         let said = |code, value: &'a str| Self {
             code,
             value: Some(value).filter(|value| !value.is_empty()),
-            asked_by: None,
+            requested_by: None,
         };
         if matches!(outcome, FiringOutcome::SkippedCalendar | FiringOutcome::SkippedWindow) {
-            return Some(said(DetailCode::Held, text));
+            return Some(said(DetailCode::Excluded, text));
         }
         let find = |text: &'a str| {
             let known = DetailCode::ALL.iter().filter(|code| code.sentence() != "{}");
@@ -136,8 +136,8 @@ impl<'a> Detail<'a> {
         // The user's text may contain anything, including text that looks like a sentence.
         let found = text
             .rsplit_once("; ")
-            .and_then(|(who, what)| find(what).map(|found| Self { asked_by: Some(who), ..found }));
-        Some(found.or_else(|| find(text)).unwrap_or_else(|| said(DetailCode::Asked, text)))
+            .and_then(|(who, what)| find(what).map(|found| Self { requested_by: Some(who), ..found }));
+        Some(found.or_else(|| find(text)).unwrap_or_else(|| said(DetailCode::Requested, text)))
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
         for &code in DetailCode::ALL.iter().filter(|code| code.sentence() != "{}") {
             let value = code.sentence().contains("{}").then_some("12");
             let text = code.with("12");
-            assert_eq!(of(&text), Some(Detail { code, value, asked_by: None }), "{text}");
+            assert_eq!(of(&text), Some(Detail { code, value, requested_by: None }), "{text}");
         }
         assert_eq!(of("a sentence of a later version"), None);
     }
@@ -164,10 +164,10 @@ mod tests {
     fn a_detail_separates_the_user_from_the_sentence() {
         let manual = |text| Detail::of(FiringOutcome::SkippedOverlap, FiringCause::Manual, text).unwrap();
         let full = manual("ann: because; really; 3 runs have not ended");
-        assert_eq!((full.code, full.value), (DetailCode::RunsNotOver, Some("3")));
-        assert_eq!(full.asked_by, Some("ann: because; really"));
+        assert_eq!((full.code, full.value), (DetailCode::RunsNotEnded, Some("3")));
+        assert_eq!(full.requested_by, Some("ann: because; really"));
         let alone = manual("ann: because; really");
-        assert_eq!((alone.code, alone.value), (DetailCode::Asked, Some("ann: because; really")));
+        assert_eq!((alone.code, alone.value), (DetailCode::Requested, Some("ann: because; really")));
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         let held = Detail::of(FiringOutcome::SkippedCalendar, FiringCause::Timer, "only[0]: calendar x");
         assert_eq!(
             held.map(|held| (held.code, held.value)),
-            Some((DetailCode::Held, Some("only[0]: calendar x")))
+            Some((DetailCode::Excluded, Some("only[0]: calendar x")))
         );
     }
 }

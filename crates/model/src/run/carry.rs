@@ -88,7 +88,7 @@ impl Carried {
         let state = StepState {
             continues: Some(Arc::new(call)),
             total: again.total,
-            ..StepState::new(StepStatus::Pending, StepCause::Carried)
+            ..StepState::new(StepStatus::Pending, StepCause::CarriedOver)
         };
         self.records.push(StepRecord { key: again.key, state });
     }

@@ -12,7 +12,7 @@ causes! {
     RunCause {
         Started = 0, "started", "The run was started.";
         Queued = 1, "queued", "The run waits, because the workflow has reached its limit of concurrent runs.";
-        Turn = 2, "turn", "The workflow was below its limit of concurrent runs again.";
+        SlotAvailable = 2, "slot_available", "The workflow was below its limit of concurrent runs again.";
         Succeeded = 3, "succeeded", "No step failed.";
         StepFailed = 4, "step_failed", "A step failed.";
         FailFast = 5, "fail_fast", "A step failed, and the workflow stops at the first failure.";
@@ -31,7 +31,7 @@ causes! {
     /// Cause of a transition of a step.
     StepCause {
         UpstreamEnded = 0, "upstream_ended", "The join rule and the condition of the step were satisfied.";
-        Rule = 1, "rule", "The join rule of the step was not satisfied.";
+        JoinRule = 1, "join_rule", "The join rule of the step was not satisfied.";
         Condition = 2, "condition", "The condition of the step is false.";
         ConditionFailed = 3, "condition_failed", "The condition of the step could not be evaluated.";
         BadReference = 4, "bad_reference", "The step could not start, because a value that it refers to is missing or invalid.";
@@ -43,7 +43,7 @@ causes! {
         RunFailed = 10, "run_failed", "The called run failed.";
         RunCancelled = 11, "run_cancelled", "The called run was cancelled.";
         ElementsSucceeded = 12, "elements_succeeded", "Enough elements of the step succeeded.";
-        ItemsFailed = 13, "items_failed", "Too many elements of the step failed.";
+        ElementsFailed = 13, "elements_failed", "Too many elements of the step failed.";
         Approved = 14, "approved", "The step was approved.";
         Rejected = 15, "rejected", "The step was rejected.";
         TimeReached = 16, "time_reached", "The scheduled time was reached.";
@@ -51,13 +51,13 @@ causes! {
         TimedOut = 18, "timed_out", "The step exceeded its timeout.";
         Marked = 19, "marked", "A user set the status of the step.";
         Stopped = 20, "stopped", "The run was stopped.";
-        Carried = 21, "carried", "The result was taken over from an earlier run.";
+        CarriedOver = 21, "carried_over", "The result was taken over from an earlier run.";
         JobMissing = 22, "job_missing", "The job of the step was not in the store.";
         ListUnfinished = 23, "list_unfinished", "A step that adds elements to this step did not succeed.";
         RunRetried = 24, "run_retried", "The run is being retried.";
         NotFailed = 25, "not_failed", "The run did not fail, so `on_failure` steps do not run.";
         NotAfterCancel = 26, "not_after_cancel", "The run was cancelled, so `on_failure` steps do not run.";
-        LeftOut = 27, "left_out", "A user cancelled the run without its `on_failure` and `finally` steps.";
+        SkippedByCancel = 27, "skipped_by_cancel", "A user cancelled the run without its `on_failure` and `finally` steps.";
         BadOutput = 28, "bad_output", "The output of the step does not match its declared outputs.";
     }
 }
@@ -83,7 +83,7 @@ pub const RUN_TRANSITIONS: &[RunTransition] = {
     &[
         RunTransition { from: None, to: Running, cause: RunCause::Started },
         RunTransition { from: None, to: Waiting, cause: RunCause::Queued },
-        run(Waiting, Running, RunCause::Turn),
+        run(Waiting, Running, RunCause::SlotAvailable),
         run(Waiting, Cancelled, RunCause::CancelRequested),
         run(Waiting, Failed, RunCause::Expired),
         run(Running, Paused, RunCause::PauseRequested),
@@ -129,14 +129,22 @@ pub const STEP_TRANSITIONS: &[(&[StepStatus], StepStatus, &[StepCause])] = {
         (
             &[Pending],
             Skipped,
-            &[C::Rule, C::Condition, C::NotFailed, C::NotAfterCancel, C::LeftOut, C::Marked, C::Carried],
+            &[
+                C::JoinRule,
+                C::Condition,
+                C::NotFailed,
+                C::NotAfterCancel,
+                C::SkippedByCancel,
+                C::Marked,
+                C::CarriedOver,
+            ],
         ),
-        (&[Pending], UpstreamFailed, &[C::Rule]),
+        (&[Pending], UpstreamFailed, &[C::JoinRule]),
         (&[Pending], Failed, &[C::ConditionFailed, C::BadReference, C::BadOutput, C::Marked]),
         (
             &[Pending],
             Succeeded,
-            &[C::Marked, C::Carried, C::TimeReached, C::EventReceived, C::ElementsSucceeded],
+            &[C::Marked, C::CarriedOver, C::TimeReached, C::EventReceived, C::ElementsSucceeded],
         ),
         (&[Pending], Cancelled, &[C::Stopped]),
         (&[Running], Succeeded, &[C::JobSucceeded, C::RunSucceeded, C::ElementsSucceeded, C::Marked]),
@@ -147,7 +155,7 @@ pub const STEP_TRANSITIONS: &[(&[StepStatus], StepStatus, &[StepCause])] = {
                 C::JobFailed,
                 C::JobExpired,
                 C::RunFailed,
-                C::ItemsFailed,
+                C::ElementsFailed,
                 C::ListUnfinished,
                 C::TimedOut,
                 C::Marked,

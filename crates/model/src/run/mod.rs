@@ -128,7 +128,7 @@ pub struct Caller {
     pub step: u32,
     /// Index of the element of the step, from 0. Absent if the step has no elements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub item: Option<u32>,
+    pub element: Option<u32>,
 }
 
 /// Request of a run; written once.
@@ -238,7 +238,7 @@ impl RunState {
 
     /// Returns the start time of the newest attempt.
     pub fn attempt_started_at(&self) -> Option<Timestamp> {
-        self.retry.as_ref().and_then(|retry| retry.began_at).or(self.started_at)
+        self.retry.as_ref().and_then(|retry| retry.started_at).or(self.started_at)
     }
 }
 
@@ -252,7 +252,7 @@ pub struct RunRetry {
     pub next_at: Option<Timestamp>,
     /// Start time of the newest attempt. Absent before the second attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub began_at: Option<Timestamp>,
+    pub started_at: Option<Timestamp>,
 }
 
 /// Key of a step of a run, or of one element of the step.
@@ -331,7 +331,7 @@ pub struct StepDecision {
 
 /// Numbers of ended elements of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-pub struct Tally {
+pub struct ElementCounts {
     /// Number of elements that succeeded.
     pub succeeded: u32,
     /// Number of elements that failed.
@@ -387,7 +387,7 @@ pub struct StepState {
     pub total: Option<u32>,
     /// Numbers of succeeded and failed elements. Only for an ended step with a fan-out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tally: Option<Tally>,
+    pub element_counts: Option<ElementCounts>,
     /// List of elements as JSON, if it cannot be derived from the parameters of the run and earlier steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<Arc<str>>,
@@ -399,7 +399,7 @@ pub struct StepState {
     pub message: Option<Box<str>>,
     /// User who approved, rejected or marked the step, or who sent its event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub said: Option<Box<StepDecision>>,
+    pub decision: Option<Box<StepDecision>>,
     /// Status and cause that the step gets when its running work has stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<(StepStatus, StepCause)>,
@@ -468,11 +468,11 @@ impl StepState {
             finished_at: None,
             wake_at: None,
             total: None,
-            tally: None,
+            element_counts: None,
             items: None,
             output: None,
             message: None,
-            said: None,
+            decision: None,
             ending: None,
             late_workers: None,
             files: None,
@@ -499,12 +499,12 @@ pub struct StepOrigin {
     pub step: u32,
     /// Element of the list that the job runs for. Absent if the step has no elements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub item: Option<ItemOrigin>,
+    pub element: Option<ElementOrigin>,
 }
 
 /// Element of a list that a job runs for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ItemOrigin {
+pub struct ElementOrigin {
     /// Index of the element, from 0.
     pub index: u32,
     /// Number of elements of the list when the job was created.
@@ -517,6 +517,6 @@ pub struct ItemOrigin {
 impl StepOrigin {
     /// Returns the key of the step or element that the job belongs to.
     pub fn key(&self) -> StepKey {
-        StepKey { run: self.run, step: self.step, item: self.item.as_ref().map(|item| item.index) }
+        StepKey { run: self.run, step: self.step, item: self.element.as_ref().map(|item| item.index) }
     }
 }

@@ -100,7 +100,7 @@ pub struct TriggerState {
     pub last_refusal: Option<Box<TriggerRefusal>>,
     /// Ends that wait for the other sources of the trigger, at most one for each source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kept: Vec<PendingEnd>,
+    pub waiting_events: Vec<PendingEnd>,
 }
 
 /// Matching end that started no run, with the reason.

@@ -85,7 +85,7 @@ pub struct WorkflowSpec {
     /// most 100.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, serde_json::Value>,
-    /// Treatment of the other steps after a step fails [default: `finish_what_can`].
+    /// Treatment of the other steps after a step fails [default: `keep_going`].
     #[serde(default)]
     pub failure: FailurePolicy,
     /// Maximum number of concurrent steps of a run; each element of a `for_each` counts as one step [default:
@@ -202,7 +202,7 @@ fn joined_name(workflow: &str, step: &str) -> String {
 pub enum FailurePolicy {
     /// Steps that do not depend on the failed step continue.
     #[default]
-    FinishWhatCan,
+    KeepGoing,
     /// Running steps are stopped, and no further step starts.
     FailFast,
 }

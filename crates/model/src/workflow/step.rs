@@ -273,10 +273,10 @@ pub struct ForEach {
     /// Number of elements that must succeed, at least 1. The step succeeds when this number is reached, and the other
     /// elements are cancelled [default: all elements, except those that `max_failed` allows to fail].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub enough: Option<u32>,
-    /// Treatment of workers that connect after the start of the step, for a list of `workers` [default: `name`].
+    pub min_succeeded: Option<u32>,
+    /// Treatment of workers that connect after the start of the step, for a list of `workers` [default: `report`].
     #[serde(default, skip_serializing_if = "is_default")]
-    pub late: LatePolicy,
+    pub late_workers: LatePolicy,
 }
 
 /// Treatment of a worker that connects or reconnects after the start of a mapped step over workers.
@@ -287,7 +287,7 @@ pub struct ForEach {
 pub enum LatePolicy {
     /// The step only records the name of the worker.
     #[default]
-    Name,
+    Report,
     /// The step records the name of the worker and also runs on the worker.
     Include,
 }
@@ -303,7 +303,13 @@ impl ForEach {
 
     /// Returns a fan-out over this list; all other fields have their defaults.
     pub fn new(over: ElementSource) -> Self {
-        Self { over, max_parallel: None, max_failed: 0, enough: None, late: LatePolicy::Name }
+        Self {
+            over,
+            max_parallel: None,
+            max_failed: 0,
+            min_succeeded: None,
+            late_workers: LatePolicy::Report,
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 
 use engine::output::{QueueView, WorkerView};
 use model::api::{
-    Artifact, Execution, FeedEvent, FeedRefusal, Job, JobEvent, JobResult, Queue, Reserved, Worker,
+    Allocated, Artifact, Execution, FeedEvent, FeedRefusal, Job, JobEvent, JobResult, Queue, Worker,
 };
 use model::firing::BackfillStatus;
 use model::record::{
@@ -112,7 +112,7 @@ pub(super) fn execution(row: &ExecutionRow) -> Execution {
 
 /// Returns a worker, with the engine's last view of it.
 pub(super) fn worker(record: WorkerRecord, view: Option<&WorkerView>) -> Worker {
-    let reserved = view.map(|view| Reserved {
+    let allocated = view.map(|view| Allocated {
         executions: view.running,
         cpu: view.cpu_reserved,
         memory: view.memory_reserved,
@@ -127,10 +127,10 @@ pub(super) fn worker(record: WorkerRecord, view: Option<&WorkerView>) -> Worker 
         admission: record.admission,
         capacity: record.capacity,
         capabilities: record.capabilities,
-        reserved: reserved.unwrap_or_default(),
+        allocated: allocated.unwrap_or_default(),
         reservations: view.map(|view| view.reservations.clone()).unwrap_or_default(),
         health: view.and_then(|view| view.health.clone()),
-        heard_at: view.and_then(|view| view.heard_at).or(record.heard_at),
+        last_heartbeat_at: view.and_then(|view| view.last_heartbeat_at).or(record.last_heartbeat_at),
         created_at: record.created_at,
         updated_at: record.updated_at,
     }

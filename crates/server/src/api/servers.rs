@@ -35,12 +35,12 @@ fn shown(api: &Api, cluster: &Cluster, member: &Member) -> Server {
         url: member.server.url.clone(),
         version: member.server.version.clone(),
         started_at: member.server.started_at,
-        leads: cluster.owner_of(ShardId(0)).is_some_and(|leader| leader.server.id == member.server.id),
+        leader: cluster.owner_of(ShardId(0)).is_some_and(|leader| leader.server.id == member.server.id),
         shards: u16::try_from(owned.clone().count()).unwrap_or(u16::MAX),
         epoch: owned.map(|row| row.epoch.0).max(),
         lag: member.lag,
         draining: member.draining,
-        answered: member.server.id == api.members.me().id,
+        responder: member.server.id == api.members.me().id,
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn routes(routes: &mut Routes) {
 #[serde(deny_unknown_fields, default)]
 struct OpenSession {
     /// Whether the session outlives the browser: it lasts 30 days, otherwise at most one day [default: false]
-    keep: bool,
+    remember: bool,
 }
 
 /// Sign in from a browser
@@ -45,7 +45,7 @@ struct OpenSession {
 /// Send a token to get a session cookie for the dashboard of this server. The session ends after some time, or when the
 /// token is revoked.
 #[utoipa::path(post, path = "/api/v1/session", tag = "server",
-    request_body(content((Option<OpenSession> = "application/json", example = json!({"keep": true})))),
+    request_body(content((Option<OpenSession> = "application/json", example = json!({"remember": true})))),
     responses((status = 200, description = "The authenticated user", body = Me, headers(
         ("Set-Cookie" = String, description = "Session cookie"),
     )))
@@ -62,9 +62,9 @@ async fn open_session(
         let detail = "cannot open a session: expected a token in `Authorization`, but got a session cookie";
         return Err(ApiError::new(Code::Unauthenticated, detail));
     }
-    let lasts = if wanted.keep { KEPT_FOR } else { DAY };
+    let lasts = if wanted.remember { KEPT_FOR } else { DAY };
     let value = api.shared.sessions.open(&actor.token_id, SystemClock.now() + lasts);
-    let max_age = wanted.keep.then(|| lasts.as_millis() / 1_000);
+    let max_age = wanted.remember.then(|| lasts.as_millis() / 1_000);
     let cookie = cookie::new(&api, &uri, &headers, &value, max_age)?;
     Ok(([(SET_COOKIE, cookie)], Json(Me::from(&actor))).into_response())
 }

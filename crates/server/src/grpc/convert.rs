@@ -75,7 +75,7 @@ pub(crate) fn join(hello: v1::Hello, session: Session) -> Result<Join, Malformed
             memory_limit: capabilities.memory_limit,
             cpu_limit: capabilities.cpu_limit,
             pids_limit: capabilities.pids_limit,
-            own_user: capabilities.separate_user,
+            separate_user: capabilities.separate_user,
         },
         held: hello.executions.iter().map(held).collect::<Result<_, _>>()?,
     })
@@ -281,7 +281,7 @@ pub(crate) fn heartbeat(heartbeat: v1::Heartbeat) -> Result<Input, Malformed> {
             memory_available: Bytes(health.memory_available_bytes),
             disk_available: Bytes(health.disk_available_bytes),
             running: health.running,
-            trouble: (!health.problem.is_empty()).then(|| truncated(health.problem)),
+            problem: (!health.problem.is_empty()).then(|| truncated(health.problem)),
         },
     })
 }
@@ -335,7 +335,7 @@ fn assignment(assignment: &Assignment) -> v1::Assignment {
 }
 
 fn step_origin(step: &StepOrigin) -> v1::StepOrigin {
-    let element = step.item.as_ref().map(|element| v1::StepElement {
+    let element = step.element.as_ref().map(|element| v1::StepElement {
         index: element.index,
         total: element.total,
         value: element.value.to_string(),

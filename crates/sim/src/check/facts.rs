@@ -379,7 +379,7 @@ impl<'a> Facts<'a> {
         if let Some(caller) = row.caller {
             run.is_called = true;
             let calling = self.workflow_runs.entry(caller.run).or_default();
-            calling.work.entry((caller.step, caller.item)).or_default().push(row.run.into());
+            calling.work.entry((caller.step, caller.element)).or_default().push(row.run.into());
         } else if let Some(origin) = row.origin.as_deref() {
             run.origin = Some(origin);
             self.schedules.entry(origin.schedule).or_default().runs.push(row.run.into());

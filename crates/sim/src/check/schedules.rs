@@ -368,7 +368,7 @@ fn skipped_by_itself(row: &Row) -> Option<&LedgerRecord> {
 /// I18: a missed firing waits for its turn; no overlap policy skips it.
 fn missed_runs_wait(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
     for (index, record) in &schedule.written {
-        let lost = matches!(record.outcome, FiringOutcome::SkippedOverlap | FiringOutcome::Shed);
+        let lost = matches!(record.outcome, FiringOutcome::SkippedOverlap | FiringOutcome::SkippedLimit);
         let says = |code: DetailCode| record.detail.as_deref() == Some(code.sentence());
         let for_another = says(DetailCode::MergedIntoWaiting) || says(DetailCode::MergedIntoLater);
         if record.cause == FiringCause::CatchUp && (lost || for_another) {
@@ -399,7 +399,7 @@ fn skipped_missed_runs(
         let says = |code: DetailCode| record.detail.as_deref() == Some(code.sentence());
         // It had its turn, and another firing waits: the overlap policy or a backfill skipped it.
         let had_its_turn = says(DetailCode::MergedIntoWaiting) || says(DetailCode::MergedIntoLater);
-        let too_many = says(DetailCode::LaterOutages);
+        let too_many = says(DetailCode::TooManyOutages);
         // With jitter, each scheduled time is missed at a different time.
         if is_old || had_its_turn || too_many || spec.jitter.is_some() {
             continue;

@@ -385,7 +385,7 @@ fn works(kept: &CollectedEnds) -> BTreeMap<usize, Work> {
 }
 
 fn kept_by(state: &TriggerState) -> CollectedEnds {
-    let kept = state.kept.iter().filter_map(|kept| {
+    let kept = state.waiting_events.iter().filter_map(|kept| {
         let since = kept.scheduled_for.unwrap_or(kept.created_at);
         let end = End { work: work_of(&kept.ended)?, at: kept.ended.at, since, chain: kept.chain.clone() };
         Some((kept.source as usize, end))

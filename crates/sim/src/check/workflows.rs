@@ -95,7 +95,8 @@ fn once(facts: &Facts<'_>, id: RunId, run: &RunFacts<'_>, findings: &mut Finding
         let last_try = run.tries.last().copied().unwrap_or(0);
         let places = || begun().filter(|&index| index >= last_try);
         let never_began = run.last(step, None).is_some_and(|row| {
-            let by_rule = matches!(row.cause, StepCause::Rule | StepCause::Condition | StepCause::NotFailed);
+            let by_rule =
+                matches!(row.cause, StepCause::JoinRule | StepCause::Condition | StepCause::NotFailed);
             by_rule && matches!(row.status, StepStatus::Skipped | StepStatus::UpstreamFailed)
         });
         if never_began && places().next().is_some() {
@@ -197,13 +198,13 @@ fn order(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
         let lets_it = join_rule_allows(spec.join, &ends);
         let name = &spec.name;
         match row.cause {
-            StepCause::Marked | StepCause::Stopped | StepCause::Carried => continue,
-            StepCause::NotFailed | StepCause::NotAfterCancel | StepCause::LeftOut => continue,
-            StepCause::Rule if lets_it => {
+            StepCause::Marked | StepCause::Stopped | StepCause::CarriedOver => continue,
+            StepCause::NotFailed | StepCause::NotAfterCancel | StepCause::SkippedByCancel => continue,
+            StepCause::JoinRule if lets_it => {
                 let message = format!("step `{name}` was skipped, but its rule {:?} allows it", spec.join);
                 findings.add(Invariant::I19, id, message, [index]);
             }
-            StepCause::Rule => continue,
+            StepCause::JoinRule => continue,
             _ if !lets_it => {
                 let message =
                     format!("step `{name}` began, but its rule {:?} does not allow it: {ends:?}", spec.join);
@@ -241,14 +242,14 @@ fn elements(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
         let all_count = spec
             .all_steps()
             .nth(step as usize)
-            .is_some_and(|(_, step)| step.for_each.as_ref().is_some_and(|each| each.enough.is_none()));
+            .is_some_and(|(_, step)| step.for_each.as_ref().is_some_and(|each| each.min_succeeded.is_none()));
         let rows = run.steps.get(&(step, None)).into_iter().flatten();
         let ends = rows.filter(|(_, row)| all_count && row.cause == StepCause::ElementsSucceeded);
         for (end, _) in ends {
             let here = run.added.iter().filter(|(index, (added, ..))| index <= end && added.step == step);
             let total = here.map(|(_, (_, first, count))| first + count).max().unwrap_or(0);
-            let left_out = (0..total).find(|&item| !run.status_at(step, Some(item), *end).is_final());
-            if let Some(item) = left_out {
+            let open = (0..total).find(|&item| !run.status_at(step, Some(item), *end).is_final());
+            if let Some(item) = open {
                 let message = format!("step {step} succeeded, but element {item} of {total} did not end");
                 findings.add(Invariant::I19, id, message, [*end]);
             }

@@ -473,7 +473,7 @@ impl World {
             schedule,
             from: begin,
             until: instants.last().map_or(begin, |(at, _)| *at),
-            instants: instants.into(),
+            scheduled_times: instants.into(),
             concurrency: 1 + u32::try_from(self.clients.dice.below(4)).unwrap_or(0),
             overlap: OverlapPolicy::BufferAll,
             priority: 50,

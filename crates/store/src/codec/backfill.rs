@@ -44,7 +44,7 @@ fn overlap(code: u8) -> Result<OverlapPolicy, DecodeError> {
 struct HeadRow<'a> {
     /// Microseconds since the previous scheduled time, and since the start of the data interval: a fraction of the
     /// bytes of the times themselves.
-    instants: Vec<(i64, Option<i64>)>,
+    scheduled_times: Vec<(i64, Option<i64>)>,
     from: i64,
     until: i64,
     concurrency: u32,
@@ -66,14 +66,14 @@ fn head_context(id: BackfillId, schedule: ScheduleId) -> Context {
 /// Seals the request of a backfill.
 pub(crate) fn seal_backfill_head(head: &BackfillHead) -> Vec<u8> {
     let mut before = 0;
-    let instants = head.instants.iter().map(|(at, start)| {
+    let scheduled_times = head.scheduled_times.iter().map(|(at, start)| {
         let at = at.as_micros();
         let after = at.wrapping_sub(before);
         before = at;
         (after, start.map(|start| at.wrapping_sub(start.as_micros())))
     });
     let row = HeadRow {
-        instants: instants.collect(),
+        scheduled_times: scheduled_times.collect(),
         from: head.from.as_micros(),
         until: head.until.as_micros(),
         concurrency: head.concurrency,
@@ -95,7 +95,7 @@ pub(crate) fn open_backfill_head(
 ) -> Result<BackfillHead, DecodeError> {
     let row: HeadRow<'_> = open(head_context(id, schedule), HEAD, sealed)?;
     let mut at = 0i64;
-    let instants = row.instants.into_iter().map(|(after, since_start)| {
+    let scheduled_times = row.scheduled_times.into_iter().map(|(after, since_start)| {
         at = at.wrapping_add(after);
         let start = since_start.map(|since| Timestamp::from_micros(at.wrapping_sub(since)));
         (Timestamp::from_micros(at), start)
@@ -103,7 +103,7 @@ pub(crate) fn open_backfill_head(
     Ok(BackfillHead {
         id,
         schedule,
-        instants: instants.collect(),
+        scheduled_times: scheduled_times.collect(),
         from: Timestamp::from_micros(row.from),
         until: Timestamp::from_micros(row.until),
         concurrency: row.concurrency,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use model::firing::Origin;
 use model::record::{HistoryEntry, JobHead, JobState, Outcome};
-use model::run::{ItemOrigin, StepOrigin};
+use model::run::{ElementOrigin, StepOrigin};
 use model::{
     BackfillId, ExecutionId, Fence, JobId, JobSpec, JobStatus, RunId, ScheduleId, Timestamp, WorkerId,
 };
@@ -93,31 +93,32 @@ struct StepRow<'a> {
     step: u32,
     /// Index of the element, number of elements, and value.
     #[serde(borrow)]
-    item: Option<(u32, u32, Cow<'a, str>)>,
+    element: Option<(u32, u32, Cow<'a, str>)>,
 }
 
 impl<'a> From<&'a StepOrigin> for StepRow<'a> {
     fn from(step: &'a StepOrigin) -> Self {
-        let item = step.item.as_ref();
+        let item = step.element.as_ref();
         Self {
             run: step.run.to_bits().to_be_bytes(),
             workflow: Cow::Borrowed(&step.workflow),
             name: Cow::Borrowed(&step.name),
             step: step.step,
-            item: item.map(|item| (item.index, item.total, Cow::Borrowed(&*item.value))),
+            element: item.map(|item| (item.index, item.total, Cow::Borrowed(&*item.value))),
         }
     }
 }
 
 impl From<StepRow<'_>> for StepOrigin {
     fn from(row: StepRow<'_>) -> Self {
-        let item = row.item.map(|(index, total, value)| ItemOrigin { index, total, value: value.into() });
+        let element =
+            row.element.map(|(index, total, value)| ElementOrigin { index, total, value: value.into() });
         Self {
             run: RunId::from_bits(u128::from_be_bytes(row.run)),
             workflow: row.workflow.into(),
             name: row.name.into(),
             step: row.step,
-            item,
+            element,
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) const fn firing_outcome_code(outcome: FiringOutcome) -> u8 {
         FiringOutcome::SkippedDeadline => 8,
         FiringOutcome::SkippedPolicy => 9,
         FiringOutcome::SkippedReplaced => 10,
-        FiringOutcome::Shed => 11,
+        FiringOutcome::SkippedLimit => 11,
         FiringOutcome::NotStarted => 12,
     }
 }

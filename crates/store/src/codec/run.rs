@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use model::firing::{Origin, Pause};
 use model::run::{
-    ApprovalRequest, Caller, LateWorkers, RunCause, RunHead, RunHistoryEntry, RunRetry, RunState, RunStatus,
-    RunTrigger, StepCause, StepDecision, StepKey, StepState, StepStatus, Tally, TriggerState, WorkflowHead,
-    WorkflowState,
+    ApprovalRequest, Caller, ElementCounts, LateWorkers, RunCause, RunHead, RunHistoryEntry, RunRetry,
+    RunState, RunStatus, RunTrigger, StepCause, StepDecision, StepKey, StepState, StepStatus, TriggerState,
+    WorkflowHead, WorkflowState,
 };
 use model::workflow::{Definition, Section};
 use model::{JobId, RunId, Timestamp, WorkflowId, WorkflowSpec};
@@ -215,7 +215,7 @@ pub(crate) fn seal_run_head(id: RunId, definition: u128, head: &RunHead) -> Vec<
         parameters: serde_json::to_string(&*head.parameters).expect("parameters are plain data").into(),
         actor: Cow::Borrowed(&head.actor),
         note: head.note.as_deref().map(Cow::Borrowed),
-        caller: head.caller.map(|caller| (caller.run.to_bits().to_be_bytes(), caller.step, caller.item)),
+        caller: head.caller.map(|caller| (caller.run.to_bits().to_be_bytes(), caller.step, caller.element)),
         retry_of: head.retry_of.map(|id| id.to_bits().to_be_bytes()),
         priority: head.priority,
         origin: head.origin.as_deref().map(OriginRow::from),
@@ -244,7 +244,7 @@ pub(crate) fn open_run_head(
         parameters: Arc::new(from_text(HEAD, &row.parameters)?),
         actor: row.actor.into(),
         note: row.note.map(Into::into),
-        caller: row.caller.map(|(run, step, item)| Caller { run: run_id(run), step, item }),
+        caller: row.caller.map(|(run, step, item)| Caller { run: run_id(run), step, element: item }),
         retry_of: row.retry_of.map(run_id),
         priority: row.priority,
         origin: origin.map(Arc::new),
@@ -277,20 +277,20 @@ struct RunRow<'a> {
 struct RetryRow {
     failures: u32,
     next_at: Option<i64>,
-    began_at: Option<i64>,
+    started_at: Option<i64>,
 }
 
 impl From<RunRetry> for RetryRow {
     fn from(retry: RunRetry) -> Self {
-        let RunRetry { failures, next_at, began_at } = retry;
-        Self { failures, next_at: micros(next_at), began_at: micros(began_at) }
+        let RunRetry { failures, next_at, started_at } = retry;
+        Self { failures, next_at: micros(next_at), started_at: micros(started_at) }
     }
 }
 
 impl From<RetryRow> for RunRetry {
     fn from(row: RetryRow) -> Self {
-        let RetryRow { failures, next_at, began_at } = row;
-        Self { failures, next_at: instant(next_at), began_at: instant(began_at) }
+        let RetryRow { failures, next_at, started_at } = row;
+        Self { failures, next_at: instant(next_at), started_at: instant(started_at) }
     }
 }
 
@@ -455,9 +455,9 @@ struct StepRow<'a> {
     #[serde(borrow)]
     message: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    said: Option<ActionRow<'a>>,
+    decision: Option<ActionRow<'a>>,
     ending: Option<(u8, u8)>,
-    tally: Option<(u32, u32)>,
+    element_counts: Option<(u32, u32)>,
 }
 
 /// Late workers; follows the row of a step if there are any.
@@ -547,9 +547,9 @@ pub(crate) fn seal_step(key: StepKey, state: &StepState) -> Vec<u8> {
         items: state.items.as_deref().map(Cow::Borrowed),
         output: state.output.as_deref().map(Cow::Borrowed),
         message: state.message.as_deref().map(Cow::Borrowed),
-        said: state.said.as_ref().map(|said| ActionRow::new(said.at, &said.by, said.note.as_deref())),
+        decision: state.decision.as_ref().map(|said| ActionRow::new(said.at, &said.by, said.note.as_deref())),
         ending: state.ending.map(|(status, cause)| (status.code(), cause.code())),
-        tally: state.tally.map(|tally| (tally.succeeded, tally.failed)),
+        element_counts: state.element_counts.map(|tally| (tally.succeeded, tally.failed)),
     };
     let late = state.late_workers.as_deref().map(LateWorkersRow::from);
     let more = StepMoreRow::of(state);
@@ -577,9 +577,9 @@ pub(crate) fn open_step(key: StepKey, status: u8, sealed: &[u8]) -> Result<StepS
         items: row.items.map(Into::into),
         output: row.output.map(Into::into),
         message: row.message.map(Into::into),
-        said: row.said.map(|said| Box::new(said.into_action())),
+        decision: row.decision.map(|said| Box::new(said.into_action())),
         ending: ending.transpose()?,
-        tally: row.tally.map(|(succeeded, failed)| Tally { succeeded, failed }),
+        element_counts: row.element_counts.map(|(succeeded, failed)| ElementCounts { succeeded, failed }),
         late_workers: late.map(|late| Box::new(late.into())),
         files: files.map(Into::into),
         asks: asks.map(|asks| Box::new(asks.into())),

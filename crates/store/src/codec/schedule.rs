@@ -99,7 +99,7 @@ struct StateRow<'a> {
     buffer: Vec<BufferedRow<'a>>,
     #[serde(borrow)]
     open_record: Option<OpenRecordRow<'a>>,
-    track: Option<TrackRow<'a>>,
+    statistics: Option<TrackRow<'a>>,
 }
 
 /// Last job or run that a schedule created. "None" and a job have the encoding of an `Option` of a pair, as before the
@@ -307,7 +307,7 @@ pub(crate) fn seal_schedule(id: ScheduleId, columns: &ScheduleColumns, state: &S
         last_manual: micros(state.last_manual),
         buffer: state.buffer.iter().map(BufferedRow::from).collect(),
         open_record: state.open_record.as_deref().map(OpenRecordRow::from),
-        track: state.track.as_deref().map(TrackRow::from),
+        statistics: state.statistics.as_deref().map(TrackRow::from),
     };
     seal(columns.context(id), &row)
 }
@@ -338,6 +338,6 @@ pub(crate) fn open_schedule(
         last_manual: instant(row.last_manual),
         buffer: row.buffer.into_iter().map(BufferedFiring::try_from).collect::<Result<_, _>>()?,
         open_record: open_record.map(Box::new),
-        track: row.track.map(|track| Box::new(track.into())),
+        statistics: row.statistics.map(|track| Box::new(track.into())),
     })
 }

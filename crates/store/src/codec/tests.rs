@@ -278,7 +278,7 @@ fn fixed_schedule_blobs() -> [Vec<u8>; 6] {
         last: at(7),
         count: 3,
         exact: true,
-        outcome: FiringOutcome::Shed,
+        outcome: FiringOutcome::SkippedLimit,
         cause: FiringCause::Backfill,
         backfill: Some(backfill),
         work: None,
@@ -311,7 +311,7 @@ fn fixed_schedule_blobs() -> [Vec<u8>; 6] {
         buffer: [waits].into(),
         owed: [Gap { after: at(1), until: at(9) }].into(),
         open_record: Some(Box::new(line.clone())),
-        track: Some(Box::new(RunStatistics {
+        statistics: Some(Box::new(RunStatistics {
             succeeded: 1,
             failed: 2,
             streak: -2,
@@ -321,7 +321,7 @@ fn fixed_schedule_blobs() -> [Vec<u8>; 6] {
     let asked = BackfillHead {
         id: backfill,
         schedule,
-        instants: [(at(5), Some(at(4))), (at(3), None)].into(),
+        scheduled_times: [(at(5), Some(at(4))), (at(3), None)].into(),
         from: at(1),
         until: at(5),
         concurrency: 2,

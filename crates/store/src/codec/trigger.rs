@@ -190,7 +190,7 @@ pub(super) struct TriggerStateRow<'a> {
     #[serde(borrow)]
     last_refusal: Option<RefusalRow<'a>>,
     #[serde(borrow)]
-    kept: Vec<KeptRow<'a>>,
+    waiting_events: Vec<KeptRow<'a>>,
 }
 
 impl<'a> From<&'a TriggerState> for TriggerStateRow<'a> {
@@ -200,7 +200,7 @@ impl<'a> From<&'a TriggerState> for TriggerStateRow<'a> {
             last_run: state.last_run.map(|id| id.to_bits().to_be_bytes()),
             refused: state.refused,
             last_refusal: state.last_refusal.as_deref().map(RefusalRow::from),
-            kept: state.kept.iter().map(KeptRow::from).collect(),
+            waiting_events: state.waiting_events.iter().map(KeptRow::from).collect(),
         }
     }
 }
@@ -215,7 +215,11 @@ impl TryFrom<TriggerStateRow<'_>> for TriggerState {
             last_run: row.last_run.map(run_id),
             refused: row.refused,
             last_refusal: refusal.map(Box::new),
-            kept: row.kept.into_iter().map(PendingEnd::try_from).collect::<Result<_, _>>()?,
+            waiting_events: row
+                .waiting_events
+                .into_iter()
+                .map(PendingEnd::try_from)
+                .collect::<Result<_, _>>()?,
         })
     }
 }

@@ -177,7 +177,7 @@ methods! {
         Run: run(id: RunId) -> Option<RunRow>;
         Runs: runs(filter: &RunFilter, page: Page<RunId>) -> Paged<RunRow>;
         RunSteps: run_steps(run: RunId) -> Vec<StepRecord>;
-        RunItems: run_items(run: RunId, step: u32, after: Option<u32>, limit: usize) -> Vec<StepRecord>;
+        RunElements: run_elements(run: RunId, step: u32, after: Option<u32>, limit: usize) -> Vec<StepRecord>;
         ElementBatches: element_batches(run: RunId) -> Vec<ElementBatch>;
         Executions: executions(filter: &ExecutionFilter, page: Page<ExecutionId>) -> Paged<ExecutionRow>;
         Execution: execution(id: ExecutionId) -> Option<ExecutionRow>;

@@ -168,14 +168,14 @@ impl Reads for PostgresStore {
         self.ask_all(&[views::run_steps_query(run)], |answers| views::steps(&answers[0])).await
     }
 
-    async fn run_items(
+    async fn run_elements(
         &self,
         run: RunId,
         step: u32,
         after: Option<u32>,
         limit: usize,
     ) -> Result<Vec<StepRecord>, StoreError> {
-        let query = views::run_items_query(run, step, after, limit);
+        let query = views::run_elements_query(run, step, after, limit);
         self.ask_all(&[query], |answers| views::steps(&answers[0])).await
     }
 

@@ -210,7 +210,7 @@ pub(super) fn run_steps_query(run: RunId) -> Query {
 }
 
 /// Selects at most `limit` elements of a step after `after`.
-pub(super) fn run_items_query(run: RunId, step: u32, after: Option<u32>, limit: usize) -> Query {
+pub(super) fn run_elements_query(run: RunId, step: u32, after: Option<u32>, limit: usize) -> Query {
     Query::new(
         format!(
             "SELECT {STEP_COLUMNS} FROM steps t WHERE t.run = $1 AND t.list = $2 AND t.number > $3
@@ -225,7 +225,7 @@ pub(super) fn run_items_query(run: RunId, step: u32, after: Option<u32>, limit: 
     )
 }
 
-/// Decodes the answer to [`run_steps_query`] or [`run_items_query`].
+/// Decodes the answer to [`run_steps_query`] or [`run_elements_query`].
 pub(super) fn steps(answer: &[Row]) -> Result<Decoded<StepRecord>, DecodeError> {
     let mut sorted = Decoded::default();
     sorted.take(Table::Steps, answer, rows::step)?;

@@ -158,14 +158,14 @@ impl Reads for SqliteStore {
         self.ask_all(move |connection| views::run_steps(connection, run)).await
     }
 
-    async fn run_items(
+    async fn run_elements(
         &self,
         run: RunId,
         step: u32,
         after: Option<u32>,
         limit: usize,
     ) -> Result<Vec<StepRecord>, StoreError> {
-        self.ask_all(move |connection| views::run_items(connection, run, step, after, limit)).await
+        self.ask_all(move |connection| views::run_elements(connection, run, step, after, limit)).await
     }
 
     async fn element_batches(&self, run: RunId) -> Result<Vec<ElementBatch>, StoreError> {

@@ -188,7 +188,7 @@ pub(super) fn run_steps(connection: &Connection, run: RunId) -> Result<Decoded<S
 }
 
 /// Returns at most `limit` elements of a step after `after`.
-pub(super) fn run_items(
+pub(super) fn run_elements(
     connection: &Connection,
     run: RunId,
     step: u32,

@@ -281,11 +281,11 @@ pub async fn steps_are_listed_without_elements_and_elements_in_pages<S: Subject>
         for step in 0..4 {
             let of_step = |record: &&StepRecord| !is_step(record) && record.key.step == step;
             let items: Vec<_> = run.steps.iter().filter(of_step).cloned().collect();
-            assert_eq!(scene.store().run_items(run.id, step, None, 100).await.unwrap(), items);
+            assert_eq!(scene.store().run_elements(run.id, step, None, 100).await.unwrap(), items);
             let mut found: Vec<StepRecord> = Vec::new();
             loop {
                 let after = found.last().and_then(|record| record.key.item);
-                let page = scene.store().run_items(run.id, step, after, 2).await.unwrap();
+                let page = scene.store().run_elements(run.id, step, after, 2).await.unwrap();
                 assert!(page.len() <= 2);
                 if page.is_empty() {
                     break;
@@ -345,7 +345,7 @@ pub async fn a_run_is_deleted_with_all_its_steps<S: Subject>() {
     for gone in [&large, &small] {
         assert_eq!(scene.store().run(gone.id).await.unwrap(), None);
         assert_eq!(scene.store().run_steps(gone.id).await.unwrap(), []);
-        assert_eq!(scene.store().run_items(gone.id, 1, None, 10).await.unwrap(), []);
+        assert_eq!(scene.store().run_elements(gone.id, 1, None, 10).await.unwrap(), []);
     }
     let kept: Vec<_> = [&live].into_iter().chain(&others).collect();
     let listed = scene.store().runs(&RunFilter::default(), RUNS).await.unwrap().items;
@@ -356,7 +356,7 @@ pub async fn a_run_is_deleted_with_all_its_steps<S: Subject>() {
     for run in kept {
         let steps: Vec<_> = run.steps.iter().filter(|step| step.key.item.is_none()).cloned().collect();
         assert_eq!(scene.store().run_steps(run.id).await.unwrap(), steps);
-        assert_eq!(scene.store().run_items(run.id, 1, None, 10).await.unwrap().len(), 2);
+        assert_eq!(scene.store().run_elements(run.id, 1, None, 10).await.unwrap().len(), 2);
     }
 }
 

@@ -119,7 +119,7 @@ export function Summary({ job, execution }: { job: Job; execution: Execution | u
 /** The run and step that created the job. */
 function RunOrigin({ step }: { step: StepOrigin }) {
   const { t } = useTranslation();
-  const { run, item } = step;
+  const { run, element } = step;
   return (
     <Card title={t("job.fromRun.title")}>
       <KeyValueList
@@ -136,15 +136,15 @@ function RunOrigin({ step }: { step: StepOrigin }) {
               {step.name}
             </Link>,
           ],
-          item
+          element
             ? [
                 t("job.fromRun.element"),
                 <span key="" className="num">
-                  {t("job.fromRun.of", { index: item.index, total: item.total })}
+                  {t("job.fromRun.of", { index: element.index + 1, total: element.total })}
                 </span>,
               ]
             : null,
-          item ? [t("job.fromRun.value"), <code key="">{item.value}</code>] : null,
+          element ? [t("job.fromRun.value"), <code key="">{element.value}</code>] : null,
         ]}
       />
     </Card>

@@ -15,7 +15,7 @@ import { useTimeWithDistance } from "./timeWithDistance";
 export function WaitingReasons({ id }: { id: string }) {
   const { t } = useTranslation();
   const { data } = useQuery({ ...whyQuery(id), refetchInterval: 5_000 });
-  const reasons = data?.reasons.filter((reason) => reason.reason !== "runs") ?? [];
+  const reasons = data?.reasons.filter((reason) => reason.reason !== "running") ?? [];
   if (reasons.length === 0) return null;
   return (
     <section className={style.why} aria-label={t("why.title")} data-testid="why">
@@ -67,8 +67,8 @@ function ReasonText({ reason }: { reason: Reason }): ReactNode {
       return (
         <p>{t("why.concurrency_key", { key: reason.key, running: reason.running, limit: reason.limit })}</p>
       );
-    case "behind":
-      return <p>{t("why.behind", { count: reason.waiting })}</p>;
+    case "queued_behind":
+      return <p>{t("why.queued_behind", { count: reason.waiting })}</p>;
     case "clock_behind":
       return <p>{t("why.clock_behind", { by: reason.by })}</p>;
     case "reconciling":
@@ -77,15 +77,17 @@ function ReasonText({ reason }: { reason: Reason }): ReactNode {
       return <p>{t("why.storage_full")}</p>;
     case "no_workers":
       return <p>{t("why.no_workers")}</p>;
-    case "no_worker_fits":
+    case "no_eligible_worker":
       return <UnschedulableWorkers workers={reason.workers} more={reason.more} />;
     case "placeable":
       return <p>{t("why.placeable", { worker: workerName(reason.worker) })}</p>;
     case "reserved":
       return <p>{t("why.reserved", { worker: workerName(reason.worker) })}</p>;
-    case "worker_silent":
+    case "worker_disconnected":
       return (
-        <p>{t("why.worker_silent", { worker: workerName(reason.worker), until: until(reason.until) })}</p>
+        <p>
+          {t("why.worker_disconnected", { worker: workerName(reason.worker), until: until(reason.until) })}
+        </p>
       );
     case "outcome_unknown":
       return (
@@ -93,7 +95,7 @@ function ReasonText({ reason }: { reason: Reason }): ReactNode {
       );
     case "stopping":
       return <p>{t("why.stopping", { since: until(reason.since) })}</p>;
-    case "runs":
+    case "running":
       return null;
   }
 }
@@ -111,14 +113,14 @@ function UnschedulableWorkers({ workers, more }: { workers: readonly WorkerMisma
   const reasonText = useUnschedulableText();
   return (
     <>
-      <p>{t("why.no_worker_fits", { count: workers.length + more })}</p>
-      <ul className={style.misfits}>
+      <p>{t("why.no_eligible_worker", { count: workers.length + more })}</p>
+      <ul className={style.failedFilters}>
         {workers.slice(0, 8).map((worker) => (
           <li key={worker.worker}>
             <Link to="/workers/$id" params={{ id: worker.worker }} className={style.whyLink}>
               {worker.name}
             </Link>
-            <span>{worker.misfits.map(reasonText).join(t("common.listSeparator"))}</span>
+            <span>{worker.failed_filters.map(reasonText).join(t("common.listSeparator"))}</span>
           </li>
         ))}
         {workers.length + more > 8 && (
@@ -129,17 +131,17 @@ function UnschedulableWorkers({ workers, more }: { workers: readonly WorkerMisma
   );
 }
 
-function useUnschedulableText(): (misfit: FailedFilter) => string {
+function useUnschedulableText(): (filter: FailedFilter) => string {
   const { t } = useTranslation();
-  return (misfit) => {
-    if (misfit.misfit === "constraint" && !misfit.value)
-      return t("unschedulable.unlabelled", { label: misfit.label });
-    const entries = Object.entries(misfit).map(([key, value]) => [key, value === null ? "–" : String(value)]);
-    if (misfit.misfit === "unhealthy") {
-      return t("unschedulable.unhealthy", { trouble: translateMessage(misfit.trouble, t) });
+  return (filter) => {
+    if (filter.filter === "constraint" && !filter.value)
+      return t("unschedulable.unlabelled", { label: filter.label });
+    const entries = Object.entries(filter).map(([key, value]) => [key, value === null ? "–" : String(value)]);
+    if (filter.filter === "unhealthy") {
+      return t("unschedulable.unhealthy", { problem: translateMessage(filter.problem, t) });
     }
     // Each text has the placeholders of its kind, which the types cannot express.
     const values = Object.fromEntries(entries) as Record<"needed" | "free" | "capacity", string>;
-    return t(`unschedulable.${misfit.misfit as "cpu"}`, values);
+    return t(`unschedulable.${filter.filter as "cpu"}`, values);
   };
 }

@@ -87,14 +87,14 @@ function useItemText(item: AttentionItem): [ReactNode, ReactNode] {
         <Link key="" to="/workers/$id" params={{ id: item.worker.id }}>
           {t("attention.workerLost", { name: item.worker.name })}
         </Link>,
-        <RelativeTime key="" at={item.worker.heard_at} />,
+        <RelativeTime key="" at={item.worker.last_heartbeat_at} />,
       ];
     case "workerUnhealthy":
       return [
         <Link key="" to="/workers/$id" params={{ id: item.worker.id }}>
           {t("attention.workerUnhealthy", {
             name: item.worker.name,
-            trouble: translateMessage(item.trouble, t),
+            problem: translateMessage(item.problem, t),
           })}
         </Link>,
         null,

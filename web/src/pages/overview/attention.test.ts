@@ -69,7 +69,7 @@ test("missing workers are an item, workers that are not loaded yet are not", () 
 
 test("late and stuck runs are listed by schedule, and so are automatically paused schedules", () => {
   const run = { job_id: "j", scheduled_for: "", expected_by: "2026-11-21T11:00:00Z" };
-  const health = { open_runs: 2, late_now: [run], stuck_now: [run, run] };
+  const health = { open_runs: 2, late_runs: [run], stuck_runs: [run, run] };
   const paused = (by: string) => ({ name: by, pause: { by, at: "" } }) as Schedule;
   const schedules = [{ name: "s", health } as unknown as Schedule, paused("ann"), paused("belfry")];
   const items = attentionItems({ ...calm, schedules }).map((need) =>

@@ -5,7 +5,7 @@ import type { Job, Queue, Ready, Schedule, Worker, WorkflowRun } from "../../api
 export type AttentionItem =
   | { kind: "server"; detail: string }
   | { kind: "workerLost"; worker: Worker }
-  | { kind: "workerUnhealthy"; worker: Worker; trouble: string }
+  | { kind: "workerUnhealthy"; worker: Worker; problem: string }
   | { kind: "noWorkers" }
   | { kind: "failing"; name: string; count: number; atLeast: boolean; last: Job }
   | { kind: "runFailed"; name: string; count: number; atLeast: boolean; last: WorkflowRun }
@@ -71,8 +71,8 @@ export function attentionItems(seen: AttentionInput): AttentionItem[] {
   if (workers?.length === 0) items.push({ kind: "noWorkers" });
   for (const worker of workers ?? []) {
     if (worker.status === "lost") items.push({ kind: "workerLost", worker });
-    else if (worker.health?.trouble) {
-      items.push({ kind: "workerUnhealthy", worker, trouble: worker.health.trouble });
+    else if (worker.health?.problem) {
+      items.push({ kind: "workerUnhealthy", worker, problem: worker.health.problem });
     }
   }
   // Items that block work until a user acts come before failures.
@@ -98,14 +98,14 @@ export function attentionItems(seen: AttentionInput): AttentionItem[] {
 function scheduleItems(schedule: Schedule): AttentionItem[] {
   const { health, pause } = schedule;
   const items: AttentionItem[] = [];
-  const [stuck] = health?.stuck_now ?? [];
-  const [late] = health?.late_now ?? [];
+  const [stuck] = health?.stuck_runs ?? [];
+  const [late] = health?.late_runs ?? [];
   if (stuck) {
-    const count = health?.stuck_now.length ?? 0;
+    const count = health?.stuck_runs.length ?? 0;
     items.push({ kind: "stuckRun", schedule, count, since: stuck.expected_by });
   }
   if (late)
-    items.push({ kind: "late", schedule, count: health?.late_now.length ?? 0, since: late.expected_by });
+    items.push({ kind: "late", schedule, count: health?.late_runs.length ?? 0, since: late.expected_by });
   if (pause?.by === SYSTEM_ACTOR) items.push({ kind: "autoPaused", schedule });
   return items;
 }

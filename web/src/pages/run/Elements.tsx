@@ -5,9 +5,9 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 
-import type { RunItem, RunStep, WorkflowRun } from "../../api/schema";
+import type { RunElement, RunStep, WorkflowRun } from "../../api/schema";
 import { workersQuery } from "../../api/queries";
-import { itemsQuery, liveItemsQuery } from "../../api/workflows";
+import { elementsQuery, liveElementsQuery } from "../../api/workflows";
 import { isStepEnded } from "../../lib/runs";
 import { Card, Loading, ErrorBox } from "../../ui/kit";
 import { translateMessage, stepReasonText } from "../../lib/serverMessages";
@@ -25,9 +25,9 @@ interface Props {
 
 export function Elements({ run, step, job, onSelectJob }: Props) {
   const { t } = useTranslation();
-  const list = useInfiniteQuery(itemsQuery(run.id, step.name));
-  const items = list.data?.pages.flatMap((page) => page.items);
-  const { succeeded = 0, failed = 0 } = step.tally ?? {};
+  const list = useInfiniteQuery(elementsQuery(run.id, step.name));
+  const elements = list.data?.pages.flatMap((page) => page.items);
+  const { succeeded = 0, failed = 0 } = step.element_counts ?? {};
   return (
     <Card
       flush
@@ -38,8 +38,8 @@ export function Elements({ run, step, job, onSelectJob }: Props) {
         )
       }
     >
-      {list.error && !items && <ErrorBox error={list.error} onRetry={() => void list.refetch()} />}
-      {!items && !list.error && (
+      {list.error && !elements && <ErrorBox error={list.error} onRetry={() => void list.refetch()} />}
+      {!elements && !list.error && (
         <div className={style.padded}>
           <Loading rows={3} />
         </div>
@@ -47,13 +47,13 @@ export function Elements({ run, step, job, onSelectJob }: Props) {
       {!isStepEnded(step.status) && (
         <LiveElements run={run} step={step} job={job} onSelectJob={onSelectJob} />
       )}
-      {items?.length === 0 && <p className={style.nothing}>{t("step.noElements")}</p>}
+      {elements?.length === 0 && <p className={style.nothing}>{t("step.noElements")}</p>}
       <ol className={style.items} data-testid="items">
-        {items?.map((item) => (
+        {elements?.map((element) => (
           <ElementRow
-            key={item.index}
-            item={item}
-            isSelected={item.job_id != null && item.job_id === job}
+            key={element.index}
+            element={element}
+            isSelected={element.job_id != null && element.job_id === job}
             onSelectJob={onSelectJob}
           />
         ))}
@@ -76,13 +76,13 @@ export function Elements({ run, step, job, onSelectJob }: Props) {
 /** Elements in progress, with worker and attempt. */
 function LiveElements({ run, step, job, onSelectJob }: Props) {
   const { t } = useTranslation();
-  const { data } = useQuery(liveItemsQuery(run.id, step.name, step.number));
+  const { data } = useQuery(liveElementsQuery(run.id, step.name, step.number));
   const workers = useQuery(workersQuery).data?.items ?? [];
   const nameOf = (id: string) => workers.find((worker) => worker.id === id)?.name ?? `…${id.slice(-8)}`;
   if (!data || data.items.length === 0) return null;
   return (
     <ol className={style.items} data-testid="live-items" aria-label={t("step.liveElements")}>
-      {data.items.map(({ index, item, job: live, run: called }) => (
+      {data.items.map(({ index, value, job: live, run: called }) => (
         <li key={live?.id ?? called?.id} data-chosen={(live && live.id === job) || undefined}>
           <span className="num quiet">{index ?? ""}</span>
           {live ? (
@@ -90,8 +90,8 @@ function LiveElements({ run, step, job, onSelectJob }: Props) {
           ) : (
             called && <RunBadge status={called.status} plain />
           )}
-          <span className="clip quiet" title={item}>
-            {item}
+          <span className="clip quiet" title={value}>
+            {value}
             {live?.worker_id && (
               <>
                 {" · "}
@@ -129,32 +129,32 @@ function LiveElements({ run, step, job, onSelectJob }: Props) {
 }
 
 function ElementRow({
-  item,
+  element,
   isSelected,
   onSelectJob,
 }: {
-  item: RunItem;
+  element: RunElement;
   isSelected: boolean;
   onSelectJob: (job: string) => void;
 }) {
   const { t } = useTranslation();
-  const { job_id: job, called } = item;
-  const isGood = item.status === "succeeded";
+  const { job_id: job, called_run_id: called } = element;
+  const isGood = element.status === "succeeded";
   return (
     <li data-chosen={isSelected || undefined}>
-      <span className="num quiet">{item.index}</span>
-      <StepBadge status={item.status} plain />
-      <span className="clip quiet" title={item.message ?? undefined}>
+      <span className="num quiet">{element.index}</span>
+      <StepBadge status={element.status} plain />
+      <span className="clip quiet" title={element.message ?? undefined}>
         {isGood
-          ? item.output === undefined
+          ? element.output === undefined
             ? ""
-            : JSON.stringify(item.output)
-          : item.message
-            ? translateMessage(item.message, t)
-            : stepReasonText(item, t)}
+            : JSON.stringify(element.output)
+          : element.message
+            ? translateMessage(element.message, t)
+            : stepReasonText(element, t)}
       </span>
       <span className="num quiet">
-        {item.started_at && <Elapsed from={item.started_at} to={item.finished_at} />}
+        {element.started_at && <Elapsed from={element.started_at} to={element.finished_at} />}
       </span>
       {job ? (
         <button

@@ -259,8 +259,8 @@ function nodeStates(steps: readonly RunStep[]): ReadonlyMap<string, NodeState> {
         startedAt: step.started_at,
         finishedAt: isStepEnded(step.status) ? (step.finished_at ?? step.started_at) : null,
         total: step.total,
-        succeeded: step.tally?.succeeded,
-        failed: step.tally?.failed,
+        succeeded: step.element_counts?.succeeded,
+        failed: step.element_counts?.failed,
       },
     ]),
   );

@@ -39,7 +39,7 @@ export function RunSummary({ run }: { run: WorkflowRun }) {
                   />,
                 ]
               : null,
-            run.tries ? [t("run.details.try"), attemptText(run.tries, t)] : null,
+            run.attempt ? [t("run.details.try"), attemptText(run.attempt, t)] : null,
             run.finished_at
               ? [t("job.details.finished"), <RelativeTime key="" at={run.finished_at} />]
               : null,
@@ -135,15 +135,15 @@ export function RunBanner({ run }: { run: WorkflowRun }) {
       </div>
     );
   }
-  if (run.status === "retrying" && run.tries?.next_at) {
+  if (run.status === "retrying" && run.attempt?.next_at) {
     const failed = run.history?.at(-1);
     return (
       <div className={banner.banner} role="status" data-testid="retrying">
         <RotateCcw size={16} aria-hidden />
         <div>
-          <strong>{t("run.retries")}</strong> {attemptText(run.tries, t)}{" "}
+          <strong>{t("run.retries")}</strong> {attemptText(run.attempt, t)}{" "}
           <span className="quiet">
-            <RelativeTime at={run.tries.next_at} />
+            <RelativeTime at={run.attempt.next_at} />
           </span>
           {failed && (
             <q>{[t(`runCause.${failed.cause}`), transitionDetail(failed, t)].filter(Boolean).join(" · ")}</q>

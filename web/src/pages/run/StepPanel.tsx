@@ -63,7 +63,7 @@ export function StepPanel({ run, step, job, onSelect, onSelectJob }: Props) {
       >
         {spec?.description && <p className={style.about}>{spec.description}</p>}
         <StepActions run={run} step={step} />
-        {!isRunEnded(run.status) && (!isStepEnded(step.status) || run.tries?.next_at) && (
+        {!isRunEnded(run.status) && (!isStepEnded(step.status) || run.attempt?.next_at) && (
           <StepWaitingReasons run={run} step={step} />
         )}
         <StepSummary run={run} step={step} spec={spec} job={job} onSelect={onSelect} />
@@ -90,7 +90,7 @@ function StepSummary({
   onSelect,
 }: Omit<Props, "onSelectJob"> & { spec: StepSpec | undefined }) {
   const { t } = useTranslation();
-  const { said } = step;
+  const { decision } = step;
   const needs = step.needs ?? [];
   return (
     <KeyValueList
@@ -104,14 +104,14 @@ function StepSummary({
               </span>,
             ]
           : null,
-        said
+        decision
           ? [
               t("step.decision"),
               <span key="">
-                {said.by}, <RelativeTime at={said.at} />
-                {said.note && (
+                {decision.by}, <RelativeTime at={decision.at} />
+                {decision.note && (
                   <>
-                    : <q>{said.note}</q>
+                    : <q>{decision.note}</q>
                   </>
                 )}
               </span>,
@@ -147,11 +147,11 @@ function StepSummary({
               </Link>,
             ]
           : null,
-        step.called
+        step.called_run_id
           ? [
               t("step.called"),
-              <Link key="" to="/runs/$id" params={{ id: step.called }} className="mono">
-                …{step.called.slice(-8)}
+              <Link key="" to="/runs/$id" params={{ id: step.called_run_id }} className="mono">
+                …{step.called_run_id.slice(-8)}
               </Link>,
             ]
           : null,
@@ -195,7 +195,7 @@ function StepWaitingReasons({ run, step }: { run: WorkflowRun; step: RunStep }) 
   const { t } = useTranslation();
   const { data } = useQuery({ ...stepWhyQuery(run.id, step.name), refetchInterval: 5_000 });
   // The summary shows how the step ended.
-  const reasons = data?.reasons.filter(({ reason }) => reason !== "over") ?? [];
+  const reasons = data?.reasons.filter(({ reason }) => reason !== "ended") ?? [];
   if (reasons.length === 0) return null;
   return (
     <section className={`${job.why} ${style.why}`} aria-label={t("why.title")} data-testid="step-why">

@@ -17,14 +17,14 @@ export function StepReasonText({ reason }: { reason: StepReason }): ReactNode {
   const untilText = (at: string | null | undefined) =>
     at ? ` ${t("stepWhy.until", { until: until(at) })}` : "";
   switch (reason.reason) {
-    case "run_waits":
-      return <p>{t("stepWhy.run_waits", reason)}</p>;
-    case "run_retries":
+    case "run_waiting":
+      return <p>{t("stepWhy.run_waiting", reason)}</p>;
+    case "run_retrying":
       return (
         <p>
           {reason.at
-            ? t("stepWhy.run_retries", { ...reason, at: until(reason.at) })
-            : t("stepWhy.run_retries_paused", reason)}
+            ? t("stepWhy.run_retrying", { ...reason, at: until(reason.at) })
+            : t("stepWhy.run_retrying_paused", reason)}
         </p>
       );
     case "later_section":
@@ -32,16 +32,16 @@ export function StepReasonText({ reason }: { reason: StepReason }): ReactNode {
         <p>
           {t("stepWhy.later_section", {
             section: t(`section.${reason.section}`),
-            now: t(`section.${reason.now}`),
+            current_section: t(`section.${reason.current_section}`),
           })}
         </p>
       );
     case "paused":
       return <p>{t("stepWhy.paused", { by: reason.by, since: until(reason.since) })}</p>;
-    case "needs":
+    case "upstream":
       return (
         <>
-          <p>{t("stepWhy.needs", { rule: t(`join.${reason.join}`) })}</p>
+          <p>{t("stepWhy.upstream", { rule: t(`join.${reason.join}`) })}</p>
           <ul className={style.needs}>
             {reason.needs.slice(0, 8).map((need) => (
               <li key={need.step}>
@@ -65,10 +65,10 @@ export function StepReasonText({ reason }: { reason: StepReason }): ReactNode {
           <WaitingReasons id={reason.job} />
         </>
       );
-    case "called":
+    case "called_run":
       return (
         <p>
-          {t("stepWhy.called")}{" "}
+          {t("stepWhy.called_run")}{" "}
           <Link to="/runs/$id" params={{ id: reason.run }} className="mono">
             …{reason.run.slice(-8)}
           </Link>
@@ -76,10 +76,10 @@ export function StepReasonText({ reason }: { reason: StepReason }): ReactNode {
       );
     case "elements":
       return <p>{t("stepWhy.elements", reason)}</p>;
-    case "adders":
+    case "adding_steps":
       return (
         <p>
-          {t("stepWhy.adders", {
+          {t("stepWhy.adding_steps", {
             names: reason.steps.map(({ step }) => step).join(t("common.listSeparator")),
           })}
         </p>
@@ -111,8 +111,8 @@ export function StepReasonText({ reason }: { reason: StepReason }): ReactNode {
         <p>{reason.until ? t("stepWhy.time", { until: until(reason.until) }) : t("stepWhy.someTime")}</p>
       );
     case "stopping":
-      return <p>{t("stepWhy.stopping", { becomes: t(`stepStatus.${reason.becomes}`) })}</p>;
-    case "over":
+      return <p>{t("stepWhy.stopping", { final_status: t(`stepStatus.${reason.final_status}`) })}</p>;
+    case "ended":
       return <p>{stepReasonText(reason, t)}</p>;
   }
 }

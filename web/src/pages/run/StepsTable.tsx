@@ -115,7 +115,7 @@ interface RowProps {
 function StepRow({ step, isSelected, onSelect, style: place }: RowProps) {
   const { t } = useTranslation();
   const Kind = KIND_ICONS[step.kind];
-  const { succeeded = 0, failed = 0 } = step.tally ?? {};
+  const { succeeded = 0, failed = 0 } = step.element_counts ?? {};
   return (
     <div
       className={style.row}

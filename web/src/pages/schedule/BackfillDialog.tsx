@@ -64,7 +64,7 @@ export function BackfillDialog({ schedule, onClose }: Props) {
     }
   };
 
-  const count = plan && !(plan instanceof ApiError) ? plan.instants.length : 0;
+  const count = plan && !(plan instanceof ApiError) ? plan.scheduled_times.length : 0;
   return (
     <Modal opened onClose={onClose} title={t("backfill.title", { name: schedule.name })} size={560}>
       <form
@@ -190,16 +190,18 @@ function Plan({ plan }: { plan: BackfillPlan | ApiError | null }) {
   for (const { reason } of plan.left_out) reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
   return (
     <div className={style.plan} role="status" data-testid="plan">
-      <strong>{t("backfill.plan", { count: plan.instants.length })}</strong>
-      {plan.instants.length > 0 && (
+      <strong>{t("backfill.plan", { count: plan.scheduled_times.length })}</strong>
+      {plan.scheduled_times.length > 0 && (
         <ul>
-          {plan.instants.slice(0, TIMES_SHOWN).map((at) => (
+          {plan.scheduled_times.slice(0, TIMES_SHOWN).map((at) => (
             <li key={at} className="num">
               {formatExact(at, language, zone)}
             </li>
           ))}
-          {plan.instants.length > TIMES_SHOWN && (
-            <li className="quiet">{t("backfill.more", { count: plan.instants.length - TIMES_SHOWN })}</li>
+          {plan.scheduled_times.length > TIMES_SHOWN && (
+            <li className="quiet">
+              {t("backfill.more", { count: plan.scheduled_times.length - TIMES_SHOWN })}
+            </li>
           )}
         </ul>
       )}
@@ -207,7 +209,7 @@ function Plan({ plan }: { plan: BackfillPlan | ApiError | null }) {
         <p className="quiet">
           {t("backfill.leftOut", { count: plan.left_out_count })}{" "}
           {[...reasons]
-            .map(([reason, count]) => `${t(`leftOut.${reason as "held"}`)} ${count}`)
+            .map(([reason, count]) => `${t(`leftOut.${reason as "excluded"}`)} ${count}`)
             .join(t("common.listSeparator"))}
         </p>
       )}

@@ -11,7 +11,7 @@ import { Card, Loading, ErrorBox } from "../../ui/kit";
 import { RelativeTime } from "../../ui/Time";
 import style from "./schedule.module.css";
 
-const MARKS = ["gap_shifted", "overlap_first", "overlap_second", "rolled", "clock_change"] as const;
+const ADJUSTMENTS = ["gap_shifted", "overlap_first", "overlap_second", "rolled", "clock_change"] as const;
 
 interface Props {
   schedule: Schedule;
@@ -47,18 +47,18 @@ export function FiringList({ preview, none }: { preview: Preview; none: string }
       {preview.firings.length === 0 && <p className="quiet">{none}</p>}
       <ol className={style.firings} data-testid="firings">
         {preview.firings.map((firing) => {
-          const marks = MARKS.filter((mark) => firing.marks?.includes(mark));
+          const adjustments = ADJUSTMENTS.filter((adjustment) => firing.adjustments?.includes(adjustment));
           return (
             <li key={firing.at + firing.local}>
               <WallTime local={firing.local} at={firing.at} />
               <span className="quiet">
                 <RelativeTime at={firing.at} light />
               </span>
-              {marks.length > 0 && (
-                <span className={style.marks}>
-                  {marks.map((mark) => (
-                    <Tooltip key={mark} label={t(`markHint.${mark}`)}>
-                      <span tabIndex={0}>{t(`mark.${mark}`)}</span>
+              {adjustments.length > 0 && (
+                <span className={style.adjustments}>
+                  {adjustments.map((adjustment) => (
+                    <Tooltip key={adjustment} label={t(`markHint.${adjustment}`)}>
+                      <span tabIndex={0}>{t(`mark.${adjustment}`)}</span>
                     </Tooltip>
                   ))}
                 </span>

@@ -14,11 +14,11 @@ import style from "./schedule.module.css";
 
 export function ScheduleStatistics({ schedule }: { schedule: Schedule }) {
   const { t } = useTranslation();
-  const { track, health } = schedule;
+  const { statistics, health } = schedule;
   const length = (text: string | null | undefined) =>
     text ? formatDuration(parseDuration(text) ?? 0) : null;
-  const medianDuration = length(track.duration_p50);
-  const statistics: Array<[string, ReactNode]> = [
+  const medianDuration = length(statistics.duration_p50);
+  const figures: Array<[string, ReactNode]> = [
     [t("schedule.figures.next"), <RelativeTime key="" at={schedule.next_at} />],
     [t("schedule.figures.success"), <SuccessRate key="" schedule={schedule} />],
     [
@@ -26,7 +26,9 @@ export function ScheduleStatistics({ schedule }: { schedule: Schedule }) {
       medianDuration ? (
         <span key="" className="num">
           {medianDuration}{" "}
-          <small className="quiet">{t("schedule.figures.p95", { length: length(track.duration_p95) })}</small>
+          <small className="quiet">
+            {t("schedule.figures.p95", { length: length(statistics.duration_p95) })}
+          </small>
         </span>
       ) : (
         "–"
@@ -35,7 +37,7 @@ export function ScheduleStatistics({ schedule }: { schedule: Schedule }) {
     [
       t("schedule.figures.runs"),
       <AllRunsLink key="" schedule={schedule} className="num">
-        {(track.succeeded + track.failed).toLocaleString()}
+        {(statistics.succeeded + statistics.failed).toLocaleString()}
       </AllRunsLink>,
     ],
     [
@@ -53,7 +55,7 @@ export function ScheduleStatistics({ schedule }: { schedule: Schedule }) {
   ];
   return (
     <dl className={style.figures}>
-      {statistics.map(([name, value]) => (
+      {figures.map(([name, value]) => (
         <div key={name}>
           <dt>{name}</dt>
           <dd>{value}</dd>

@@ -29,7 +29,7 @@ import {
   resumeSchedule,
   scheduleQuery,
 } from "../../api/schedules";
-import type { Schedule, TroubledRun } from "../../api/schema";
+import type { Schedule, LateOrStuckRun } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
@@ -97,7 +97,7 @@ function ScheduleDetails({ schedule }: { schedule: Schedule }) {
   const tab: Tab = TABS.find((each) => each === search.tab) ?? "ledger";
   const next = useQuery(nextFiringsQuery(schedule.id, NEXT_FIRINGS));
   const runs = useQuery(newestScheduleRunsQuery(schedule)).data ?? [];
-  const words = next.data?.words[language];
+  const description = next.data?.description[language];
 
   return (
     <Page
@@ -110,12 +110,12 @@ function ScheduleDetails({ schedule }: { schedule: Schedule }) {
       actions={<Actions schedule={schedule} />}
     >
       <div className={style.words}>
-        <p data-testid="words">{words ?? schedule.when}</p>
+        <p data-testid="words">{description ?? schedule.when}</p>
         {schedule.description && <p className="quiet">{schedule.description}</p>}
       </div>
       {schedule.pause && <PausedBanner schedule={schedule} />}
-      <TroubledRuns kind="late" runs={schedule.health?.late_now ?? []} />
-      <TroubledRuns kind="stuck" runs={schedule.health?.stuck_now ?? []} />
+      <LateOrStuckRuns kind="late" runs={schedule.health?.late_runs ?? []} />
+      <LateOrStuckRuns kind="stuck" runs={schedule.health?.stuck_runs ?? []} />
       <ScheduleStatistics schedule={schedule} />
       <div className={style.columns}>
         <div className={style.main}>
@@ -198,7 +198,7 @@ function PausedBanner({ schedule }: { schedule: Schedule }) {
   );
 }
 
-function TroubledRuns({ kind, runs }: { kind: "late" | "stuck"; runs: readonly TroubledRun[] }) {
+function LateOrStuckRuns({ kind, runs }: { kind: "late" | "stuck"; runs: readonly LateOrStuckRun[] }) {
   const { t } = useTranslation();
   if (runs.length === 0) return null;
   return (
@@ -209,7 +209,7 @@ function TroubledRuns({ kind, runs }: { kind: "late" | "stuck"; runs: readonly T
         <ul>
           {runs.slice(0, 5).map((run) => (
             <li key={run.job_id ?? run.run_id}>
-              <TroubledLink run={run} />
+              <RunLink run={run} />
               <span>
                 {t(`schedule.${kind}By`)} <RelativeTime at={run.expected_by} />
               </span>
@@ -221,7 +221,7 @@ function TroubledRuns({ kind, runs }: { kind: "late" | "stuck"; runs: readonly T
   );
 }
 
-function TroubledLink({ run: { job_id, run_id } }: { run: TroubledRun }) {
+function RunLink({ run: { job_id, run_id } }: { run: LateOrStuckRun }) {
   const id = run_id ?? job_id ?? "";
   return (
     <Link to={run_id ? "/runs/$id" : "/jobs/$id"} params={{ id }} className="mono">

@@ -36,7 +36,7 @@ export function LivePreview({ spec }: { spec: ScheduleSpec | null }) {
       ) : data ? (
         <div data-stale={isPlaceholderData || undefined}>
           <p className={style.words} data-testid="words">
-            {data.words[language]}
+            {data.description[language]}
           </p>
           <FiringList preview={data} none={t("schedule.noneNext")} />
         </div>

@@ -21,8 +21,8 @@ export function ScheduleBadge({ status, plain }: { status: ScheduleStatus; plain
 /** Number of late and stuck runs, if there are any. */
 export function HealthBadges({ health }: { health: ScheduleHealth | null | undefined }) {
   const { t } = useTranslation();
-  const late = health?.late_now.length ?? 0;
-  const stuck = health?.stuck_now.length ?? 0;
+  const late = health?.late_runs.length ?? 0;
+  const stuck = health?.stuck_runs.length ?? 0;
   return (
     <>
       {late > 0 && <ToneBadge tone="retrying" icon={TimerOff} word={t("schedule.late", { count: late })} />}

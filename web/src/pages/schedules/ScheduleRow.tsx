@@ -88,7 +88,9 @@ export function ScheduleRow({ schedule, isSelected, onPick, style: place }: Prop
         <SuccessRate schedule={schedule} />
       </span>
       <span role="cell" className={`${style.usual} num`}>
-        {schedule.track.duration_p50 ? formatDuration(parseDuration(schedule.track.duration_p50) ?? 0) : "–"}
+        {schedule.statistics.duration_p50
+          ? formatDuration(parseDuration(schedule.statistics.duration_p50) ?? 0)
+          : "–"}
       </span>
       <span role="cell" className={style.acts}>
         <RowActions schedule={schedule} />
@@ -101,7 +103,7 @@ export function ScheduleRow({ schedule, isSelected, onPick, style: place }: Prop
 export function SuccessRate({ schedule }: { schedule: Schedule }) {
   const { t } = useTranslation();
   const { language } = usePreferences();
-  const { success_rate: rate, streak } = schedule.track;
+  const { success_rate: rate, streak } = schedule.statistics;
   if (rate === undefined || rate === null) return <span className="quiet">–</span>;
   const percent = new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 1 });
   return (

@@ -63,16 +63,16 @@ function ServerRow({ server, servers }: { server: Server; servers: readonly Serv
         <div className={style.whoName}>
           <strong className={style.name}>{server.name}</strong>
           <ServerBadge status={serverStatus(server)} />
-          {server.answered && (
-            <span className={style.answered}>
-              <MonitorDot size={13} aria-hidden /> {t("server.answered")}
+          {server.responder && (
+            <span className={style.responder}>
+              <MonitorDot size={13} aria-hidden /> {t("server.responder")}
             </span>
           )}
         </div>
         <p className={style.meta}>
           <span className="num">{t("server.shards", { count: server.shards })}</span>
           {server.epoch != null && <span className="num">{t("server.epoch", { epoch: server.epoch })}</span>}
-          {!server.leads && <Readiness server={server} />}
+          {!server.leader && <Readiness server={server} />}
           {server.url && <code>{server.url}</code>}
           <span>v{server.version}</span>
           <span>

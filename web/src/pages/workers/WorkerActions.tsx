@@ -90,7 +90,7 @@ function ConfirmActionDialog({
   };
   return (
     <Modal opened onClose={onClose} title={t(`worker.${pendingAction}Title`, { name })} size={420}>
-      <p className="quiet">{t(`worker.${pendingAction}Text`, { count: worker.reserved.executions })}</p>
+      <p className="quiet">{t(`worker.${pendingAction}Text`, { count: worker.allocated.executions })}</p>
       <Group justify="flex-end" mt="md" gap="xs">
         <Button variant="default" onClick={onClose}>
           {t("common.back")}

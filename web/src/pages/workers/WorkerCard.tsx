@@ -9,17 +9,17 @@ import style from "./workers.module.css";
 
 export function WorkerMeters({ worker }: { worker: Worker }) {
   const { t } = useTranslation();
-  const { capacity, reserved, health } = worker;
-  const [cpu, cpuAll] = [parseCpu(reserved.cpu), parseCpu(capacity.cpu)];
-  const [memory, memoryAll] = [parseBytes(reserved.memory), parseBytes(capacity.memory)];
+  const { capacity, allocated, health } = worker;
+  const [cpu, cpuAll] = [parseCpu(allocated.cpu), parseCpu(capacity.cpu)];
+  const [memory, memoryAll] = [parseBytes(allocated.memory), parseBytes(capacity.memory)];
   const custom = Object.entries(capacity.custom ?? {});
   return (
     <div className={style.meters}>
       <Meter
         label={t("worker.slots")}
-        used={reserved.executions}
+        used={allocated.executions}
         all={capacity.slots}
-        shown={`${reserved.executions} / ${capacity.slots}`}
+        shown={`${allocated.executions} / ${capacity.slots}`}
       />
       <Meter
         label="CPU"
@@ -39,9 +39,9 @@ export function WorkerMeters({ worker }: { worker: Worker }) {
         <Meter
           key={name}
           label={name}
-          used={reserved.custom?.[name] ?? 0}
+          used={allocated.custom?.[name] ?? 0}
           all={all}
-          shown={`${reserved.custom?.[name] ?? 0} / ${all}`}
+          shown={`${allocated.custom?.[name] ?? 0} / ${all}`}
         />
       ))}
     </div>

@@ -112,10 +112,10 @@ function WorkerSummary({ worker }: { worker: Worker }) {
       rows={[
         ["ID", <Id key="" id={worker.id} />],
         [t("worker.version"), worker.version],
-        [t("worker.lastHeartbeat"), <RelativeTime key="" at={worker.heard_at} />],
+        [t("worker.lastHeartbeat"), <RelativeTime key="" at={worker.last_heartbeat_at} />],
         [t("worker.since"), <RelativeTime key="" at={worker.created_at} />],
         worker.health && [t("worker.disk"), formatBytes(parseBytes(worker.health.disk_available))],
-        worker.health?.trouble ? [t("worker.trouble"), translateMessage(worker.health.trouble, t)] : null,
+        worker.health?.problem ? [t("worker.problem"), translateMessage(worker.health.problem, t)] : null,
         Object.keys(worker.labels).length > 0 && [
           t("job.details.labels"),
           <Labels key="" labels={worker.labels} />,
@@ -124,7 +124,7 @@ function WorkerSummary({ worker }: { worker: Worker }) {
         [t("worker.memoryLimit"), yes(can.memory_limit)],
         [t("worker.cpuLimit"), yes(can.cpu_limit)],
         [t("worker.pidsLimit"), yes(can.pids_limit)],
-        [t("worker.ownUser"), yes(can.own_user)],
+        [t("worker.separateUser"), yes(can.separate_user)],
       ]}
     />
   );

@@ -20,7 +20,7 @@ import style from "./workers.module.css";
 /** Sorts workers: those that need attention first, then by name. */
 function byAttention(a: Worker, b: Worker): number {
   const need = (worker: Worker) =>
-    worker.status === "lost" ? 0 : worker.health?.trouble ? 1 : worker.status === "expected" ? 2 : 3;
+    worker.status === "lost" ? 0 : worker.health?.problem ? 1 : worker.status === "expected" ? 2 : 3;
   return need(a) - need(b) || a.name.localeCompare(b.name) || a.id.localeCompare(b.id);
 }
 
@@ -55,16 +55,16 @@ export function WorkersPage() {
               </div>
               <p className={style.meta}>
                 <span>
-                  {t("worker.heartbeat")} <RelativeTime at={worker.heard_at} />
+                  {t("worker.heartbeat")} <RelativeTime at={worker.last_heartbeat_at} />
                 </span>
                 <span>v{worker.version}</span>
                 <Link to="/jobs" search={{ worker: worker.id, status: "running" }}>
-                  {t("worker.running", { count: worker.reserved.executions })}
+                  {t("worker.running", { count: worker.allocated.executions })}
                 </Link>
               </p>
               <Labels labels={worker.labels} />
-              {worker.health?.trouble && (
-                <p className={style.trouble}>{translateMessage(worker.health.trouble, t)}</p>
+              {worker.health?.problem && (
+                <p className={style.problem}>{translateMessage(worker.health.problem, t)}</p>
               )}
             </div>
             <WorkerMeters worker={worker} />

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use client::{Client, JobFilter, Page, ScheduleFilter, WorkflowRef};
 use forecast::{Plan, QualifiedName, RunHistory, RunTimes, Schedule, Worker};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
-use model::api::{Job, ScheduleTrack};
+use model::api::{Job, ScheduleStatistics};
 use model::schedule::Action;
 use model::worker::WorkerStatus;
 use model::workflow;
@@ -93,7 +93,7 @@ async fn schedules(client: &Client, plan: &mut Plan, namespace: Option<&str>) ->
         let list = client.schedules_page(&filter, &page).await?;
         for schedule in list.items {
             let Some(spec) = schedule.spec else { continue };
-            if let Some(past) = past_of(&schedule.track) {
+            if let Some(past) = past_of(&schedule.statistics) {
                 plan.history.schedules.insert(QualifiedName::new(schedule.namespace, schedule.name), past);
             }
             plan.schedules.push(Schedule {
@@ -101,7 +101,7 @@ async fn schedules(client: &Client, plan: &mut Plan, namespace: Option<&str>) ->
                 status: schedule.status,
                 pause: schedule.pause,
                 fired: schedule.fired,
-                streak: schedule.track.streak,
+                streak: schedule.statistics.streak,
             });
         }
         let Some(cursor) = list.next_cursor else { break };
@@ -113,16 +113,16 @@ async fn schedules(client: &Client, plan: &mut Plan, namespace: Option<&str>) ->
 }
 
 /// Returns the run history of a schedule; `None` before its first successful run.
-fn past_of(track: &ScheduleTrack) -> Option<RunHistory> {
+fn past_of(statistics: &ScheduleStatistics) -> Option<RunHistory> {
     let known = [
-        (10, track.duration_p10),
-        (50, track.duration_p50),
-        (90, track.duration_p90),
-        (95, track.duration_p95),
-        (99, track.duration_p99),
+        (10, statistics.duration_p10),
+        (50, statistics.duration_p50),
+        (90, statistics.duration_p90),
+        (95, statistics.duration_p95),
+        (99, statistics.duration_p99),
     ];
     let known: Vec<_> = known.into_iter().filter_map(|(percent, time)| Some((percent, time?))).collect();
-    let failed = track.success_rate.map_or(0.0, |succeeded| 1.0 - succeeded);
+    let failed = statistics.success_rate.map_or(0.0, |succeeded| 1.0 - succeeded);
     Some(RunHistory { run_times: RunTimes::of_percentiles(&known)?, failed })
 }
 

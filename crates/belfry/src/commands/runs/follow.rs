@@ -22,7 +22,7 @@ use std::time::Duration as StdDuration;
 use client::{Client, RunView};
 use futures::{StreamExt as _, TryStreamExt as _};
 use model::api::{RunStep, StepKind, WorkflowRun};
-use model::run::Tally;
+use model::run::ElementCounts;
 use model::why::{OpenEnum, StepReason};
 use model::{Duration, RunId, RunStatus, StepStatus};
 
@@ -186,7 +186,7 @@ async fn poll_elements(client: &Client, view: &mut RunView) {
         for reason in why.reasons {
             if let OpenEnum::Known(StepReason::Elements { total, succeeded, failed, .. }) = reason {
                 step.state.total = Some(total);
-                step.state.tally = Some(Tally { succeeded, failed });
+                step.state.element_counts = Some(ElementCounts { succeeded, failed });
             }
         }
     }
@@ -217,8 +217,8 @@ fn sentence(run: &WorkflowRun) -> String {
     let status = match run.status {
         RunStatus::Waiting => "is waiting to start".to_owned(),
         RunStatus::Stopping => "is being stopped".to_owned(),
-        RunStatus::Retrying => match &run.tries {
-            Some(tries) => format!("failed and waits for attempt {} of {}", tries.number, tries.most),
+        RunStatus::Retrying => match &run.attempt {
+            Some(attempt) => format!("failed and waits for attempt {} of {}", attempt.number, attempt.max),
             None => "failed and waits for its next attempt".to_owned(),
         },
         live if !live.is_final() => format!("is {live}"),

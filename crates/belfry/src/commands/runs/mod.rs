@@ -23,14 +23,14 @@ use std::future::ready;
 use client::{Client, JobFilter, RunFilter};
 use futures::TryStreamExt as _;
 use model::api::{Job, RunStep, WorkflowRun};
-use model::run::Tally;
+use model::run::ElementCounts;
 use model::why::{OpenEnum, StepReason};
 use model::{JobStatus, RunId, RunStatus, StepStatus};
 
 pub(super) use self::follow::for_runs;
 use super::{Context, for_each_item, note_truncated, read_items};
 use crate::args::workflow::{
-    ItemsArgs, RunCommand, RunGetArgs, RunListArgs, StepArgs, StepsArgs, WaitingArgs,
+    ElementsArgs, RunCommand, RunGetArgs, RunListArgs, StepArgs, StepsArgs, WaitingArgs,
 };
 use crate::failure::Failure;
 use crate::output::running_elements::RunningElement;
@@ -48,7 +48,7 @@ pub(super) async fn run(context: &Context, command: RunCommand) -> Result<(), Fa
         RunCommand::List(args) => list(context, args).await,
         RunCommand::Get(args) => get(context, args).await,
         RunCommand::Steps(args) => steps(context, args).await,
-        RunCommand::Items(args) => items(context, args).await,
+        RunCommand::Elements(args) => elements(context, args).await,
         RunCommand::Why(args) => why(context, args).await,
         RunCommand::Watch(args) => {
             let (client, _) = context.connect()?;
@@ -116,7 +116,7 @@ async fn get(context: &Context, args: RunGetArgs) -> Result<(), Failure> {
         let [id] = ids.as_slice() else {
             return Err(Failure::usage("`--step` requires exactly one run"));
         };
-        return context.out.list(&live_items(&client, *id, step).await?, "running elements");
+        return context.out.list(&running_elements(&client, *id, step).await?, "running elements");
     }
     if let [id] = ids.as_slice() {
         let run = client.run(*id).await?;
@@ -130,7 +130,7 @@ async fn get(context: &Context, args: RunGetArgs) -> Result<(), Failure> {
 
 /// Returns the running elements of a step, by index. Costs a scan of all jobs and called runs of the run that
 /// have not ended, and of all workers.
-async fn live_items(client: &Client, id: RunId, step: &str) -> Result<Vec<RunningElement>, Failure> {
+async fn running_elements(client: &Client, id: RunId, step: &str) -> Result<Vec<RunningElement>, Failure> {
     let steps = client.run_steps(id).await?.steps;
     let number =
         steps.iter().find(|known| known.name == step).map(|known| known.number).ok_or_else(|| {
@@ -149,7 +149,7 @@ async fn live_items(client: &Client, id: RunId, step: &str) -> Result<Vec<Runnin
     let called = |run: &WorkflowRun| run.caller.is_some_and(|caller| caller.step == number);
     let runs: Vec<_> = runs.try_filter(|run| ready(called(run))).try_collect().await?;
     live.extend(runs.iter().map(RunningElement::of_run));
-    live.sort_by_key(|item| item.index);
+    live.sort_by_key(|element| element.index);
     Ok(live)
 }
 
@@ -158,24 +158,24 @@ async fn live_items(client: &Client, id: RunId, step: &str) -> Result<Vec<Runnin
 async fn steps_of(client: &Client, id: RunId) -> Result<Vec<RunStep>, Failure> {
     let mut steps = client.run_steps(id).await?.steps;
     let goes_on = |step: &RunStep| {
-        step.for_each && step.state.status == StepStatus::Running && step.state.tally.is_none()
+        step.for_each && step.state.status == StepStatus::Running && step.state.element_counts.is_none()
     };
     if !steps.iter().any(goes_on) {
         return Ok(steps);
     }
     // The request fails if the run has ended meanwhile; then the progress is not needed.
     let told = client.run_why(id, EXPLAINED_MOST).await.map(|why| why.steps).unwrap_or_default();
-    let tally = |step: &RunStep| {
+    let element_counts = |step: &RunStep| {
         let why = told.iter().find(|why| why.step == step.name)?;
         why.reasons.iter().find_map(|reason| match *reason {
             OpenEnum::Known(StepReason::Elements { succeeded, failed, .. }) => {
-                Some(Tally { succeeded, failed })
+                Some(ElementCounts { succeeded, failed })
             }
             _ => None,
         })
     };
     for step in steps.iter_mut().filter(|step| goes_on(step)) {
-        step.state.tally = tally(step);
+        step.state.element_counts = element_counts(step);
     }
     Ok(steps)
 }
@@ -187,9 +187,10 @@ async fn steps(context: &Context, args: StepsArgs) -> Result<(), Failure> {
     context.out.list(&steps, "steps")
 }
 
-async fn items(context: &Context, args: ItemsArgs) -> Result<(), Failure> {
+async fn elements(context: &Context, args: ElementsArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
-    let (found, more) = read_items(client.run_items(args.id, &args.step, &args.status), &args.many).await?;
+    let (found, more) =
+        read_items(client.run_elements(args.id, &args.step, &args.status), &args.many).await?;
     context.out.list(&found, "ended elements")?;
     note_truncated(context.out, more, &args.many);
     Ok(())
@@ -197,15 +198,15 @@ async fn items(context: &Context, args: ItemsArgs) -> Result<(), Failure> {
 
 async fn why(context: &Context, args: StepArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
-    let (all, left_out) = match args.step {
+    let (all, more) = match args.step {
         Some(step) => (vec![client.step_why(args.id, &step).await?], 0),
         None => {
             let told = client.run_why(args.id, EXPLAINED_MAX).await?;
-            if let Some(next) = &told.next_try {
-                let next = step_why::next_try(&context.out.look, next);
+            if let Some(next) = &told.next_attempt {
+                let next = step_why::next_attempt(&context.out.look, next);
                 context.out.note(format!("{} failed and waits for {next}", args.id));
             }
-            (told.steps, told.left_out)
+            (told.steps, told.more)
         }
     };
     if all.is_empty() {
@@ -213,9 +214,9 @@ async fn why(context: &Context, args: StepArgs) -> Result<(), Failure> {
         return Ok(());
     }
     context.out.data(step_why::format_steps(&context.out.look, &all)?)?;
-    if left_out > 0 {
+    if more > 0 {
         let help = format!("run `belfry run steps {}` to list all steps", args.id);
-        context.out.note(format!("… and {}: {help}", count(left_out as u64, "more step")));
+        context.out.note(format!("… and {}: {help}", count(more as u64, "more step")));
     }
     Ok(())
 }

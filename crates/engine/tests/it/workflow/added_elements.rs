@@ -58,7 +58,10 @@ fn elements_start_when_added_and_the_step_ends_after_its_adders() {
     assert_eq!(t.env_of(t.job_of_element(run, "work", 2).unwrap(), "PAGE"), "three 2");
     ends_of_elements(&mut t, run, 0..3);
     assert_eq!(t.step(run, "work"), StepStatus::Running, "further elements may be added");
-    assert!(matches!(t.why_step(run, "work")[..], [StepReason::Elements { .. }, StepReason::Adders { .. }]));
+    assert!(matches!(
+        t.why_step(run, "work")[..],
+        [StepReason::Elements { .. }, StepReason::AddingSteps { .. }]
+    ));
     t.check_rebuilt();
     t.succeed(split);
     assert_eq!(t.env_of(t.job_of(run, "total"), "ALL"), "[0,1,2] of 3");
@@ -153,7 +156,7 @@ fn step_fails_if_an_adder_fails() {
     t.add(t.job_of(run, "split"), None, "a", &[json!("one")]).unwrap();
     t.fail_step(run, "split");
     ends_of_elements(&mut t, run, 0..1);
-    insta::assert_snapshot!(t.steps(run), @"split failed (job_failed), work failed (list_unfinished), total upstream_failed (rule)");
+    insta::assert_snapshot!(t.steps(run), @"split failed (job_failed), work failed (list_unfinished), total upstream_failed (join_rule)");
 }
 
 /// C2, C4. A retry carries the list over and repeats only the failed elements.
@@ -169,7 +172,7 @@ fn retry_repeats_only_failed_elements_of_the_same_list() {
     assert_eq!(t.job_of_element(again, "work", 0), None);
     t.give(t.job_of_element(again, "work", 1).unwrap(), &json!("again"));
     assert_eq!(t.env_of(t.job_of(again, "total"), "ALL"), r#"["done","again"] of 2"#);
-    assert_eq!(t.row(again, "split").unwrap().cause, StepCause::Carried);
+    assert_eq!(t.row(again, "split").unwrap().cause, StepCause::CarriedOver);
 }
 
 /// Retries a run from the given point.
@@ -278,8 +281,10 @@ fn a_task_adds_only_where_its_workflow_says() {
 #[test]
 fn ended_step_accepts_no_elements() {
     let mut spec = map_reduce();
-    spec.steps[1].for_each =
-        Some(ForEach { enough: Some(1), ..ForEach::new(ElementSource::AddedBy(vec!["split".into()])) });
+    spec.steps[1].for_each = Some(ForEach {
+        min_succeeded: Some(1),
+        ..ForEach::new(ElementSource::AddedBy(vec!["split".into()]))
+    });
     let mut t = Scenario::with_room();
     let run = t.run(&spec);
     let split = t.job_of(run, "split");

@@ -56,7 +56,7 @@ fn finally_can_be_skipped() {
     t.ask_for(cancel(run, true)).unwrap();
     let first = t.job_of(run, "a");
     t.end_with(first, crate::scenario::finished(engine::input::ExecutionEnd::Stopped, None));
-    insta::assert_snapshot!(t.steps(run), @"a cancelled (stopped), b cancelled (stopped), c cancelled (stopped), clean skipped (left_out)");
+    insta::assert_snapshot!(t.steps(run), @"a cancelled (stopped), b cancelled (stopped), c cancelled (stopped), clean skipped (skipped_by_cancel)");
 
     let run = t.run(&chain());
     t.ask_for(cancel(run, false)).unwrap();
@@ -97,7 +97,7 @@ fn a_cancelled_job_cancels_its_step() {
     let mut t = Scenario::new();
     let run = t.run(&WorkflowSpec::new("w", vec![job("a", &[]), job("b", &["a"])]));
     t.cancel(t.job_of(run, "a")).unwrap();
-    insta::assert_snapshot!(t.steps(run), @"a cancelled (job_cancelled), b upstream_failed (rule)");
+    insta::assert_snapshot!(t.steps(run), @"a cancelled (job_cancelled), b upstream_failed (join_rule)");
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
 }
 
@@ -130,11 +130,14 @@ fn a_step_can_be_marked() {
     t.start(first);
     t.ask_for(mark(run, "a", StepStatus::Succeeded)).unwrap();
     assert_eq!(t.step(run, "a"), StepStatus::Running);
-    assert!(matches!(t.why_step(run, "a")[0], StepReason::Stopping { becomes: StepStatus::Succeeded, .. }));
+    assert!(matches!(
+        t.why_step(run, "a")[0],
+        StepReason::Stopping { final_status: StepStatus::Succeeded, .. }
+    ));
     t.check_rebuilt();
     t.end_with(first, crate::scenario::finished(engine::input::ExecutionEnd::Stopped, None));
-    insta::assert_snapshot!(t.steps(run), @"a succeeded (marked), b skipped (marked), c skipped (rule), clean running (upstream_ended)");
-    let said = t.row(run, "a").unwrap().said.clone().unwrap();
+    insta::assert_snapshot!(t.steps(run), @"a succeeded (marked), b skipped (marked), c skipped (join_rule), clean running (upstream_ended)");
+    let said = t.row(run, "a").unwrap().decision.clone().unwrap();
     assert_eq!((&*said.by, said.note.as_deref()), ("alice", Some("by hand")));
     assert!(matches!(t.ask_for(mark(run, "a", StepStatus::Failed)), Err(Refusal::StepEnded { .. })));
     assert!(matches!(t.ask_for(mark(run, "clean", StepStatus::Running)), Err(Refusal::InvalidMark { .. })));
@@ -156,7 +159,7 @@ fn retry_starts_at_the_failed_step() {
     new.carried.records = carried(&new.definition, &t.step_records(run), RetryFrom::Failed).records;
     new.retry_of = Some(run);
     let again = t.start_with(new);
-    insta::assert_snapshot!(t.steps(again), @"a succeeded (carried), b running (upstream_ended), c pending");
+    insta::assert_snapshot!(t.steps(again), @"a succeeded (carried_over), b running (upstream_ended), c pending");
     assert_eq!(t.env_of(t.job_of(again, "b"), "FILE"), "x");
     assert_eq!((t.job_of(again, "a"), t.rows.runs[&again].0.retry_of), (first, Some(run)));
     t.check_rebuilt();
@@ -302,8 +305,8 @@ fn explanation_of_a_run_covers_all_steps() {
     let told = why(2);
     let named: Vec<_> = told.steps.iter().map(|why| (why.step.as_str(), why.status)).collect();
     assert_eq!(named, [("a", StepStatus::Running), ("b", StepStatus::Pending)]);
-    assert!(matches!(told.steps[1].reasons[..], [OpenEnum::Known(StepReason::Needs { .. })]), "{told:?}");
-    assert_eq!((told.left_out, why(9).steps.len()), (2, 4));
+    assert!(matches!(told.steps[1].reasons[..], [OpenEnum::Known(StepReason::Upstream { .. })]), "{told:?}");
+    assert_eq!((told.more, why(9).steps.len()), (2, 4));
 }
 
 /// C2, I28. A waiting retry evaluates none of its steps before it starts.

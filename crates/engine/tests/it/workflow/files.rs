@@ -230,9 +230,9 @@ fn an_artifact_that_a_called_run_did_not_store_is_not_taken_from_another_run() {
         .runs
         .iter()
         .filter(|(_, (head, _))| {
-            head.caller.as_ref().is_some_and(|caller| caller.run == run && caller.item.is_some())
+            head.caller.as_ref().is_some_and(|caller| caller.run == run && caller.element.is_some())
         })
-        .map(|(&id, (head, _))| (head.caller.as_ref().unwrap().item, id))
+        .map(|(&id, (head, _))| (head.caller.as_ref().unwrap().element, id))
         .collect();
     for (item, element) in elements {
         let make = t.job_of(element, "make");
@@ -428,7 +428,7 @@ fn step_with_an_invalid_output_fails() {
     t.give(element, &json!({"z": 1}));
     t.ask_for(WorkflowRequest::Event { run, event: "paid".into(), payload: "{}".into() }).unwrap();
     t.give(t.job_of(run, "good"), &json!({"rows": 7}));
-    insta::assert_snapshot!(t.steps(run), @"one failed (bad_output), none failed (bad_output), list failed (items_failed), paid failed (bad_output), good succeeded (job_succeeded)");
+    insta::assert_snapshot!(t.steps(run), @"one failed (bad_output), none failed (bad_output), list failed (elements_failed), paid failed (bad_output), good succeeded (job_succeeded)");
     insta::assert_snapshot!(t.message(run, "one"), @r#"field `rows` of the output is "7": expected `integer`"#);
     insta::assert_snapshot!(t.message(run, "none"), @"the step produced no output, but declares `rows`");
     insta::assert_snapshot!(t.message(run, "paid"), @"the output has no field `rows`, which the step declares");

@@ -64,7 +64,7 @@ fn a_shard_gets_its_number_and_the_total() {
     let run = t.run(&WorkflowSpec::new("w", vec![each("import", &[], items)]));
     let second = t.job_of_element(run, "import", 1).unwrap();
     let origin = t.rows.jobs[&second].0.step.clone().unwrap();
-    let item = origin.item.clone().unwrap();
+    let item = origin.element.clone().unwrap();
     assert_eq!((item.index, item.total, &*item.value), (1, 2, "Shanghai"));
     assert_eq!((&*origin.workflow, &*origin.name), ("w", "import"));
     let (_, assignment) = t.take(second);
@@ -123,7 +123,7 @@ fn too_many_failed_elements_fail_the_step() {
     // The third started when the first failed, which was within the limit; it continues to its end.
     assert_eq!((t.step(run, "import"), t.running()), (StepStatus::Running, 1));
     t.succeed(t.job_of_element(run, "import", 2).unwrap());
-    insta::assert_snapshot!(t.steps(run), @"import failed (items_failed)");
+    insta::assert_snapshot!(t.steps(run), @"import failed (elements_failed)");
     insta::assert_snapshot!(t.row(run, "import").unwrap().message.as_deref().unwrap(), @"1 of 5 elements succeeded, 2 failed");
 }
 
@@ -133,7 +133,7 @@ fn enough_successes_cancel_the_other_elements() {
     let mut t = Scenario::new();
     t.worker().slots(1).join();
     let mut step = each("try", &[], ElementSource::Shards(3));
-    step.for_each.as_mut().unwrap().enough = Some(1);
+    step.for_each.as_mut().unwrap().min_succeeded = Some(1);
     let run = t.run(&WorkflowSpec::new("w", vec![step]));
     t.succeed(t.job_of_element(run, "try", 0).unwrap());
     t.pass(1);
@@ -255,7 +255,7 @@ fn broadcast_includes_late_workers() {
     let first = t.worker().join();
     let mut patch = each("patch", &[], ElementSource::Workers(Vec::new()));
     if let Some(each) = &mut patch.for_each {
-        each.late = LatePolicy::Include;
+        each.late_workers = LatePolicy::Include;
     }
     let run = t.run(&WorkflowSpec::new("w", vec![patch]));
     let second = t.worker().join();
@@ -272,7 +272,7 @@ fn broadcast_includes_late_workers() {
     jobs.into_iter().for_each(|job| t.succeed(job));
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
     let state = t.row(run, "patch").unwrap();
-    assert_eq!((state.total, state.tally.unwrap().succeeded), (Some(2), 2));
+    assert_eq!((state.total, state.element_counts.unwrap().succeeded), (Some(2), 2));
     t.worker().join();
     assert_eq!(t.row(run, "patch").unwrap().late_workers.as_ref().unwrap().count, 1);
 }
@@ -295,7 +295,7 @@ fn a_called_workflow_is_a_step() {
     let run = t.start_with(new);
     let called = t.row(run, "call").unwrap().called.unwrap();
     assert_eq!(called.shard(), run.shard());
-    assert_eq!(t.why_step(run, "call"), [StepReason::Called { run: called }]);
+    assert_eq!(t.why_step(run, "call"), [StepReason::CalledRun { run: called }]);
     t.check_rebuilt();
     t.give(t.job_of(called, "x"), &json!({"rows": 12}));
     assert_eq!(t.env_of(t.job_of(run, "after"), "ROWS"), "42");
@@ -346,13 +346,13 @@ fn retry_repeats_only_failed_elements() {
     new.carried.records = carried(&new.definition, &t.step_records(run), RetryFrom::Failed).records;
     new.retry_of = Some(run);
     let again = t.start_with(new);
-    insta::assert_snapshot!(t.steps(again), @"list succeeded (carried), map running (upstream_ended), reduce pending");
+    insta::assert_snapshot!(t.steps(again), @"list succeeded (carried_over), map running (upstream_ended), reduce pending");
     assert_eq!((t.job_of_element(again, "map", 0), t.running()), (None, 1));
     t.check_rebuilt();
     t.give(t.job_of_element(again, "map", 1).unwrap(), &json!(2));
     assert_eq!(t.env_of(t.job_of(again, "reduce"), "ALL"), "[1,2,3] of 3");
     let element = StepKey { item: Some(0), ..t.key(again, "map") };
-    assert_eq!(t.rows.steps[&element].cause, StepCause::Carried);
+    assert_eq!(t.rows.steps[&element].cause, StepCause::CarriedOver);
 }
 
 /// C4. However long a list is, a batch contains a bounded part of it, and the first elements start at once.

@@ -60,7 +60,7 @@ fn step(place: usize, kind: Kind, needs: &[usize], join: JoinRule) -> StepSpec {
         Kind::Each(count, limit) => {
             let mut step = each(&name, &needs, ElementSource::Shards(count));
             if let Some(each) = step.for_each.as_mut() {
-                (each.max_parallel, each.max_failed, each.enough) =
+                (each.max_parallel, each.max_failed, each.min_succeeded) =
                     (limit, 1, limit.filter(|limit| *limit <= count));
             }
             step
@@ -302,7 +302,7 @@ proptest! {
             steps.push(step);
         }
         let mut spec = WorkflowSpec::new("outer", steps);
-        spec.failure = if fast { FailurePolicy::FailFast } else { FailurePolicy::FinishWhatCan };
+        spec.failure = if fast { FailurePolicy::FailFast } else { FailurePolicy::KeepGoing };
         spec.timeout = timeout.map(Duration::from_secs);
         let mut inner = inner();
         (spec.retry.max_retries, inner.retry.max_retries) = retries;

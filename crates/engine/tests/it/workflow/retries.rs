@@ -64,7 +64,7 @@ fn failed_run_is_retried_from_its_failed_steps() {
     let first = t.job_of(run, "a");
     t.succeed(first);
     t.fail_step(run, "b");
-    insta::assert_snapshot!(t.steps(run), @"a succeeded (job_succeeded), b failed (job_failed), c upstream_failed (rule), alert pending, clean pending");
+    insta::assert_snapshot!(t.steps(run), @"a succeeded (job_succeeded), b failed (job_failed), c upstream_failed (join_rule), alert pending, clean pending");
     t.check_rebuilt();
     t.pass(9);
     assert_eq!((t.status_of_run(run), t.running()), (RunStatus::Retrying, 0));
@@ -127,7 +127,7 @@ fn a_backoff_can_be_cancelled() {
     let run = t.run(&chain());
     t.fail_step(run, "a");
     t.ask_for(cancel(run)).unwrap();
-    insta::assert_snapshot!(t.steps(run), @"a failed (job_failed), b upstream_failed (rule), c upstream_failed (rule), alert skipped (not_after_cancel), clean running (upstream_ended)");
+    insta::assert_snapshot!(t.steps(run), @"a failed (job_failed), b upstream_failed (join_rule), c upstream_failed (join_rule), alert skipped (not_after_cancel), clean running (upstream_ended)");
     t.check_rebuilt();
     t.succeed_step(run, "clean");
     t.pass(30);
@@ -163,7 +163,7 @@ fn a_backoff_holds_the_place_of_its_run() {
     let (first, second) = (t.run(&spec), t.run(&spec));
     t.fail_step(first, "a");
     assert_eq!((t.status_of_run(first), t.status_of_run(second)), (RunStatus::Retrying, RunStatus::Waiting));
-    assert_eq!(t.why_step(second, "a")[0], StepReason::RunWaits { running: 1, limit: 1, ahead: 0 });
+    assert_eq!(t.why_step(second, "a")[0], StepReason::RunWaiting { running: 1, limit: 1, ahead: 0 });
     t.restart();
     t.rejoin_all();
     assert_eq!(t.status_of_run(second), RunStatus::Waiting);
@@ -472,16 +472,16 @@ fn explanation_names_the_next_attempt() {
     t.succeed_step(run, "a");
     t.fail_step(run, "b");
     let at = Some(t.now + Duration::from_secs(10));
-    let next = NextAttempt { number: 2, most: 3, at };
-    assert_eq!(t.why_step(run, "b").last(), Some(&StepReason::RunRetries(next)));
-    assert_eq!(t.why_step(run, "clean")[0], StepReason::RunRetries(next));
-    assert!(matches!(t.why_step(run, "a")[..], [StepReason::Over { .. }]));
+    let next = NextAttempt { number: 2, max: 3, at };
+    assert_eq!(t.why_step(run, "b").last(), Some(&StepReason::RunRetrying(next)));
+    assert_eq!(t.why_step(run, "clean")[0], StepReason::RunRetrying(next));
+    assert!(matches!(t.why_step(run, "a")[..], [StepReason::Ended { .. }]));
     let Ok(Reply::RunWhy(why)) = t.ask_for(WorkflowRequest::WhyRun { run, most: 10 }) else { panic!() };
-    assert_eq!(why.next_try, Some(next));
+    assert_eq!(why.next_attempt, Some(next));
     let names: Vec<_> = why.steps.iter().map(|why| why.step.as_str()).collect();
     assert_eq!(names, ["b", "c", "alert", "clean"]);
     t.ask_for(pause(run)).unwrap();
-    assert_eq!(t.why_step(run, "clean")[0], StepReason::RunRetries(NextAttempt { at: None, ..next }));
+    assert_eq!(t.why_step(run, "clean")[0], StepReason::RunRetrying(NextAttempt { at: None, ..next }));
     assert!(t.run_state(run).history.iter().any(|entry| entry.cause == RunCause::PauseRequested));
     let refused =
         t.ask_for(WorkflowRequest::Mark { run, step: "b".into(), status: StepStatus::Succeeded, note: None });
@@ -577,7 +577,7 @@ fn manual_retry_continues_a_called_run() {
         t.check_rebuilt();
         let again = called(&t, run);
         insta::allow_duplicates! {
-            insta::assert_snapshot!(t.steps(again), @"pay succeeded (carried), mail running (upstream_ended)");
+            insta::assert_snapshot!(t.steps(again), @"pay succeeded (carried_over), mail running (upstream_ended)");
         }
         assert_eq!(t.job_of(again, "pay"), t.job_of(first, "pay"));
         assert_eq!(t.rows.runs[&again].0.parameters, t.rows.runs[&first].0.parameters);
@@ -601,7 +601,7 @@ fn manual_retry_continues_runs_called_by_elements() {
     let each = ForEach {
         max_parallel: Some(1),
         max_failed: 9,
-        enough: Some(9),
+        min_succeeded: Some(9),
         ..ForEach::new(ElementSource::Shards(9))
     };
     let step = StepSpec { for_each: Some(each), ..act("call", &[], call()) };
@@ -637,7 +637,7 @@ fn manual_retry_continues_runs_called_by_elements() {
     }
     // Only the first of the three continues; the others never start.
     let inner = called(&t, second);
-    insta::assert_snapshot!(t.steps(inner), @"one succeeded (carried), two running (upstream_ended)");
+    insta::assert_snapshot!(t.steps(inner), @"one succeeded (carried_over), two running (upstream_ended)");
     t.ask_for(cancel(second)).unwrap();
     let job = t.job_of(inner, "two");
     t.end_with(job, finished(ExecutionEnd::Stopped, None));
@@ -647,7 +647,7 @@ fn manual_retry_continues_runs_called_by_elements() {
         t.rejoin_all();
         let inner = called(&t, third);
         insta::allow_duplicates! {
-            insta::assert_snapshot!(t.steps(inner), @"one succeeded (carried), two running (upstream_ended)");
+            insta::assert_snapshot!(t.steps(inner), @"one succeeded (carried_over), two running (upstream_ended)");
         }
         t.succeed_step(inner, "two");
     }
@@ -689,7 +689,7 @@ fn automatic_retry_continues_a_call_that_has_not_started() {
         t.succeed_step(second, "b");
         let again = live_call(&t, second);
         insta::allow_duplicates! {
-            insta::assert_snapshot!(t.steps(again), @"pay succeeded (carried), mail running (upstream_ended)");
+            insta::assert_snapshot!(t.steps(again), @"pay succeeded (carried_over), mail running (upstream_ended)");
         }
         assert_eq!(t.job_of(again, "pay"), t.job_of(called, "pay"));
     }

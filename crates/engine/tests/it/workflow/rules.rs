@@ -74,7 +74,7 @@ fn a_failure_stops_its_branch_and_no_other() {
     assert_eq!(t.step(run, "d"), StepStatus::UpstreamFailed);
     assert_eq!(t.status_of_run(run), RunStatus::Running);
     t.succeed_step(run, "c");
-    insta::assert_snapshot!(t.steps(run), @"a succeeded (job_succeeded), b failed (job_failed), c succeeded (job_succeeded), d upstream_failed (rule)");
+    insta::assert_snapshot!(t.steps(run), @"a succeeded (job_succeeded), b failed (job_failed), c succeeded (job_succeeded), d upstream_failed (join_rule)");
     insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → failed (step_failed: step `b`)");
 }
 
@@ -155,7 +155,7 @@ fn a_false_condition_skips_a_step_and_its_dependents() {
     t.give(t.job_of(run, "count"), &json!({"rows": 3}));
     t.succeed_step(run, "few");
     t.succeed_step(run, "end");
-    insta::assert_snapshot!(t.steps(run), @"count succeeded (job_succeeded), many skipped (condition), few succeeded (job_succeeded), after_many skipped (rule), end succeeded (job_succeeded)");
+    insta::assert_snapshot!(t.steps(run), @"count succeeded (job_succeeded), many skipped (condition), few succeeded (job_succeeded), after_many skipped (join_rule), end succeeded (job_succeeded)");
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
 }
 
@@ -284,7 +284,7 @@ fn runs_wait_for_their_turn_in_order() {
         [RunStatus::Running, RunStatus::Waiting, RunStatus::Waiting]
     );
     let why = t.why_step(runs[2], "a");
-    assert_eq!(why[0], StepReason::RunWaits { running: 1, limit: 1, ahead: 1 });
+    assert_eq!(why[0], StepReason::RunWaiting { running: 1, limit: 1, ahead: 1 });
     t.check_rebuilt();
     t.succeed_step(runs[0], "a");
     assert_eq!(
@@ -349,7 +349,7 @@ fn a_step_that_takes_too_long_fails() {
     let step = StepSpec { timeout: Some(model::Duration::from_secs(5)), ..job("a", &[]) };
     let run = t.run(&WorkflowSpec::new("w", vec![step, job("b", &["a"])]));
     t.pass(6);
-    insta::assert_snapshot!(t.steps(run), @"a failed (timed_out), b upstream_failed (rule)");
+    insta::assert_snapshot!(t.steps(run), @"a failed (timed_out), b upstream_failed (join_rule)");
 }
 
 /// C2. The explanation of a pending step lists all reasons.
@@ -363,7 +363,7 @@ fn explanation_of_a_pending_step_lists_its_reasons() {
     t.succeed_step(run, "b");
     insta::assert_debug_snapshot!(t.why_step(run, "d"), @r#"
     [
-        Needs {
+        Upstream {
             join: AllSuccess,
             needs: [
                 UpstreamStep {

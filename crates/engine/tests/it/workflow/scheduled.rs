@@ -107,7 +107,7 @@ fn a_schedule_starts_runs_of_a_workflow() {
         t.succeed_step(run, "load");
         assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
     }
-    let track = t.schedule_state(schedule).track.as_deref().unwrap();
+    let track = t.schedule_state(schedule).statistics.as_deref().unwrap();
     assert_eq!((track.succeeded, track.streak), (2, 2));
 }
 
@@ -356,7 +356,7 @@ fn outage_does_not_extend_workflow_runs() {
         t.end_with(task, report);
         t.pass(1);
         assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
-        assert_eq!(t.schedule_state(schedule).track.as_deref().unwrap().durations, [4_000]);
+        assert_eq!(t.schedule_state(schedule).statistics.as_deref().unwrap().durations, [4_000]);
         let step = t.row(run, "last").unwrap();
         let state = &t.rows.runs[&run].1;
         assert_eq!(state.finished_at.unwrap().since(state.started_at.unwrap()), Duration::from_secs(4));
@@ -413,10 +413,10 @@ fn schedule_waits_for_the_last_attempt_of_its_run() {
     t.check_rebuilt();
     t.live_until(at("2026-11-21T08:10:30Z"));
     assert_eq!(t.status_of_run(run), RunStatus::Retrying);
-    assert_eq!(t.schedule_state(schedule).track.as_deref().map(|track| track.failed), None);
+    assert_eq!(t.schedule_state(schedule).statistics.as_deref().map(|track| track.failed), None);
     t.live_until(at("2026-11-21T08:11:30Z"));
     t.fail_step(run, "load");
-    let track = t.schedule_state(schedule).track.as_deref().unwrap();
+    let track = t.schedule_state(schedule).statistics.as_deref().unwrap();
     assert_eq!((track.failed, track.streak), (1, -1));
     t.live_until(at("2026-11-21T08:15:30Z"));
     insta::assert_snapshot!(t.ledger(schedule), @"

@@ -157,7 +157,7 @@ fn several_ends_are_joined_within_a_window() {
     };
     end(&mut t, "a", 1);
     let newest = end(&mut t, "a", 2);
-    assert_eq!(t.trigger_state(both, 0).kept.len(), 1);
+    assert_eq!(t.trigger_state(both, 0).waiting_events.len(), 1);
     t.check_rebuilt();
     t.restart();
     t.rejoin_all();
@@ -232,7 +232,10 @@ fn changed_workflow_keeps_its_recorded_ends() {
     let a = t.named("a");
     t.succeed(a);
     t.apply(&listens("both", json!([{"job": "c"}, all])));
-    assert_eq!((t.trigger_state(id, 0).kept.len(), t.trigger_state(id, 1).kept.len()), (0, 1));
+    assert_eq!(
+        (t.trigger_state(id, 0).waiting_events.len(), t.trigger_state(id, 1).waiting_events.len()),
+        (0, 1)
+    );
     let b = t.named("b");
     t.succeed(b);
     assert_eq!(t.runs_of("both").len(), 1);

@@ -90,8 +90,8 @@ fn a_rejection_fails_the_step() {
     let mut t = Scenario::with_room();
     let run = t.run(&WorkflowSpec::new("release", vec![approval(&[]), job("deploy", &["ask"])]));
     t.ask_for(decide(run, false)).unwrap();
-    insta::assert_snapshot!(t.steps(run), @"ask failed (rejected), deploy upstream_failed (rule)");
-    assert_eq!(t.row(run, "ask").unwrap().said.as_ref().unwrap().by.as_ref(), "alice");
+    insta::assert_snapshot!(t.steps(run), @"ask failed (rejected), deploy upstream_failed (join_rule)");
+    assert_eq!(t.row(run, "ask").unwrap().decision.as_ref().unwrap().by.as_ref(), "alice");
 }
 
 /// C2. The workflow decides the outcome of an approval that is not given in time.

@@ -149,11 +149,13 @@ fn each(
             "must contain at least one step whose tasks add elements".into()
         });
     }
-    let late = each.late == LatePolicy::default() || matches!(each.over, ElementSource::Workers(_));
-    check.ensure(late, &format!("{at}.late"), || "cannot be set without `over.workers`".into());
+    let late = each.late_workers == LatePolicy::default() || matches!(each.over, ElementSource::Workers(_));
+    check.ensure(late, &format!("{at}.late_workers"), || "cannot be set without `over.workers`".into());
     let most = known.and_then(|known| u32::try_from(known).ok());
-    check.ensure(each.enough != Some(0), &format!("{at}.enough"), || "must be at least 1".into());
-    for (field, value) in [("enough", each.enough), ("max_failed", Some(each.max_failed))] {
+    check.ensure(each.min_succeeded != Some(0), &format!("{at}.min_succeeded"), || {
+        "must be at least 1".into()
+    });
+    for (field, value) in [("min_succeeded", each.min_succeeded), ("max_failed", Some(each.max_failed))] {
         if let (Some(value), Some(most)) = (value, most) {
             check.ensure(value <= most, &format!("{at}.{field}"), || {
                 format!("`{value}` must not be more than the number of elements ({most})")

@@ -123,7 +123,8 @@ fn all_problems_of_a_workflow_are_reported_with_their_paths() {
     process(&mut script).script = Some("echo ${{ params.days }}".into());
     process(&mut script).env.insert("DAYS".into(), "${{ params.dyas }}".into());
     spec.steps.push(script);
-    let each = ForEach { max_parallel: Some(0), enough: Some(9), ..ForEach::new(ElementSource::Shards(4)) };
+    let each =
+        ForEach { max_parallel: Some(0), min_succeeded: Some(9), ..ForEach::new(ElementSource::Shards(4)) };
     spec.steps.push(StepSpec {
         for_each: Some(each),
         ..StepSpec::new("ask", Action::Approval(Approval::default()))

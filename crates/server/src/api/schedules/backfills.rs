@@ -97,7 +97,7 @@ async fn start_backfill(
     check(&asked, SystemClock.now())?;
     let row = rows::schedule(&api, &name, params.namespace.as_deref()).await?;
     let spec = read::spec(&row)?;
-    let mut plan = instants(&api, &spec, &asked).await?;
+    let mut plan = plan(&api, &spec, &asked).await?;
     if asked.reprocess != Reprocess::All {
         leave_out_completed(&api, row.id, &asked, &mut plan).await?;
     }
@@ -119,7 +119,7 @@ async fn start_backfill(
     }
     let request = NewBackfill {
         schedule: row.id,
-        instants: plan.scheduled_times.into(),
+        scheduled_times: plan.scheduled_times.into(),
         from: asked.from,
         until: asked.until,
         concurrency: asked.concurrency,
@@ -170,12 +170,12 @@ impl Plan {
         let left_out_count = self.left_out.len() as u64;
         self.left_out.sort_by_key(|left_out| left_out.at);
         self.left_out.truncate(LEFT_OUT_SHOWN);
-        let instants = self.scheduled_times.into_iter().map(|(at, _)| at).collect();
-        BackfillPlan { instants, left_out: self.left_out, left_out_count }
+        let scheduled_times = self.scheduled_times.into_iter().map(|(at, _)| at).collect();
+        BackfillPlan { scheduled_times, left_out: self.left_out, left_out_count }
     }
 }
 
-async fn instants(api: &Api, spec: &ScheduleSpec, asked: &StartBackfill) -> Result<Plan, ApiError> {
+async fn plan(api: &Api, spec: &ScheduleSpec, asked: &StartBackfill) -> Result<Plan, ApiError> {
     let calendars = rows::calendars(api, &spec.namespace).await?;
     let seed = engine::timetable_seed(&spec.namespace, &spec.name);
     let timetable = Timetable::compile(&spec.timing, seed, &api.config.engine.zones, &calendars)
@@ -195,7 +195,7 @@ fn walk(timetable: &Timetable, from: Timestamp, until: Timestamp) -> Result<Plan
         match step.held {
             Some(held) => plan.left_out.push(LeftOut {
                 at,
-                reason: LeftOutReason::Held,
+                reason: LeftOutReason::Excluded,
                 detail: Some(held.filter.to_string()),
                 job_id: None,
                 run_id: None,
@@ -288,7 +288,7 @@ const fn reason_of_run(status: RunStatus) -> LeftOutReason {
     match status {
         RunStatus::Succeeded => LeftOutReason::Succeeded,
         status if status.is_final() => LeftOutReason::Failed,
-        _ => LeftOutReason::NotOver,
+        _ => LeftOutReason::NotEnded,
     }
 }
 
@@ -296,7 +296,7 @@ const fn reason_of(status: JobStatus) -> LeftOutReason {
     match status {
         JobStatus::Succeeded => LeftOutReason::Succeeded,
         status if status.is_final() => LeftOutReason::Failed,
-        _ => LeftOutReason::NotOver,
+        _ => LeftOutReason::NotEnded,
     }
 }
 
@@ -319,11 +319,11 @@ async fn runs(api: &Api, schedule: ScheduleId, asked: &StartBackfill) -> Result<
         let looked_up = futures::stream::iter(page.items.into_iter().map(|(_, record)| async move {
             let store = api.node.store();
             let known = match record.work {
-                None => Some(LeftOutReason::NotOver),
+                None => Some(LeftOutReason::NotEnded),
                 Some(Work::Job(job)) => store.job(job).await?.map(|row| reason_of(row.state.status)),
                 Some(Work::Run(run)) => store.run(run).await?.map(|row| reason_of_run(row.state.status)),
             };
-            let reason = known.unwrap_or(LeftOutReason::Forgotten);
+            let reason = known.unwrap_or(LeftOutReason::Purged);
             Ok::<_, ApiError>((record.first, reason, record.work))
         }));
         let looked_up: Vec<_> = looked_up.buffer_unordered(LOOKUPS).try_collect().await?;
@@ -342,10 +342,10 @@ async fn runs(api: &Api, schedule: ScheduleId, asked: &StartBackfill) -> Result<
 /// Returns the precedence of a result: a success outweighs a failure.
 const fn rank(reason: LeftOutReason) -> u8 {
     match reason {
-        LeftOutReason::Held => 0,
+        LeftOutReason::Excluded => 0,
         LeftOutReason::Failed => 1,
-        LeftOutReason::Forgotten => 2,
-        LeftOutReason::NotOver => 3,
+        LeftOutReason::Purged => 2,
+        LeftOutReason::NotEnded => 3,
         LeftOutReason::Succeeded => 4,
     }
 }
@@ -446,7 +446,7 @@ fn shown(row: &BackfillRow, schedule: Option<String>) -> Backfill {
         status: state.status,
         from: head.from,
         until: head.until,
-        total: head.instants.len() as u64,
+        total: head.scheduled_times.len() as u64,
         started: state.started,
         succeeded: state.succeeded,
         failed: state.failed,

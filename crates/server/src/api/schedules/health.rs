@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use model::api::{ScheduleHealth, TroubledRun};
+use model::api::{LateOrStuckRun, ScheduleHealth};
 use model::firing::{FiringCause, Origin, Work};
 use model::run::RunStatus;
 use model::{Duration, JobStatus, ScheduleSpec, Timestamp};
@@ -44,7 +44,7 @@ pub(super) async fn of(
     )?;
     let jobs = jobs.items.into_iter().filter_map(OpenRun::of_job);
     let open: Vec<_> = jobs.chain(runs.items.into_iter().filter_map(OpenRun::of_run)).collect();
-    let p95 = row.state.track.as_deref().and_then(|track| track.percentile(95));
+    let p95 = row.state.statistics.as_deref().and_then(|track| track.percentile(95));
     Ok(evaluate(&open, spec, p95, SystemClock.now()))
 }
 
@@ -83,17 +83,17 @@ impl OpenRun {
 fn evaluate(runs: &[OpenRun], spec: &ScheduleSpec, p95: Option<Duration>, now: Timestamp) -> ScheduleHealth {
     let mut health = ScheduleHealth { open_runs: runs.len() as u64, ..ScheduleHealth::default() };
     for run in runs {
-        let troubled = |expected_by| TroubledRun {
+        let troubled = |expected_by| LateOrStuckRun {
             job_id: run.work.job(),
             run_id: run.work.run(),
             scheduled_for: run.origin.scheduled_for,
             expected_by,
         };
         if let Some(by) = start_by(run, spec).filter(|&by| by < now && run.started_at.is_none()) {
-            health.late_now.push(troubled(by));
+            health.late_runs.push(troubled(by));
         }
         if let Some(by) = end_by(run, spec, p95).filter(|&by| by < now) {
-            health.stuck_now.push(troubled(by));
+            health.stuck_runs.push(troubled(by));
         }
     }
     health
@@ -161,7 +161,7 @@ mod tests {
 
     fn trouble(run: OpenRun, spec: &ScheduleSpec, p95: Option<u64>, now: u64) -> (usize, usize) {
         let health = evaluate(&[run], spec, p95.map(Duration::from_secs), at(now));
-        (health.late_now.len(), health.stuck_now.len())
+        (health.late_runs.len(), health.stuck_runs.len())
     }
 
     /// B6.
@@ -190,12 +190,12 @@ mod tests {
             OpenRun { work: Work::Run(RunId::from_bits(run.work.to_bits())), ..run }
         };
         let late = evaluate(&[of_workflow(None)], &spec(), None, at(1_061));
-        assert_eq!((late.open_runs, late.late_now[0].job_id), (1, None));
-        assert!(late.late_now[0].run_id.is_some());
+        assert_eq!((late.open_runs, late.late_runs[0].job_id), (1, None));
+        assert!(late.late_runs[0].run_id.is_some());
         let p95 = Some(Duration::from_secs(100));
-        assert_eq!(evaluate(&[of_workflow(Some(1_000))], &spec(), p95, at(1_301)).stuck_now.len(), 1);
+        assert_eq!(evaluate(&[of_workflow(Some(1_000))], &spec(), p95, at(1_301)).stuck_runs.len(), 1);
         let paused = OpenRun { is_executing: false, ..of_workflow(Some(1_000)) };
-        assert_eq!(evaluate(&[paused], &spec(), p95, at(1_301)).stuck_now, []);
+        assert_eq!(evaluate(&[paused], &spec(), p95, at(1_301)).stuck_runs, []);
     }
 
     /// B6.

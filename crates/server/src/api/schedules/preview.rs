@@ -64,7 +64,7 @@ struct NextParams {
     namespace: Option<String>,
     /// Number of firings to return [default: 20].
     #[param(minimum = 1, maximum = 1000)]
-    n: Option<u32>,
+    count: Option<u32>,
     /// Start of the range [default: now].
     from: Option<Timestamp>,
 }
@@ -81,7 +81,7 @@ async fn get_next_firings(
     Path(name): Path<String>,
     Params(params): Params<NextParams>,
 ) -> Result<Json<Preview>, ApiError> {
-    let n = count(params.n).map_err(|wrong| ApiError::parameter("n", wrong))?;
+    let n = count(params.count).map_err(|wrong| ApiError::parameter("count", wrong))?;
     let row = rows::schedule(&api, &name, params.namespace.as_deref()).await?;
     let spec = read::spec(&row)?;
     let left = spec.max_firings.map(|max| max.saturating_sub(row.state.fired));
@@ -92,7 +92,7 @@ async fn get_next_firings(
         .map_err(|problems| ApiError::invalid_fields(fields_at("timing.", &problems)))?;
     if left == Some(0) {
         answer.firings.clear();
-        answer.warnings.push(Warning::spent());
+        answer.warnings.push(Warning::max_firings_reached());
     }
     if row.state.status == ScheduleStatus::Paused {
         answer.warnings.push(Warning::paused());
@@ -125,7 +125,7 @@ fn just_before(at: Timestamp) -> Timestamp {
 /// Nothing is stored. The body has either `timing` or a `cron` expression.
 #[utoipa::path(post, path = "/api/v1/schedules/preview", tag = "schedules",
     request_body(content(
-        (PreviewSchedule = "application/json", example = json!({"cron": "30 2 * * *", "zone": "Europe/Berlin", "n": 5})),
+        (PreviewSchedule = "application/json", example = json!({"cron": "30 2 * * *", "zone": "Europe/Berlin", "count": 5})),
         (PreviewSchedule = "application/yaml"),
     )),
     responses((status = 200, description = "Next firings, and a description of the timing", body = Preview))
@@ -136,7 +136,7 @@ async fn preview_schedule(
 ) -> Result<Json<Preview>, ApiError> {
     let draft: PreviewSchedule = body.format.parse(&body.bytes)?;
     let invalid = |path: &str, wrong: &str| ApiError::invalid_fields(vec![field_error(path, wrong)]);
-    let n = count(draft.n).map_err(|wrong| invalid("n", &wrong))?;
+    let n = count(draft.count).map_err(|wrong| invalid("count", &wrong))?;
     // Error paths must match what the user wrote.
     let (timing, by_cron) = match (draft.timing, draft.cron) {
         (Some(timing), None) if draft.zone.is_none() => (timing, false),
@@ -172,16 +172,16 @@ struct UpcomingParams {
     from: Option<Timestamp>,
     /// End of the range [default: a day after `from`].
     until: Option<Timestamp>,
-    /// Maximum number of firings of each schedule; `cut` lists the schedules that have more.
+    /// Maximum number of firings of each schedule; `truncated` lists the schedules that have more.
     #[param(minimum = 1, maximum = 1000)]
-    each: Option<usize>,
+    limit_per_schedule: Option<usize>,
 }
 
 /// List the next firings of all schedules
 ///
 /// Returns at most 1,000 firings, of the first 1,000 schedules. `until` is the end of the range that the response
-/// covers; pass it as `from` to get the next range. With `each`, a schedule that fires every second does not hide the
-/// others.
+/// covers; pass it as `from` to get the next range. With `limit_per_schedule`, a
+/// schedule that fires every second does not hide the others.
 #[utoipa::path(get, path = "/api/v1/schedules/upcoming", tag = "schedules", params(UpcomingParams), responses(
     (status = 200, description = "Firings, earliest first", body = Upcoming),
 ))]
@@ -191,10 +191,10 @@ async fn list_upcoming_firings(
 ) -> Result<Json<Upcoming>, ApiError> {
     let from = params.from.unwrap_or_else(|| SystemClock.now());
     let mut until = params.until.unwrap_or(from + UPCOMING_DEFAULT);
-    let each = params.each.unwrap_or(UPCOMING_MAX);
-    if !(1..=UPCOMING_MAX).contains(&each) {
-        let wrong = format!("`{each}` is out of range: expected 1 to {UPCOMING_MAX}");
-        return Err(ApiError::parameter("each", wrong));
+    let limit_per_schedule = params.limit_per_schedule.unwrap_or(UPCOMING_MAX);
+    if !(1..=UPCOMING_MAX).contains(&limit_per_schedule) {
+        let wrong = format!("`{limit_per_schedule}` is out of range: expected 1 to {UPCOMING_MAX}");
+        return Err(ApiError::parameter("limit_per_schedule", wrong));
     }
     let filter = ScheduleFilter {
         namespace: page::namespace(params.namespace),
@@ -218,7 +218,7 @@ async fn list_upcoming_firings(
         all.push((row, spec));
     }
     let zones = api.config.engine.zones.clone();
-    let span = Span { from: params.from, until, each };
+    let span = Span { from: params.from, until, limit_per_schedule };
     let compute = move || gather(&all, &zones, &calendars, span);
     let answer = tokio::task::spawn_blocking(compute).await.map_err(|error| ApiError::internal(&error))?;
     Ok(Json(answer))
@@ -229,7 +229,7 @@ struct Span {
     /// Start of the range; `None` includes overdue firings.
     from: Option<Timestamp>,
     until: Timestamp,
-    each: usize,
+    limit_per_schedule: usize,
 }
 
 /// Merges the firings of schedules. A timetable is compiled only if more than the next firing is needed.
@@ -239,7 +239,7 @@ fn gather(
     calendars: &std::collections::BTreeMap<String, CalendarMap>,
     span: Span,
 ) -> Upcoming {
-    let Span { from, until, each } = span;
+    let Span { from, until, limit_per_schedule } = span;
     let mut timetables: Vec<Option<Timetable>> = all.iter().map(|_| None).collect();
     let mut next_after = |i: usize, at: Timestamp| {
         let spec = &all[i].1;
@@ -263,17 +263,17 @@ fn gather(
         heap.extend(first.map(|first| Reverse((first, i))));
     }
     let mut counts = vec![0; all.len()];
-    let (mut items, mut cut) = (Vec::new(), Vec::new());
+    let (mut items, mut truncated) = (Vec::new(), Vec::new());
     while let Some(Reverse((at, i))) = heap.pop() {
         if at >= until {
             break;
         }
         if items.len() == UPCOMING_MAX {
-            return Upcoming { items, until: at, cut };
+            return Upcoming { items, until: at, truncated };
         }
         let (row, spec) = &all[i];
-        if counts[i] == each {
-            cut.push(row.id);
+        if counts[i] == limit_per_schedule {
+            truncated.push(row.id);
             continue;
         }
         counts[i] += 1;
@@ -282,9 +282,9 @@ fn gather(
             schedule_id: row.id,
             name: spec.name.clone(),
             namespace: spec.namespace.clone(),
-            duration_p50: row.state.track.as_deref().and_then(|track| track.percentile(50)),
+            duration_p50: row.state.statistics.as_deref().and_then(|track| track.percentile(50)),
         });
         heap.extend(next_after(i, at).map(|next| Reverse((next, i))));
     }
-    Upcoming { items, until, cut }
+    Upcoming { items, until, truncated }
 }

@@ -14,7 +14,7 @@ use axum::extract::State;
 use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, TryStreamExt};
-use model::api::{Buffered, LastFiring, List, Schedule, ScheduleRun, ScheduleTrack};
+use model::api::{Buffered, LastFiring, List, Schedule, ScheduleRun, ScheduleStatistics};
 use model::firing::{RunStatistics, ScheduleState, ScheduleStatus};
 use model::timing::{CalendarUnit, Rule, Timing};
 use model::{ScheduleId, ScheduleSpec, Timestamp};
@@ -338,7 +338,7 @@ fn shown(id: ScheduleId, spec: &ScheduleSpec, state: &ScheduleState) -> Schedule
             .iter()
             .map(|firing| Buffered { scheduled_for: firing.scheduled_for, cause: firing.cause })
             .collect(),
-        track: state.track.as_deref().map(track).unwrap_or_default(),
+        statistics: state.statistics.as_deref().map(statistics).unwrap_or_default(),
         health: None,
         runs: None,
         spec: None,
@@ -347,18 +347,18 @@ fn shown(id: ScheduleId, spec: &ScheduleSpec, state: &ScheduleState) -> Schedule
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the precision suffices for a rate")]
-fn track(track: &RunStatistics) -> ScheduleTrack {
-    let runs = track.succeeded + track.failed;
-    ScheduleTrack {
-        succeeded: track.succeeded,
-        failed: track.failed,
-        success_rate: (runs > 0).then(|| track.succeeded as f64 / runs as f64),
-        streak: track.streak,
-        duration_p10: track.percentile(10),
-        duration_p50: track.percentile(50),
-        duration_p90: track.percentile(90),
-        duration_p95: track.percentile(95),
-        duration_p99: track.percentile(99),
+fn statistics(statistics: &RunStatistics) -> ScheduleStatistics {
+    let runs = statistics.succeeded + statistics.failed;
+    ScheduleStatistics {
+        succeeded: statistics.succeeded,
+        failed: statistics.failed,
+        success_rate: (runs > 0).then(|| statistics.succeeded as f64 / runs as f64),
+        streak: statistics.streak,
+        duration_p10: statistics.percentile(10),
+        duration_p50: statistics.percentile(50),
+        duration_p90: statistics.percentile(90),
+        duration_p95: statistics.percentile(95),
+        duration_p99: statistics.percentile(99),
     }
 }
 

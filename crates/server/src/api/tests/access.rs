@@ -163,7 +163,7 @@ async fn sign_in(world: &World, body: serde_json::Value) -> (Answer, String) {
 #[tokio::test]
 async fn a_session_is_accepted_from_pages_of_this_server_only() {
     let world = World::new().await;
-    let (answer, cookie) = sign_in(&world, serde_json::json!({"keep": true})).await;
+    let (answer, cookie) = sign_in(&world, serde_json::json!({"remember": true})).await;
     assert_eq!(answer.json(), serde_json::json!({"name": "ann", "kind": "admin"}));
     let attributes = answer.header("set-cookie").strip_prefix(&cookie).unwrap();
     assert_eq!(attributes, "; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000");

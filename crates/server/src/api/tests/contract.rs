@@ -101,7 +101,7 @@ fn the_document_can_be_used_by_programs() {
     assert!(schemas["JobPatch"].get("required").is_none());
     assert!(schemas["JobSpec"]["properties"]["name"]["pattern"].is_string());
     assert_eq!(schemas["WorkflowSpec"]["properties"]["steps"]["minItems"], 1);
-    assert_eq!(schemas["PreviewSchedule"]["properties"]["n"]["minimum"], 1);
+    assert_eq!(schemas["PreviewSchedule"]["properties"]["count"]["minimum"], 1);
     assert_eq!(schemas["MarkedAs"]["enum"], serde_json::json!(["succeeded", "failed", "skipped"]));
 }
 
@@ -330,7 +330,7 @@ async fn schedules(api: &mut Checked) {
     api.get("/api/v1/backfills?limit=1").await;
     api.send(Method::POST, &format!("{backfill}/cancel"), json!({"cancel_runs": true})).await;
     api.send(Method::POST, &format!("{one}/pause"), json!({"note": "x"})).await;
-    for path in ["", "/next?n=3", "/ledger?counts=true&limit=1", "/ledger?outcome=fired&cause=manual"] {
+    for path in ["", "/next?count=3", "/ledger?counts=true&limit=1", "/ledger?outcome=fired&cause=manual"] {
         api.get(&format!("{one}{path}")).await;
     }
     api.get("/api/v1/schedules?limit=1&count=true").await;

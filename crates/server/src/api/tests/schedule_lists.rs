@@ -14,21 +14,25 @@ async fn upcoming_firings_are_limited_by_range_and_schedule() {
         world.post("/api/v1/schedules", spec).await;
     }
     let span = "from=2090-01-01T00:00:00Z&until=2090-01-02T00:00:00Z";
-    let upcoming = world.get(&format!("/api/v1/schedules/upcoming?{span}&each=5")).await.json();
+    let upcoming = world.get(&format!("/api/v1/schedules/upcoming?{span}&limit_per_schedule=5")).await.json();
     let items = upcoming["items"].as_array().unwrap();
     let of = |name: &str| items.iter().filter(|item| item["name"] == name).count();
     assert_eq!((of("often"), (4..=5).contains(&of("rarely"))), (5, true), "{upcoming:#}");
     assert_eq!(items[0]["at"], "2090-01-01T00:00:00Z");
     assert_eq!(upcoming["until"], "2090-01-02T00:00:00Z");
     let often = items.iter().find(|item| item["name"] == "often").unwrap();
-    assert_eq!(upcoming["cut"], json!([often["schedule_id"]]), "`rarely` has no further firings");
+    assert_eq!(upcoming["truncated"], json!([often["schedule_id"]]), "`rarely` has no further firings");
 
     let first = world.get(&format!("/api/v1/schedules/upcoming?{span}")).await.json();
-    assert_eq!((first["items"].as_array().unwrap().len(), first.get("cut")), (1_000, None));
+    assert_eq!((first["items"].as_array().unwrap().len(), first.get("truncated")), (1_000, None));
     let until = first["until"].as_str().unwrap();
-    let next = world.get(&format!("/api/v1/schedules/upcoming?from={until}&each=1")).await.json();
+    let next =
+        world.get(&format!("/api/v1/schedules/upcoming?from={until}&limit_per_schedule=1")).await.json();
     assert_eq!(next["items"][0]["at"], first["until"], "it continues where the previous page ended");
-    assert_eq!(world.get("/api/v1/schedules/upcoming?each=0").await.code(), "400 invalid_parameter");
+    assert_eq!(
+        world.get("/api/v1/schedules/upcoming?limit_per_schedule=0").await.code(),
+        "400 invalid_parameter"
+    );
 }
 
 /// H1. A list of all schedules has their specs and run durations, page by page.
@@ -49,7 +53,7 @@ async fn a_list_has_specs_and_run_times_on_request() {
     assert_eq!(told["items"][0]["spec"], alone["spec"]);
     assert!(told["items"][0]["spec"]["timing"].is_object(), "{told:#}");
     for part in ["duration_p10", "duration_p50", "duration_p90", "duration_p95", "duration_p99"] {
-        assert!(told["items"][0]["track"][part].is_string(), "{part}: {told:#}");
+        assert!(told["items"][0]["statistics"][part].is_string(), "{part}: {told:#}");
     }
 }
 

@@ -251,10 +251,10 @@ async fn a_trigger_creates_a_job_with_its_schedule() {
         (&json!("fired"), &json!(job), &json!("succeeded"))
     );
     assert!(line["detail"].as_str().unwrap().contains("upgrade"), "{line}");
-    assert_eq!(line["reason"], json!({"code": "asked", "value": line["detail"]}), "{line}");
+    assert_eq!(line["reason"], json!({"code": "requested", "value": line["detail"]}), "{line}");
     assert_eq!(ledger["counts"]["fired"], 1);
     let shown = world.get(ONE).await.json();
-    assert_eq!((&shown["track"]["succeeded"], &shown["health"]["open_runs"]), (&json!(1), &json!(1)));
+    assert_eq!((&shown["statistics"]["succeeded"], &shown["health"]["open_runs"]), (&json!(1), &json!(1)));
 }
 
 /// B4. The overlap policy applies to every cause of a run.
@@ -268,7 +268,7 @@ async fn the_overlap_policy_applies_to_open_runs() {
     hands.start().await;
     assert_eq!(trigger(json!({})).await["outcome"], "skipped_overlap");
     let skipped = world.get(&format!("{ONE}/ledger?outcome=skipped_overlap")).await.json();
-    assert_eq!(skipped["items"][0]["reason"], json!({"code": "run_not_over", "asked_by": "ann"}));
+    assert_eq!(skipped["items"][0]["reason"], json!({"code": "run_not_ended", "requested_by": "ann"}));
     assert_eq!(trigger(json!({"overlap": "allow_all"})).await["outcome"], "fired");
     assert_eq!(trigger(json!({"overlap": "buffer_one"})).await["outcome"], "buffered");
     let shown = world.get(ONE).await.json();
@@ -284,7 +284,7 @@ async fn a_pause_keeps_its_note_until_the_schedule_is_resumed() {
     let pause = &paused.json()["pause"];
     assert_eq!((&pause["by"], &pause["note"]), (&json!("ann"), &json!("night off")));
     assert_eq!((&paused.json()["status"], paused.json().get("next_at")), (&json!("paused"), None));
-    let next = world.get(&format!("{ONE}/next?n=1")).await.json();
+    let next = world.get(&format!("{ONE}/next?count=1")).await.json();
     assert_eq!(next["warnings"][0]["code"], "paused", "{next}");
     let resumed = world.post_nothing(&format!("{ONE}/resume")).await.json();
     assert_eq!((&resumed["status"], resumed.get("pause")), (&json!("active"), None));
@@ -295,9 +295,10 @@ async fn a_pause_keeps_its_note_until_the_schedule_is_resumed() {
 async fn a_preview_has_marks_and_a_description() {
     let world = World::new().await;
     let look = async |draft: Value| world.post("/api/v1/schedules/preview", draft).await;
-    let spring =
-        look(json!({"cron": "30 2 * * *", "zone": "Europe/Berlin", "from": "2026-03-28T12:00:00Z", "n": 2}))
-            .await;
+    let spring = look(
+        json!({"cron": "30 2 * * *", "zone": "Europe/Berlin", "from": "2026-03-28T12:00:00Z", "count": 2}),
+    )
+    .await;
     insta::assert_json_snapshot!(spring.json(), {".tzdb" => "[tzdb]"});
     let never = look(json!({"cron": "0 0 30 2 *"})).await.json();
     assert_eq!(
@@ -307,7 +308,7 @@ async fn a_preview_has_marks_and_a_description() {
             &json!({"code": "never_fires", "message": "the schedule never fires: no time matches its rules"})
         )
     );
-    let later = json!({"timing": {"rules": [{"cron": "0 9 * * *"}], "only": [{"calendar": "belfry.cn-workdays"}]}, "from": "2200-01-01T00:00:00Z", "n": 1});
+    let later = json!({"timing": {"rules": [{"cron": "0 9 * * *"}], "only": [{"calendar": "belfry.cn-workdays"}]}, "from": "2200-01-01T00:00:00Z", "count": 1});
     let warning = look(later).await.json()["warnings"][0].clone();
     assert_eq!(
         (&warning["code"], &warning["params"]["calendar"]),
@@ -317,7 +318,7 @@ async fn a_preview_has_marks_and_a_description() {
     assert_eq!((wrong.code(), paths(&wrong)), ("422 invalid_spec".to_owned(), vec!["cron".to_owned()]));
     for (draft, path) in [
         (json!({}), ""),
-        (json!({"cron": "* * * * *", "n": 0}), "n"),
+        (json!({"cron": "* * * * *", "count": 0}), "count"),
         (json!({"timing": {"zone": "Mars/Olympus"}}), "timing.zone"),
         (json!({"timing": {}, "zone": "UTC"}), "zone"),
     ] {
@@ -355,12 +356,12 @@ async fn a_backfill_runs_scheduled_times_without_a_run() {
     let range = json!({"from": "2020-01-01T00:00:00Z", "until": "2020-01-04T02:00:00Z"});
     let plan = world.post(&format!("{backfills}?dry_run=true"), range.clone()).await.json();
     assert_eq!(
-        plan["instants"],
+        plan["scheduled_times"],
         json!(["2020-01-01T02:00:00Z", "2020-01-02T02:00:00Z", "2020-01-04T02:00:00Z"])
     );
     assert_eq!(
         (&plan["left_out"][0]["at"], &plan["left_out"][0]["reason"]),
-        (&json!("2020-01-03T02:00:00Z"), &json!("held"))
+        (&json!("2020-01-03T02:00:00Z"), &json!("excluded"))
     );
 
     let begun = world.post(&backfills, range.clone()).await;
@@ -393,7 +394,7 @@ async fn a_backfill_runs_scheduled_times_without_a_run() {
     let mut failed = range;
     failed["reprocess"] = json!("failed");
     let plan = world.post(&format!("{backfills}?dry_run=true"), failed.clone()).await.json();
-    assert_eq!(plan["instants"], json!(["2020-01-02T02:00:00Z"]));
+    assert_eq!(plan["scheduled_times"], json!(["2020-01-02T02:00:00Z"]));
     // A successful retry by hand counts like a successful run.
     let lost = world.get(&format!("/api/v1/jobs?backfill={id}&status=failed")).await.column("id").remove(0);
     let retried = world.post_nothing(&format!("/api/v1/jobs/{lost}/retry")).await;
@@ -403,10 +404,10 @@ async fn a_backfill_runs_scheduled_times_without_a_run() {
     let retry = retried.json()["id"].as_str().unwrap().to_owned();
     world.until(&retry, "succeeded").await;
     let plan = world.post(&format!("{backfills}?dry_run=true"), failed.clone()).await.json();
-    assert_eq!((plan["instants"].as_array().unwrap().len(), &plan["left_out_count"]), (0, &json!(4)));
+    assert_eq!((plan["scheduled_times"].as_array().unwrap().len(), &plan["left_out_count"]), (0, &json!(4)));
     failed["reprocess"] = json!("all");
     let plan = world.post(&format!("{backfills}?dry_run=true"), failed).await.json();
-    assert_eq!(plan["instants"].as_array().unwrap().len(), 3);
+    assert_eq!(plan["scheduled_times"].as_array().unwrap().len(), 3);
     for (wrong, path) in [
         (json!({"from": "2020-01-02T00:00:00Z", "until": "2020-01-01T00:00:00Z"}), "from"),
         (json!({"from": "2020-01-01T00:00:00Z", "until": "2999-01-01T00:00:00Z"}), "until"),

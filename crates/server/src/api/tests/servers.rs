@@ -16,8 +16,8 @@ async fn a_server_shows_whether_it_leads() {
     assert_eq!(all["items"].as_array().unwrap().len(), 1);
     let shown = world.get(&format!("/api/v1/servers/{id}")).await.json();
     assert_eq!(all["items"][0], shown);
-    assert_eq!((&shown["leads"], &shown["shards"]), (&json!(true), &json!(4)));
-    assert_eq!((&shown["draining"], &shown["answered"]), (&json!(false), &json!(true)));
+    assert_eq!((&shown["leader"], &shown["shards"]), (&json!(true), &json!(4)));
+    assert_eq!((&shown["draining"], &shown["responder"]), (&json!(false), &json!(true)));
 }
 
 /// D8. One server must remain to lead.

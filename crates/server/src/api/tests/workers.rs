@@ -15,7 +15,7 @@ async fn a_worker_shows_its_capacity_and_reservations() {
     let shown = super::soon("the view", async {
         loop {
             let shown = world.get(&format!("/api/v1/workers/{}", hands.id)).await.json();
-            if shown["reserved"]["executions"] == 1 {
+            if shown["allocated"]["executions"] == 1 {
                 return shown;
             }
             tokio::task::yield_now().await;
@@ -24,8 +24,8 @@ async fn a_worker_shows_its_capacity_and_reservations() {
     .await;
     assert_eq!((&shown["name"], &shown["status"]), (&json!("w1"), &json!("ready")));
     assert_eq!(shown["labels"], json!({"zone": "a"}));
-    assert_eq!(shown["reserved"]["cpu"], "2");
-    assert_eq!(shown["reserved"]["memory"], "1GiB");
+    assert_eq!(shown["allocated"]["cpu"], "2");
+    assert_eq!(shown["allocated"]["memory"], "1GiB");
     assert_eq!(world.get("/api/v1/workers").await.column("id"), [hands.id.to_string()]);
 }
 

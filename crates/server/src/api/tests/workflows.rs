@@ -169,7 +169,7 @@ async fn a_run_goes_from_step_to_step_and_ends() {
     let id = start(&world, json!({"note": "by hand"})).await;
     assert_eq!(steps(&world, &id).await, stand(&[("extract", "running"), ("load", "pending")]));
     let why = world.get(&format!("/api/v1/runs/{id}/steps/load/why")).await.json();
-    assert_eq!((&why["status"], &why["reasons"][0]["reason"]), (&json!("pending"), &json!("needs")));
+    assert_eq!((&why["status"], &why["reasons"][0]["reason"]), (&json!("pending"), &json!("upstream")));
     let jobs = world.get(&format!("/api/v1/jobs?run={id}")).await;
     assert_eq!(jobs.json()["items"][0]["step"]["name"], "extract");
 
@@ -198,7 +198,7 @@ async fn a_run_goes_from_step_to_step_and_ends() {
     let over = world.get(&format!("/api/v1/runs/{id}/steps/load/why")).await.json();
     assert_eq!((&over["status"], &over["reasons"]), (&json!("succeeded"), &json!([])));
     let all = world.get(&format!("/api/v1/runs/{id}/why")).await.json();
-    assert_eq!(all, json!({"run": id, "steps": [], "left_out": 0}));
+    assert_eq!(all, json!({"run": id, "steps": [], "more": 0}));
 }
 
 /// C1. Workflow `then` is triggered by each end of `nightly`; both show it, and why nothing was started.
@@ -220,7 +220,7 @@ async fn the_end_of_a_run_starts_another_one() {
     put(&world, one_step).await;
     let id = start(&world, json!({})).await;
     let why = world.get(&format!("/api/v1/runs/{id}/why?limit=1")).await.json();
-    assert_eq!((&why["steps"][0]["step"], &why["left_out"]), (&json!("extract"), &json!(0)));
+    assert_eq!((&why["steps"][0]["step"], &why["more"]), (&json!("extract"), &json!(0)));
     let task = hands.start().await;
     hands.finish(&task, 0).await;
     let ended = until_over(&world, &id).await;
@@ -431,7 +431,7 @@ async fn approvals_and_events_continue_a_run() {
     );
     let approved = world.post(&format!("{path}/steps/ask/approve"), json!({"note": "go"})).await;
     assert_eq!(approved.status, StatusCode::OK, "{}", approved.text());
-    let said = world.get(&format!("{path}/steps")).await.json()["steps"][0]["said"].clone();
+    let said = world.get(&format!("{path}/steps")).await.json()["steps"][0]["decision"].clone();
     assert_eq!((&said["by"], &said["note"]), (&json!("ann"), &json!("go")));
     assert_eq!(
         world.post_nothing(&format!("{path}/steps/only_bob/approve")).await.code(),
@@ -459,7 +459,7 @@ async fn the_elements_of_a_step_are_listed_in_pages() {
         hands.finish(&task, exit_code).await;
     }
     until_over(&world, &id).await;
-    let path = format!("/api/v1/runs/{id}/steps/each/items");
+    let path = format!("/api/v1/runs/{id}/steps/each/elements");
     let reads = || [Operation::Job, Operation::Jobs].map(|of| world.store.calls(of)).iter().sum::<u64>();
     let before = reads();
     let first = world.get(&format!("{path}?limit=2")).await.json();
@@ -472,20 +472,23 @@ async fn the_elements_of_a_step_are_listed_in_pages() {
     let items = failed["items"].as_array().unwrap();
     assert_eq!(items.len(), 1, "{failed}");
     assert_eq!(
-        (&items[0]["index"], &items[0]["item"], &items[0]["executions"]),
+        (&items[0]["index"], &items[0]["value"], &items[0]["executions"]),
         (&json!(1), &json!("b"), &json!(1))
     );
     assert!(items[0]["started_at"].is_string() && items[0]["worker_id"].is_string(), "{failed}");
     let again = world.post(&format!("/api/v1/runs/{id}/retry"), json!({})).await.json()["id"].clone();
-    let path_again = format!("/api/v1/runs/{}/steps/each/items", again.as_str().unwrap());
+    let path_again = format!("/api/v1/runs/{}/steps/each/elements", again.as_str().unwrap());
     assert_eq!(world.get(&path_again).await.json()["items"].as_array().unwrap().len(), 3, "taken over");
     let cursor = first["next_cursor"].as_str().unwrap();
     let second = world.get(&format!("{path}?limit=2&cursor={cursor}")).await.json();
     assert_eq!((&second["items"][0]["index"], second.get("next_cursor")), (&json!(2), None));
-    assert_eq!(world.get(&format!("/api/v1/runs/{id}/steps/other/items")).await.code(), "404 step_not_found");
+    assert_eq!(
+        world.get(&format!("/api/v1/runs/{id}/steps/other/elements")).await.code(),
+        "404 step_not_found"
+    );
     let step = world.get(&format!("/api/v1/runs/{id}/steps")).await.json()["steps"][0].clone();
     assert_eq!(
-        (&step["total"], &step["tally"]["succeeded"], &step["for_each"]),
+        (&step["total"], &step["element_counts"]["succeeded"], &step["for_each"]),
         (&json!(3), &json!(2), &json!(true))
     );
 }
@@ -529,7 +532,8 @@ async fn elements_that_a_task_adds_are_listed_and_taken_over_by_a_retry() {
     let last = hands.start().await;
     hands.finish(&last, 0).await;
     assert_eq!(until_over(&world, again).await["status"], "succeeded");
-    let tally = world.get(&format!("/api/v1/runs/{again}/steps")).await.json()["steps"][1]["tally"].clone();
+    let tally =
+        world.get(&format!("/api/v1/runs/{again}/steps")).await.json()["steps"][1]["element_counts"].clone();
     assert_eq!(tally, json!({"succeeded": 2, "failed": 0}));
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use model::WorkflowSpec;
 use model::api::{
-    RecentRun, RunStep, RunStepState, RunTries, StepCounts, StepKind, TriggerStatus, WaitingApproval,
+    RecentRun, RunAttempt, RunStep, RunStepState, StepCounts, StepKind, TriggerStatus, WaitingApproval,
     Workflow, WorkflowRun,
 };
 use model::run::{
@@ -51,7 +51,7 @@ pub(super) fn triggers(state: &WorkflowState) -> Vec<TriggerStatus> {
         last_run: state.last_run,
         refused: state.refused,
         last_refusal: state.last_refusal.as_deref().cloned(),
-        kept: state.kept.iter().map(|kept| kept.ended.clone()).collect(),
+        waiting_events: state.waiting_events.iter().map(|kept| kept.ended.clone()).collect(),
     };
     state.triggers.iter().map(shown).collect()
 }
@@ -73,7 +73,7 @@ pub(super) fn recent(row: &RunRow) -> RecentRun {
 pub(super) fn run(row: RunRow) -> WorkflowRun {
     let RunRow { id, head, state } = row;
     let spec = &head.definition.workflow;
-    let tries = tries(spec, &state);
+    let attempt = attempt(spec, &state);
     WorkflowRun {
         id,
         workflow_id: head.workflow,
@@ -99,7 +99,7 @@ pub(super) fn run(row: RunRow) -> WorkflowRun {
         started_runs: state.started.to_vec(),
         pause: state.pause.map(|pause| *pause),
         stopping: state.stopping,
-        tries,
+        attempt,
         steps: counts(&state.counts),
         approvals: None,
         output: state.output.as_deref().map(json),
@@ -116,11 +116,11 @@ pub(super) fn listed(row: RunRow) -> WorkflowRun {
     run
 }
 
-fn tries(spec: &WorkflowSpec, state: &RunState) -> Option<RunTries> {
-    let most = spec.retry.max_retries + 1;
-    let (next_at, began_at) =
-        (state.next_attempt_at(), state.retry.as_ref().and_then(|retry| retry.began_at));
-    (most > 1).then(|| RunTries { number: state.failures() + 1, most, next_at, began_at })
+fn attempt(spec: &WorkflowSpec, state: &RunState) -> Option<RunAttempt> {
+    let max = spec.retry.max_retries + 1;
+    let (next_at, started_at) =
+        (state.next_attempt_at(), state.retry.as_ref().and_then(|retry| retry.started_at));
+    (max > 1).then(|| RunAttempt { number: state.failures() + 1, max, next_at, started_at })
 }
 
 fn counts(counts: &[u32; 8]) -> StepCounts {
@@ -222,15 +222,15 @@ const fn pending() -> RunStepState {
         status: StepStatus::Pending,
         cause: None,
         job_id: None,
-        called: None,
+        called_run_id: None,
         started_at: None,
         finished_at: None,
         wake_at: None,
         total: None,
-        tally: None,
+        element_counts: None,
         output: None,
         message: None,
-        said: None,
+        decision: None,
         late_workers: None,
         files: None,
         approval: None,
@@ -243,15 +243,15 @@ pub(super) fn step_state(state: StepState) -> RunStepState {
         status: state.status,
         cause: Some(state.cause),
         job_id: state.job,
-        called: state.called,
+        called_run_id: state.called,
         started_at: state.started_at,
         finished_at: state.finished_at,
         wake_at: state.wake_at,
         total: state.total,
-        tally: state.tally,
+        element_counts: state.element_counts,
         output: state.output.as_deref().map(json),
         message: state.message.map(String::from),
-        said: state.said.map(|said| *said),
+        decision: state.decision.map(|said| *said),
         late_workers: state.late_workers.map(|late| *late),
         files: state.files.as_deref().and_then(stored_files).map(Value::Object),
         approval: state.asks.map(|asks| *asks),

@@ -137,7 +137,7 @@ async fn records(api: &Api, row: &RunRow) -> Result<Vec<StepRecord>, ApiError> {
     };
     let steps: Vec<u32> = records.iter().filter(|r| with_elements(r)).map(|r| r.key.step).collect();
     for step in steps {
-        records.extend(store.run_items(row.id, step, None, ITEMS_MAX).await?);
+        records.extend(store.run_elements(row.id, step, None, ITEMS_MAX).await?);
     }
     Ok(records)
 }

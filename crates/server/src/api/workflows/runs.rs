@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::response::Response;
 use engine::{Reply, WorkflowRequest};
 use futures::{StreamExt, TryStreamExt};
-use model::api::{List, RunItem, RunSteps, WorkflowRun};
+use model::api::{List, RunElement, RunSteps, WorkflowRun};
 use model::run::{RunStatus, StepCause, StepRecord, StepState, StepStatus};
 use model::why::{RunWhy, StepWhy};
 use model::{BackfillId, JobId, Refusal, RunId, ScheduleId, WorkflowId};
@@ -41,7 +41,7 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Read, runs, &[Code::RunNotFound], routes!(get_run));
     routes.needs(Verb::Read, runs, &[Code::RunNotFound], routes!(list_steps));
     let item_refusals = [Code::RunNotFound, Code::StepNotFound, Code::InvalidCursor];
-    routes.needs(Verb::Read, runs, &item_refusals, routes!(list_items));
+    routes.needs(Verb::Read, runs, &item_refusals, routes!(list_elements));
     routes.needs(Verb::Read, runs, &[Code::RunNotFound, Code::StepNotFound], routes!(explain_step));
     routes.of_leader();
     routes.needs(Verb::Read, runs, &[Code::RunNotFound], routes!(explain_run));
@@ -146,7 +146,7 @@ pub(super) fn with_spec(row: RunRow) -> WorkflowRun {
 /// List the steps of a run
 ///
 /// Returns all steps, in the order of the workflow; a step that has not started is `pending`. The elements of a mapped
-/// step are listed at `…/items`.
+/// step are listed at `…/elements`.
 #[utoipa::path(get, path = "/api/v1/runs/{id}/steps", tag = "runs", params(("id" = RunId, Path)), responses(
     (status = 200, description = "All steps", body = RunSteps),
 ))]
@@ -159,7 +159,7 @@ async fn list_steps(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Jso
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
-struct ListItemsParams {
+struct ListElementsParams {
     /// Statuses to list, separated by commas.
     #[param(value_type = Option<String>)]
     status: Many<StepStatus>,
@@ -174,30 +174,30 @@ struct ListItemsParams {
 ///
 /// Ordered by number. Running elements are among the jobs of the run. If a retry kept the result of the whole step, the
 /// list has the elements of the retried run.
-#[utoipa::path(get, path = "/api/v1/runs/{id}/steps/{step}/items", tag = "runs",
-    params(("id" = RunId, Path), ("step" = String, Path, description = "Name"), ListItemsParams),
-    responses((status = 200, description = "One page", body = List<RunItem>))
+#[utoipa::path(get, path = "/api/v1/runs/{id}/steps/{step}/elements", tag = "runs",
+    params(("id" = RunId, Path), ("step" = String, Path, description = "Name"), ListElementsParams),
+    responses((status = 200, description = "One page", body = List<RunElement>))
 )]
-async fn list_items(
+async fn list_elements(
     State(api): State<Api>,
     Paths(id, step): Paths<RunId, String>,
-    Params(params): Params<ListItemsParams>,
-) -> Result<Json<List<RunItem>>, ApiError> {
+    Params(params): Params<ListElementsParams>,
+) -> Result<Json<List<RunElement>>, ApiError> {
     let limit = page::limit(params.limit)?;
     let row = rows::run(&api, id).await?;
     let number = number_of(&row, &step)?;
     let list = (id, number, &params.status.0);
-    let after = api.shared.cursors.read::<u32>("items", &list, params.cursor.as_deref())?;
+    let after = api.shared.cursors.read::<u32>("elements", &list, params.cursor.as_deref())?;
     let owner = owner_of_elements(&api, row, number).await?;
     let mut records = ended_elements(&api, owner, number, after, &params.status.0, limit + 1).await?;
     let more = records.len() > limit;
     records.truncate(limit);
     let last = records.last().and_then(|record| record.key.item).filter(|_| more);
-    let next_cursor = last.map(|index| api.shared.cursors.make("items", &list, &index.to_string()));
+    let next_cursor = last.map(|index| api.shared.cursors.make("elements", &list, &index.to_string()));
     let jobs = jobs_of(&api, &records).await?;
     let items = records.into_iter().filter_map(|record| {
         let job = record.state.job.and_then(|job| jobs.get(&job));
-        Some(item(record.key.item?, record.state, job))
+        Some(element(record.key.item?, record.state, job))
     });
     let items = items.collect();
     Ok(Json(List { items, next_cursor }))
@@ -211,7 +211,7 @@ async fn owner_of_elements(api: &Api, mut row: RunRow, number: u32) -> Result<Ru
         let Some(before) = row.head.retry_of else { return Ok(row.id) };
         let steps = store.run_steps(row.id).await?;
         let step = steps.iter().find(|record| record.key.step == number && record.key.item.is_none());
-        let taken_over = step.is_some_and(|record| record.state.cause == StepCause::Carried);
+        let taken_over = step.is_some_and(|record| record.state.cause == StepCause::CarriedOver);
         match store.run(before).await? {
             Some(before) if taken_over => row = before,
             _ => return Ok(row.id),
@@ -236,7 +236,7 @@ async fn ended_elements(
     let rows = if statuses.is_empty() { limit } else { ITEM_ROWS };
     let mut found = Vec::new();
     loop {
-        let records = api.node.store().run_items(run, number, after, rows).await?;
+        let records = api.node.store().run_elements(run, number, after, rows).await?;
         let is_last = records.len() < rows;
         after = records.last().and_then(|record| record.key.item);
         found.extend(records.into_iter().filter(wanted));
@@ -259,11 +259,11 @@ async fn jobs_of(api: &Api, records: &[StepRecord]) -> Result<HashMap<JobId, Job
 }
 
 /// Returns an element with the data of its job.
-fn item(index: u32, state: StepState, job: Option<&JobRow>) -> RunItem {
-    let item = job.and_then(|row| row.step.as_ref()?.item.as_ref().map(|item| item.value.to_string()));
+fn element(index: u32, state: StepState, job: Option<&JobRow>) -> RunElement {
+    let value = job.and_then(|row| row.step.as_ref()?.element.as_ref().map(|item| item.value.to_string()));
     let (worker_id, executions) =
         job.map_or((None, None), |row| (row.state.worker, Some(row.state.executions)));
-    RunItem { index, item, worker_id, executions, state: convert::step_state(state) }
+    RunElement { index, value, worker_id, executions, state: convert::step_state(state) }
 }
 
 /// Returns the number of a step, by its name.
@@ -333,7 +333,7 @@ async fn explain_run(
         Ok(other) => Err(unexpected(&other)),
         Err(RequestError::Refused(Refusal::RunNotLive { .. })) => {
             rows::run(&api, id).await?;
-            Ok(Json(RunWhy { run: id, next_try: None, steps: Vec::new(), left_out: 0 }))
+            Ok(Json(RunWhy { run: id, next_attempt: None, steps: Vec::new(), more: 0 }))
         }
         Err(error) => Err(error.into()),
     }

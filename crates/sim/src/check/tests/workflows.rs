@@ -65,11 +65,11 @@ fn ends(step: u32) -> Row {
 fn job_of(step: u32, number: u64, status: JobStatus) -> Row {
     let story = Story::new();
     let name = if step == 0 { "a" } else { "b" };
-    let origin = StepOrigin { run: RUN, workflow: "w".into(), name: name.into(), step, item: None };
-    let cause = if status.is_final() { Cause::CancelRequested } else { Cause::Stepped };
+    let origin = StepOrigin { run: RUN, workflow: "w".into(), name: name.into(), step, element: None };
+    let cause = if status.is_final() { Cause::CancelRequested } else { Cause::StepStarted };
     let entry =
         |from, to, cause| HistoryEntry { at: second(1), from, to, cause, execution: None, detail: None };
-    let mut steps = vec![entry(None, JobStatus::Waiting, Cause::Stepped)];
+    let mut steps = vec![entry(None, JobStatus::Waiting, Cause::StepStarted)];
     if status.is_final() {
         steps.push(entry(Some(JobStatus::Waiting), status, cause));
     }
@@ -113,7 +113,7 @@ fn a_step_that_violates_its_join_rule_is_reported() {
     told(vec![vec![started(), goes_on(0), goes_on(1)]]).breaks(Invariant::I19);
     let failed = || step_row(0, StepStatus::Failed, StepCause::JobFailed);
     told(vec![vec![started(), failed(), goes_on(1)]]).breaks(Invariant::I19);
-    let left_out = || step_row(1, StepStatus::UpstreamFailed, StepCause::Rule);
+    let left_out = || step_row(1, StepStatus::UpstreamFailed, StepCause::JoinRule);
     told(vec![vec![started(), failed(), left_out()]]).holds();
     told(vec![vec![started(), ends(0), left_out()]]).breaks(Invariant::I19);
 }
@@ -223,7 +223,8 @@ fn a_join_that_loses_an_end_is_reported() {
         output: None,
         chain: vec!["w".into()],
     };
-    let keeps = report(listens(), false, TriggerState { kept: vec![kept], ..Default::default() }, false);
+    let keeps =
+        report(listens(), false, TriggerState { waiting_events: vec![kept], ..Default::default() }, false);
     told(vec![first(), vec![started()], end(vec![keeps])]).holds();
     told(vec![first(), vec![started()], end(vec![])]).breaks(Invariant::I19);
 }

@@ -125,7 +125,7 @@ impl Answers {
                     self.add("added", batch);
                 }
                 for step in store.run_steps(run.id).await.unwrap() {
-                    let items = store.run_items(run.id, step.key.step, None, 100).await.unwrap();
+                    let items = store.run_elements(run.id, step.key.step, None, 100).await.unwrap();
                     self.add("step", step);
                     items.into_iter().for_each(|item| self.add("item", item));
                 }

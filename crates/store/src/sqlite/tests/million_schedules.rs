@@ -43,7 +43,7 @@ fn state(n: usize, at: Timestamp) -> ScheduleState {
         buffer: Default::default(),
         owed: Default::default(),
         open_record: None,
-        track: None,
+        statistics: None,
     }
 }
 

@@ -294,7 +294,7 @@ impl Sampler {
             admission: self.pick(&[Admission::Open, Admission::Cordoned, Admission::Draining]),
             created_at: self.now(),
             updated_at: self.now(),
-            heard_at: self.maybe(Self::any_time),
+            last_heartbeat_at: self.maybe(Self::any_time),
         }
     }
 

@@ -125,7 +125,7 @@ impl Sampler {
                 .map(|_| Gap { after: self.any_time(), until: self.any_time() })
                 .collect(),
             open_record: self.maybe(|s| Box::new(s.line(id, None))),
-            track: self.maybe(|s| {
+            statistics: self.maybe(|s| {
                 let (succeeded, failed) = (s.number(), s.number());
                 Box::new(RunStatistics { succeeded, failed, streak: s.pick(&[i32::MIN, -1, 7]), durations })
             }),
@@ -143,7 +143,7 @@ impl Sampler {
             FiringOutcome::SkippedDeadline,
             FiringOutcome::SkippedPolicy,
             FiringOutcome::SkippedReplaced,
-            FiringOutcome::Shed,
+            FiringOutcome::SkippedLimit,
             FiringOutcome::NotStarted,
         ])
     }
@@ -182,11 +182,11 @@ impl Sampler {
     /// Returns a request for a backfill of this schedule.
     pub fn backfill_head(&mut self, schedule: ScheduleId) -> BackfillHead {
         let instants = (0..self.below(5)).map(|_| (self.any_time(), self.maybe(Self::any_time)));
-        let instants = instants.collect();
+        let scheduled_times = instants.collect();
         BackfillHead {
             id: self.backfill_id(schedule.shard()),
             schedule,
-            instants,
+            scheduled_times,
             from: self.any_time(),
             until: self.any_time(),
             concurrency: self.pick(&[1, u32::MAX]),

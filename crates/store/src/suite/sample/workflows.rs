@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use model::firing::Pause;
 use model::run::{
-    Adder, ApprovalRequest, BatchKey, Caller, ElementBatch, Ended, EndedCall, ItemOrigin, LateWorkers,
-    PendingEnd, RunCause, RunHead, RunHistoryEntry, RunRetry, RunState, RunStatus, RunTrigger, StepCause,
-    StepDecision, StepKey, StepOrigin, StepRecord, StepState, StepStatus, Tally, TriggerRefusal,
+    Adder, ApprovalRequest, BatchKey, Caller, ElementBatch, ElementCounts, ElementOrigin, Ended, EndedCall,
+    LateWorkers, PendingEnd, RunCause, RunHead, RunHistoryEntry, RunRetry, RunState, RunStatus, RunTrigger,
+    StepCause, StepDecision, StepKey, StepOrigin, StepRecord, StepState, StepStatus, TriggerRefusal,
     TriggerRefusalReason, TriggerState, WorkflowHead, WorkflowState,
 };
 use model::workflow::{Action, Call, Definition, Section, StepSpec};
@@ -54,7 +54,7 @@ impl Sampler {
             workflow: self.text().into(),
             name: self.text().into(),
             step: self.pick(&[0, 9_999]),
-            item: self.maybe(|s| ItemOrigin {
+            element: self.maybe(|s| ElementOrigin {
                 index: s.pick(&[0, 7]),
                 total: s.pick(&[8, 100_000]),
                 value: s.text().into(),
@@ -112,7 +112,7 @@ impl Sampler {
                 let (at, ended, reason) = (s.any_time(), s.ended(), s.pick(TriggerRefusalReason::ALL));
                 Box::new(TriggerRefusal { at, ended, reason, detail: s.maybe(|s| s.text().into()) })
             }),
-            kept: [0, 1, 2][..self.pick(&[0, 1, 3])]
+            waiting_events: [0, 1, 2][..self.pick(&[0, 1, 3])]
                 .iter()
                 .map(|&source| PendingEnd {
                     source,
@@ -156,7 +156,7 @@ impl Sampler {
             caller: self.maybe(|s| Caller {
                 run: s.some_run(),
                 step: 3,
-                item: s.maybe(|s| s.pick(&[0, 99_999])),
+                element: s.maybe(|s| s.pick(&[0, 99_999])),
             }),
             retry_of: self.maybe(|s| s.run_id(ShardId(1))),
             priority: self.maybe(|s| s.pick(&[0, 100])),
@@ -180,8 +180,8 @@ impl Sampler {
             }),
             stopping: self.maybe(|s| s.pick(RunCause::ALL)),
             retry: self.maybe(|s| {
-                let (next_at, began_at) = (s.maybe(Self::any_time), s.maybe(Self::any_time));
-                Box::new(RunRetry { failures: s.pick(&[1, 1_000]), next_at, began_at })
+                let (next_at, started_at) = (s.maybe(Self::any_time), s.maybe(Self::any_time));
+                Box::new(RunRetry { failures: s.pick(&[1, 1_000]), next_at, started_at })
             }),
             skip_finally: self.coin(),
             counts: [1, 0, 0, 5, 0, 0, 0, 7],
@@ -211,11 +211,12 @@ impl Sampler {
             finished_at: self.maybe(Self::any_time),
             wake_at: self.maybe(Self::any_time),
             total: self.maybe(|s| s.pick(&[0, 100_000])),
-            tally: self.maybe(|s| Tally { succeeded: s.pick(&[0, 99_999]), failed: s.pick(&[0, 7]) }),
+            element_counts: self
+                .maybe(|s| ElementCounts { succeeded: s.pick(&[0, 99_999]), failed: s.pick(&[0, 7]) }),
             items: self.maybe(|s| s.text().into()),
             output: self.maybe(|s| s.text().into()),
             message: self.maybe(|s| s.text().into()),
-            said: self.maybe(|s| {
+            decision: self.maybe(|s| {
                 Box::new(StepDecision {
                     at: s.any_time(),
                     by: s.text().into(),
