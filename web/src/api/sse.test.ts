@@ -31,6 +31,12 @@ test("a heartbeat advances the id from which a lost stream resumes", () => {
   expect(parser.lastId).toBe("9");
 });
 
+test("an event that is lost before its end is received again", () => {
+  const parser = new Parser("3");
+  expect(parser.push("id: 9\ndata: x\n")).toEqual([]);
+  expect(parser.lastId).toBe("3");
+});
+
 test("a stream that ends at once means that there is no leader; a stream that lasts is open", async () => {
   vi.useFakeTimers();
   const lasting = new ReadableStream({

@@ -8,6 +8,8 @@
  * This module runs in pages and in a shared worker, so it uses no globals that only one of them has.
  */
 
+import { createParser } from "eventsource-parser";
+
 import { CSRF_HEADERS } from "./csrf";
 import { isTakeover, ApiError } from "./errors";
 
@@ -20,41 +22,27 @@ export interface ServerEvent {
 
 /** Incremental parser of an event stream; accepts chunks split at any position. */
 export class Parser {
-  #rest = "";
-  #name = "";
-  #data: string[] = [];
-  #id: string;
+  #lastId: string;
+  #events: ServerEvent[] = [];
+  readonly #parser = createParser({
+    // Called before `onEvent`, and for heartbeats, which have no data.
+    onId: (id) => (this.#lastId = id),
+    onEvent: ({ event = "message", data }) => this.#events.push({ name: event, data, id: this.#lastId }),
+  });
 
-  constructor(id = "") {
-    this.#id = id;
+  constructor(lastId = "") {
+    this.#lastId = lastId;
   }
 
-  /** Id of the newest event or heartbeat. */
+  /** Id of the newest complete event or heartbeat. */
   get lastId(): string {
-    return this.#id;
+    return this.#lastId;
   }
 
   push(text: string): ServerEvent[] {
-    const lines = (this.#rest + text).split(/\r\n|\n|\r(?!$)/);
-    this.#rest = lines.pop() ?? "";
-    const events: ServerEvent[] = [];
-    for (const line of lines) {
-      if (line === "") {
-        if (this.#data.length > 0) {
-          events.push({ name: this.#name || "message", data: this.#data.join("\n"), id: this.#id });
-        }
-        this.#name = "";
-        this.#data = [];
-        continue;
-      }
-      const colon = line.indexOf(":");
-      const field = colon < 0 ? line : line.slice(0, colon);
-      const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
-      if (field === "event") this.#name = value;
-      else if (field === "data") this.#data.push(value);
-      else if (field === "id") this.#id = value;
-    }
-    return events;
+    this.#events = [];
+    this.#parser.feed(text);
+    return this.#events;
   }
 }
 
