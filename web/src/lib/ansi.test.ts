@@ -33,3 +33,8 @@ test("a log can add only text to the page", () => {
 test("a line with carriage returns shows the last text", () => {
   expect(plain(" 10%\r 50%\r100%\r")).toBe("100%");
 });
+
+test("a long line of carriage returns or of style codes is parsed in linear time", () => {
+  expect(plain(`${"\r".repeat(1 << 20)}x`)).toBe("x");
+  expect(plain(`${ESC}[${"38;5;1;".repeat(50_000)}0mx`)).toBe("x");
+});

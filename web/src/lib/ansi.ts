@@ -52,8 +52,10 @@ export function parseAnsi(line: string, before: Style = {}): { spans: Span[]; st
 
 function clean(text: string): string {
   // A progress bar overwrites itself: only the last text is visible.
-  const visible = text.replace(/\r+$/, "");
-  return visible.slice(visible.lastIndexOf("\r") + 1).replace(INVISIBLE, "");
+  // Without `/\r+$/`, which takes quadratic time.
+  let end = text.length;
+  while (text[end - 1] === "\r") end -= 1;
+  return text.slice(text.lastIndexOf("\r", end - 1) + 1, end).replace(INVISIBLE, "");
 }
 
 function applySgr(style: Style, parameters: string): Style {
@@ -80,7 +82,7 @@ function applySgr(style: Style, parameters: string): Style {
     else if (code >= 90 && code <= 97) next.color = code - 82;
     else if (code >= 100 && code <= 107) next.background = code - 92;
     else if (code === 38 || code === 48) {
-      const [color, used] = extendedColor(codes.slice(i + 1));
+      const [color, used] = extendedColor(codes.slice(i + 1, i + 5));
       if (color !== undefined) next[code === 38 ? "color" : "background"] = color;
       i += used;
     }
@@ -92,7 +94,7 @@ function extendedColor(codes: number[]): [number | string | undefined, number] {
   const [kind, a = 0, b = 0, c = 0] = codes;
   if (kind === 5) return [indexed(a), 2];
   if (kind === 2) return [rgb(a, b, c), 4];
-  return [undefined, codes.length];
+  return [undefined, Infinity];
 }
 
 function indexed(index: number): number | string {
