@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use model::former_lease::FormerLease;
 use model::id::Epoch;
 use model::record::Lease;
-use model::{Duration, ShardId};
+use model::{Duration, ShardId, Timestamp};
 use tokio_postgres::Row;
 
 use super::connection::{Lane, Mode, Query, Stopped};
