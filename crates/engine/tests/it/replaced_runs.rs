@@ -113,7 +113,7 @@ fn a_replacing_firing_uses_its_reservation() {
     assert_eq!(t.status(competitor), JobStatus::Waiting);
 }
 
-/// B4. The reply to a trigger is about its own firing, not about one of the timer at the same instant.
+/// B4. The reply to a trigger is about its own firing, not about one of the timer at the same time.
 #[test]
 fn a_trigger_that_waits_at_a_scheduled_time_is_not_answered_with_the_run_of_the_timer() {
     let mut t = Scenario::new();

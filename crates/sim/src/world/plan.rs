@@ -11,7 +11,6 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use model::Duration;
 
-use super::store::LEASE_MAX;
 use crate::dice::Dice;
 use crate::history::Setup;
 
@@ -546,5 +545,7 @@ impl Plan {
     }
 }
 
+/// Maximum duration of a leadership lease; a store clock that was set back does not extend a lease beyond it.
+pub(super) const LEASE_MAX: Duration = Duration::from_secs(60);
 /// Number of kinds that [`Plan::draw_fault`] can draw.
 const KINDS: usize = 21;

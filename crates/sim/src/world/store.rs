@@ -29,7 +29,7 @@ use model::{
 
 use self::rows::Rows;
 pub use self::rows::StoreRecorder;
-use super::plan::Mutation;
+use super::plan::{LEASE_MAX, Mutation};
 use crate::history::Commit;
 
 /// Ownership of a shard.
@@ -82,8 +82,6 @@ pub(crate) struct Store {
     changelog: VecDeque<(ChangelogPosition, Vec<LiveChange>)>,
 }
 
-/// Maximum duration of a lease; a clock that was set back does not extend a lease beyond it.
-pub(super) const LEASE_MAX: Duration = Duration::from_secs(60);
 /// Maximum number of commits in the changelog.
 const CHANGELOG_MAX: usize = 2_048;
 /// Number of commits in a page of the changelog.
