@@ -1,4 +1,12 @@
 //! Advances runs: evaluates join rules and conditions, starts ready steps, and moves from section to section.
+//!
+//! Each flush advances the runs with new events, in turns: a run may start at most [`STARTS_PER_TURN_MAX`] jobs and
+//! calls before the next run has its turn. A flush starts at most [`STARTS_PER_FLUSH_MAX`]; the rest follows in the
+//! next one.
+//!
+//! # Invariants
+//! - A run moves to its next section only when all steps of the current one have ended.
+//! - Only this module decides that a pending step starts, is skipped, or fails because of its dependencies.
 
 use model::RunId;
 use model::run::{RunCause, RunStatus, StepCause, StepStatus};

@@ -1,4 +1,11 @@
 //! Starts a step whose dependencies have ended, whose condition is true, and for which a slot is free.
+//!
+//! [`advance`](super::advance) calls this module for each step that may start. What starts depends on the step: a
+//! [job](super::job), a call of another workflow, [elements](super::elements), an approval, or a wait.
+//!
+//! # Invariants
+//! - A step whose values cannot be filled in fails with the reason; nothing of it starts.
+//! - A wait or a timeout has its timer armed.
 
 use std::sync::Arc;
 

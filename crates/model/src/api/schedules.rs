@@ -1,4 +1,8 @@
 //! Requests and responses of the REST API for schedules, the ledger, backfills and calendars.
+//!
+//! In this order: the schedule as it is shown, with its runs, statistics and health; apply, pause and trigger;
+//! previews and upcoming firings; ledger entries; backfills; calendars. The spec that users write is
+//! [`ScheduleSpec`]. The texts of the types and fields are the descriptions in the OpenAPI document.
 
 use std::collections::BTreeMap;
 

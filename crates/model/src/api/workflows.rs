@@ -1,4 +1,8 @@
 //! Requests and responses of the REST API for workflows, their runs and the steps of runs.
+//!
+//! In this order: the workflow as it is shown, with its triggers; apply, start and plan; the run, its attempts and
+//! approvals; its steps and their elements; requests that change a run or a step. The spec that users write is
+//! [`WorkflowSpec`](crate::WorkflowSpec). The texts of the types and fields are the descriptions in the OpenAPI document.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,10 @@
 //! Renders results as Markdown tables for the book.
+//!
+//! [`results`](super) collects the figures of each run in `docs/results`; `make results-page` and a test of the book
+//! call this module. A table has one column for each run, and at most five columns, so that it fits a page.
+//!
+//! # Invariants
+//! - The same files give the same text: a test compares the page with it.
 
 use std::fmt::Write as _;
 

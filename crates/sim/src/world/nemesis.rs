@@ -1,4 +1,10 @@
 //! Injects faults, and ends them.
+//!
+//! [`World::fault`] runs at the beginning and at the end of each fault of the [plan](super::plan). Faults of one kind
+//! may overlap, so cuts are counted, and a server, agent or machine is repaired whatever happened to it meanwhile.
+//!
+//! # Invariants
+//! - After the end of all faults, nothing is cut, paused, down or full.
 
 use std::collections::BTreeMap;
 
