@@ -232,13 +232,13 @@ pub struct OutputFile {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resources {
-    /// CPU request: CPU reserved for the job on its worker, for example `500m` or `2` cores [default: `100m`].
+    /// CPU request: CPU allocated to the job on its worker, for example `500m` or `2` cores [default: `100m`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Millicores>,
-    /// Memory request: memory reserved for the job on its worker, for example `256MiB` [default: `64MiB`].
+    /// Memory request: memory allocated to the job on its worker, for example `256MiB` [default: `64MiB`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
-    /// Custom resources reserved for the job on its worker, for example `gpu: 1`; at most 16. Each worker declares
+    /// Custom resources allocated to the job on its worker, for example `gpu: 1`; at most 16. Each worker declares
     /// how much it has of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub custom: BTreeMap<String, u64>,

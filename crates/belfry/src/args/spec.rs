@@ -250,7 +250,7 @@ pub(crate) struct SpecArgs {
     #[arg(long, value_name = "CODES", value_delimiter = ',', help_heading = "Failure")]
     pub(crate) no_retry_on: Vec<i32>,
     /// Delivery level if a worker is lost: at_least_once (start again), at_most_once (never start again),
-    /// exactly_once (start again after the lost execution has certainly ended) [default: at_least_once]
+    /// exactly_once (start again after the lost execution has certainly ended or is frozen) [default: at_least_once]
     #[arg(long, value_name = "LEVEL", value_parser = delivery, help_heading = "Failure")]
     pub(crate) delivery: Option<Delivery>,
 

@@ -95,7 +95,7 @@ impl Workflows {
             run.with_pending_elements.insert(step);
             run.step_mut(step).state.iter_mut().for_each(|state| state.total = Some(total));
         }
-        self.added.push(ElementBatch {
+        self.write_batch(ElementBatch {
             key: BatchKey { run: id, step, first },
             by,
             name: batch.into(),
@@ -117,6 +117,7 @@ impl Workflows {
     pub(crate) fn restore_batch(&mut self, batch: &ElementBatch) -> Result<(), String> {
         let BatchKey { run: id, step, .. } = batch.key;
         let run = self.runs.get_mut(&id).ok_or("its run is not live")?;
+        run.keep_restored(None, Some(batch));
         take_batch(run, step, batch)
     }
 
@@ -131,7 +132,7 @@ impl Workflows {
         let key = BatchKey { run: id, step, first: run.growing(step).total() };
         let batch = ElementBatch { key, ..batch.clone() };
         if take_batch(run, step, &batch).is_ok() {
-            self.added.push(batch);
+            self.write_batch(batch);
         }
     }
 

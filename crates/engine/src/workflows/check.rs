@@ -8,6 +8,7 @@ use model::run::{ElementCounts, RunState, RunStatus, StepState, StepStatus, Work
 use model::workflow::{Section, UpstreamCounts};
 
 use super::elements::{Elements, work_of};
+use super::ended_call::KeptRows;
 use super::growing::{Batches, Growing};
 use super::plan::deadline;
 use super::{Run, Step, Workflow, Workflows};
@@ -181,10 +182,12 @@ struct StepSnapshot<'a> {
     ready: bool,
 }
 
-fn of_run(run: &Run, knows_ready: bool) -> (&RunState, u32, [u32; 3], Vec<StepSnapshot<'_>>) {
+type RunSnapshot<'a> = (&'a RunState, u32, [u32; 3], Vec<StepSnapshot<'a>>, Option<&'a KeptRows>);
+
+fn of_run(run: &Run, knows_ready: bool) -> RunSnapshot<'_> {
     let ready = |number: u32| knows_ready && run.ready.contains(&number);
     let steps = (0..).zip(&run.steps).map(|(number, step)| of_step(step, ready(number)));
-    (&run.state, run.live, run.open, steps.collect())
+    (&run.state, run.live, run.open, steps.collect(), run.kept.as_deref())
 }
 
 fn of_step(step: &Step, ready: bool) -> StepSnapshot<'_> {

@@ -249,15 +249,30 @@ impl Elements {
         true
     }
 
-    /// Resets ended elements: all of them, or those that did not succeed. Returns their indexes.
-    pub(super) fn reset_ended(&mut self, all: bool) -> Vec<u32> {
+    /// Returns whether the next call of every element that ended without success continues an ended run, and
+    /// starts no `at_most_once` job again.
+    pub(super) fn continues_calls(&self) -> bool {
+        (0..).zip(&self.places).all(|(item, place)| match place {
+            ElementState::Ended { status, .. } if *status != StepStatus::Succeeded => {
+                self.ended_calls.get(&item).is_some_and(|call| !call.repeats_at_most_once)
+            }
+            _ => true,
+        })
+    }
+
+    /// Resets ended elements: all of them, or those that did not succeed. Returns their indexes, with the ended
+    /// runs that their next calls continue: none if all are reset.
+    pub(super) fn reset_ended(&mut self, all: bool) -> Vec<(u32, Option<Arc<EndedCall>>)> {
+        if all {
+            self.ended_calls.clear();
+        }
         let mut again = Vec::new();
         for (item, place) in (0..).zip(&mut self.places) {
             let ended = matches!(place, ElementState::Ended { status, .. } if all || *status != StepStatus::Succeeded);
             if ended {
                 *place = ElementState::Pending;
                 self.stored.remove(&item);
-                again.push(item);
+                again.push((item, self.ended_calls.get(&item).cloned()));
             }
         }
         if all {
@@ -526,8 +541,12 @@ impl Workflows {
         }
         (state.finished_at, state.output, state.message) = (ended_at, also.output, also.message);
         state.files = also.files;
+        state.continues = also.continues;
+        if let (Some(call), Some(elements)) = (&state.continues, self.elements_mut(id, step)) {
+            elements.continue_call(item, Arc::clone(call));
+        }
         let key = StepKey { run: id, step, item: Some(item) };
-        self.ended_elements.push(StepRecord { key, state });
+        self.write_element(StepRecord { key, state });
         // A slot is free for another element, or for another step.
         if let Some(run) = self.runs.get_mut(&id) {
             run.with_pending_elements.insert(step);
@@ -558,10 +577,10 @@ impl Workflows {
         };
         if let Some(call) = &record.state.continues {
             elements.continue_call(item, Arc::clone(call));
-            self.ended_elements.push(record);
+            self.write_element(record);
         } else if elements.count_end(item, record.state.status, record.state.output.clone()) {
             elements.record_files(item, record.state.files.clone());
-            self.ended_elements.push(record);
+            self.write_element(record);
         }
     }
 
@@ -581,8 +600,7 @@ impl Workflows {
             if idle {
                 let output = (status == StepStatus::Succeeded).then(|| elements.collected()).flatten();
                 let files = (status == StepStatus::Succeeded).then(|| elements.collected_files()).flatten();
-                let also =
-                    StepDetails { message: Some(told(elements).into()), output, files, ended_at: None };
+                let also = StepDetails { output, files, ..StepDetails::message(told(elements)) };
                 self.end_step(cx, jobs, id, step, (status, cause), also);
             }
             return;
@@ -610,7 +628,7 @@ impl Workflows {
         };
         // A growing list is complete once its last adder has ended.
         let ended_at = elements.last_end.filter(|_| !run.grows(step));
-        let also = StepDetails { message: Some(message.into()), output, files, ended_at };
+        let also = StepDetails { output, files, ended_at, ..StepDetails::message(message) };
         let (status, cause) = match good {
             true => (StepStatus::Succeeded, StepCause::ElementsSucceeded),
             false if unfinished && !(too_many || short) => (StepStatus::Failed, StepCause::ListUnfinished),

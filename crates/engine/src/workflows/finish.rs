@@ -310,8 +310,9 @@ impl Workflows {
         };
         let output = run.state.output.clone().filter(|_| status == StepStatus::Succeeded);
         let files = (status == StepStatus::Succeeded).then(|| run.files(id)).flatten();
-        let also =
-            StepDetails { message: detail.map(Into::into), output, files, ended_at: run.state.finished_at };
+        let ended_at = run.state.finished_at;
+        let continues = if status == StepStatus::Succeeded { None } else { self.ended_call(id) };
+        let also = StepDetails { message: detail.map(Into::into), output, files, ended_at, continues };
         self.on_work_ended(
             cx,
             jobs,

@@ -103,7 +103,7 @@ impl Workflows {
         };
         let files = files.filter(|_| succeeded);
         let files = files.and_then(|files| self.files_of_job(key.run, key.step, &files));
-        let also = StepDetails { message, output, files, ended_at };
+        let also = StepDetails { message, output, files, ended_at, ..StepDetails::default() };
         self.on_work_ended(cx, jobs, key, (status, cause), also);
     }
 

@@ -15,6 +15,7 @@
 //! - [`begin`], [`elements`]: start steps. [`job`]: creates the jobs of steps and handles their ends.
 //! - [`added_elements`]: elements that running tasks add to a step.
 //! - [`finish`]: ends steps and runs. [`retry`]: retries a failed run.
+//! - [`ended_call`]: ended called runs that such a retry continues.
 //! - [`control`]: cancel, pause, resume, mark and approve. [`wait`]: timers and events. [`late_workers`]: workers
 //!   that join during a broadcast.
 //! - [`plan`]: compiled definitions. [`scope`]: values that expressions can refer to. [`files`] and
@@ -44,6 +45,7 @@ mod begin;
 mod check;
 mod control;
 mod elements;
+mod ended_call;
 mod explain;
 mod files;
 mod finish;
@@ -67,8 +69,8 @@ use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use model::record::{Change, EventKind, RunKeyRecord};
 use model::run::{
-    ElementBatch, RunCause, RunHead, RunHistoryEntry, RunState, RunStatus, StepCause, StepDecision, StepKey,
-    StepRecord, StepState, StepStatus, WorkflowHead, WorkflowState, lifecycle,
+    ElementBatch, EndedCall, RunCause, RunHead, RunHistoryEntry, RunState, RunStatus, StepCause,
+    StepDecision, StepKey, StepRecord, StepState, StepStatus, WorkflowHead, WorkflowState, lifecycle,
 };
 use model::workflow::UpstreamCounts;
 use model::{Refusal, RunId, Timestamp, WorkflowId, WorkflowSpec, limits};
@@ -78,6 +80,7 @@ use crate::input::WorkflowRequest;
 use crate::jobs::Jobs;
 use crate::output::Reply;
 use elements::Elements;
+use ended_call::KeptRows;
 use plan::{Plan, Plans, index};
 pub(crate) use scheduled::NotStarted;
 use scheduled::Resolved;
@@ -127,6 +130,8 @@ pub(crate) struct Run {
     dirty: bool,
     /// Whether it is in `Workflows::to_advance`.
     to_advance: bool,
+    /// Rows that its next call may take over; only of a called run.
+    kept: Option<Box<KeptRows>>,
 }
 
 #[derive(Debug, Default)]
@@ -251,6 +256,8 @@ struct StepDetails {
     files: Option<Arc<str>>,
     /// When its work ended, if that is known more exactly than the report.
     ended_at: Option<Timestamp>,
+    /// Ended run that the next call continues.
+    continues: Option<Arc<EndedCall>>,
 }
 
 impl StepDetails {
@@ -397,6 +404,7 @@ impl Workflows {
         state.message = also.message.or(state.message.take());
         state.output = also.output.or(state.output.take());
         state.files = also.files.or(state.files.take());
+        state.continues = also.continues.or(state.continues.take());
         let job = state.job;
         for (status, count) in run.state.counts.iter_mut().enumerate() {
             if status == usize::from(from.code()) {

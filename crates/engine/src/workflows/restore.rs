@@ -95,7 +95,10 @@ impl Workflows {
             known.state = Some(Box::new(record.state));
             return Ok(());
         };
-        if !record.state.status.is_final() && record.state.continues.is_none() {
+        run.keep_restored(Some(&record), None);
+        let known = run.step_mut(step);
+        let is_ended = record.state.status.is_final();
+        if !is_ended && record.state.continues.is_none() {
             // The element was reset and has not ended again.
             return Ok(());
         }
@@ -105,6 +108,8 @@ impl Workflows {
         let elements = known.elements.get_or_insert_with(|| of(total));
         if let Some(call) = record.state.continues {
             elements.continue_call(item, call);
+        }
+        if !is_ended {
             return Ok(());
         }
         let succeeded = record.state.status == StepStatus::Succeeded;
@@ -128,6 +133,7 @@ impl Workflows {
         }
         let ids: Vec<RunId> = self.runs.keys().copied().collect();
         for &id in &ids {
+            self.keep_rows(id);
             self.recount(id);
         }
     }

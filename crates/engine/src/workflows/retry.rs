@@ -18,7 +18,8 @@ use std::sync::Arc;
 
 use model::RunId;
 use model::run::{
-    RetryFrom, RunCause, RunStatus, StepCause, StepKey, StepRecord, StepState, StepStatus, repeated_steps,
+    EndedCall, RetryFrom, RunCause, RunStatus, StepCause, StepKey, StepRecord, StepState, StepStatus,
+    repeated_steps,
 };
 use model::workflow::{RunFailure, Section, UpstreamCounts};
 
@@ -30,7 +31,7 @@ use crate::workflows::Workflows;
 
 impl Run {
     /// Returns whether the policy allows another retry.
-    fn has_retries_left(&self) -> bool {
+    pub(super) fn has_retries_left(&self) -> bool {
         self.state.failures() < self.plan.definition.workflow.retry.max_retries
     }
 
@@ -71,8 +72,8 @@ impl Run {
 
     /// Returns whether a step has started that must not start again.
     ///
-    /// A call that has not started and continues an ended run repeats nothing, unless a step before it is
-    /// repeated (`after_another`): then it calls the workflow from its first step.
+    /// A call that continues its ended run repeats only what did not succeed in that run. If a step before it is
+    /// repeated (`after_another`), it calls the workflow from its first step.
     fn is_final(&self, step: u32, after_another: bool) -> bool {
         let began =
             self.step(step).state.as_ref().is_some_and(|state| {
@@ -80,7 +81,20 @@ impl Run {
             });
         let definition = &self.plan.definition;
         let Some(spec) = definition.workflow.steps.get(index(step)).filter(|_| began) else { return false };
-        definition.workflow.retry.final_steps.contains(&spec.name) || definition.is_at_most_once(&spec.action)
+        definition.workflow.retry.final_steps.contains(&spec.name)
+            || definition.is_at_most_once(&spec.action) && !(self.continues_calls(step) && !after_another)
+    }
+
+    /// Returns whether the next calls of an ended step continue their ended runs and start no `at_most_once` job
+    /// again.
+    fn continues_calls(&self, step: u32) -> bool {
+        let known = self.step(step);
+        match (known.elements.as_deref(), known.state.as_deref()) {
+            (Some(elements), _) => elements.continues_calls(),
+            (None, state) => state
+                .and_then(|state| state.continues.as_ref())
+                .is_some_and(|call| !call.repeats_at_most_once),
+        }
     }
 
     /// Returns whether a failure is followed by a retry.
@@ -147,10 +161,10 @@ impl Workflows {
         run.open[Section::Steps as usize] += 1;
         let known = run.step_mut(step);
         let Some(before) = known.state.clone() else { return };
-        let reset = match known.elements.as_deref_mut() {
+        let reset: Vec<(u32, Option<Arc<EndedCall>>)> = match known.elements.as_deref_mut() {
             Some(elements) => elements.reset_ended(!list_is_same),
             // The elements of a succeeded step are known only by its row.
-            None => (0..before.total.unwrap_or(0)).collect(),
+            None => (0..before.total.unwrap_or(0)).map(|item| (item, None)).collect(),
         };
         if !list_is_same && !grows {
             known.elements = None;
@@ -166,15 +180,16 @@ impl Workflows {
         );
         if let Some(run) = self.runs.get_mut(&id) {
             let items = before.items.filter(|_| list_is_same);
-            // A call that has not started still continues its ended run.
+            // The next call continues the ended run.
             let continues = before.continues.filter(|_| list_is_same);
             let fresh = StepState::new(StepStatus::Pending, StepCause::RunRetried);
             run.step_mut(step).state = Some(Box::new(StepState { total, items, continues, ..fresh }));
         }
-        for item in reset {
+        for (item, continues) in reset {
             let key = StepKey { run: id, step, item: Some(item) };
-            let state = StepState::new(StepStatus::Pending, StepCause::RunRetried);
-            self.ended_elements.push(StepRecord { key, state });
+            let fresh = StepState::new(StepStatus::Pending, StepCause::RunRetried);
+            let total = total.filter(|_| continues.is_some());
+            self.write_element(StepRecord { key, state: StepState { continues, total, ..fresh } });
         }
     }
 

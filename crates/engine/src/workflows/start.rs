@@ -58,6 +58,7 @@ impl Run {
             new: false,
             dirty: false,
             to_advance: false,
+            kept: None,
         }
     }
 }
@@ -234,6 +235,7 @@ impl Workflows {
         };
         let id = RunId::from_bits(cx.ids.next(cx.now, caller.run.shard(), cx.rng.next_u64()));
         self.insert_run(cx, id, head, plan);
+        self.keep_rows(id);
         if let Some(EndedCall { records, batches, .. }) = continues {
             self.carry(cx, jobs, id, &CarriedResults { records: records.clone(), batches: batches.clone() });
         }
@@ -309,7 +311,7 @@ impl Workflows {
                         output: output.clone(),
                         message: record.state.message.clone(),
                         files: record.state.files.clone(),
-                        ended_at: None,
+                        ..super::StepDetails::default()
                     };
                     self.end_step(cx, jobs, id, step, (*status, StepCause::CarriedOver), also);
                 }

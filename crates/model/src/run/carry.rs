@@ -14,7 +14,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Adder, ElementBatch, EndedCall, StepCause, StepKey, StepRecord, StepState, StepStatus};
+use super::{Adder, ElementBatch, EndedCall, RunHead, StepCause, StepKey, StepRecord, StepState, StepStatus};
+use crate::RunId;
 use crate::firing::Work;
 use crate::spec::Delivery;
 use crate::workflow::{Action, Definition, Section, StepSpec, WorkflowSpec};
@@ -84,9 +85,9 @@ impl Carried {
     }
 
     /// Makes the next call of a step or element continue an ended run.
-    pub fn continue_call(&mut self, again: &RepeatedWork, call: EndedCall) {
+    pub fn continue_call(&mut self, again: &RepeatedWork, call: Arc<EndedCall>) {
         let state = StepState {
-            continues: Some(Arc::new(call)),
+            continues: Some(call),
             total: again.total,
             ..StepState::new(StepStatus::Pending, StepCause::CarriedOver)
         };
@@ -124,7 +125,8 @@ pub fn carried(definition: &Definition, all: &[StepRecord], from: RetryFrom<'_>)
             return false;
         }
         // A call that never started in the ended run keeps the run that it should have continued.
-        let continues = record.state.continues.is_some() && record.state.status != StepStatus::Succeeded;
+        let continues =
+            record.state.unstarted_call().is_some() && record.state.status != StepStatus::Succeeded;
         match (again.contains_key(&step), item) {
             // The row of the step contains its elements.
             (false, item) => item.is_none(),
@@ -163,7 +165,7 @@ pub fn carried(definition: &Definition, all: &[StepRecord], from: RetryFrom<'_>)
             && !has_elements.contains(&step);
         // Also true for a call that never started: it still continues its ended run.
         let ended_well = state.status == StepStatus::Succeeded;
-        let stays = has_same_list(step) && (ended_well || state.continues.is_some());
+        let stays = has_same_list(step) && (ended_well || state.unstarted_call().is_some());
         if !matters || stays || (work.is_none() && !unseen) {
             return None;
         }
@@ -181,6 +183,36 @@ pub fn carried(definition: &Definition, all: &[StepRecord], from: RetryFrom<'_>)
         records,
         again: again_begun,
     }
+}
+
+/// Returns what the next call of a step takes over from an ended run that the step called.
+///
+/// `all` contains all rows of the ended run, in any order; rows of failed calls contain what these calls take over.
+/// `batches` contains all batches of added elements. Unlike a manual retry, this cannot look up whether a job has
+/// started: every `at_most_once` job that exists counts as started.
+pub fn ended_call<'a>(
+    run: RunId,
+    head: &RunHead,
+    all: &[StepRecord],
+    batches: impl IntoIterator<Item = &'a ElementBatch>,
+) -> EndedCall {
+    let definition = &head.definition;
+    let mut carried = carried(definition, all, RetryFrom::Failed);
+    let calls: BTreeMap<StepKey, &Arc<EndedCall>> =
+        all.iter().filter_map(|record| Some((record.key, record.state.continues.as_ref()?))).collect();
+    let mut repeats_at_most_once = false;
+    for again in std::mem::take(&mut carried.again) {
+        if let Some(&call) = calls.get(&again.key).filter(|_| again.may_continue) {
+            repeats_at_most_once |= call.repeats_at_most_once;
+            carried.continue_call(&again, Arc::clone(call));
+        } else {
+            let step = definition.workflow.step_at(again.key.step as usize);
+            repeats_at_most_once |= step.is_some_and(|step| definition.is_at_most_once(&step.action));
+        }
+    }
+    let batches = batches.into_iter().filter(|batch| carried.takes(batch)).cloned().collect();
+    let parameters = (*head.parameters).clone();
+    EndedCall { run, parameters, records: carried.records, batches, repeats_at_most_once }
 }
 
 /// Returns the steps of the section `steps` that are repeated; the value is true if an upstream step is repeated too.
@@ -222,10 +254,10 @@ pub fn repeated_steps(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::WorkflowSpec;
     use crate::run::{StepCause, StepKey, StepState};
     use crate::spec::JobSpec;
     use crate::workflow::StepSpec;
-    use crate::{RunId, WorkflowSpec};
 
     fn told(ends: &[(&str, &[&str], StepStatus)], from: RetryFrom<'_>) -> String {
         let steps = ends.iter().map(|(name, needs, _)| {
@@ -284,8 +316,9 @@ mod tests {
             record(0, StepStatus::Failed, job),
             record(1, StepStatus::Failed, |state| state.called = Some(RunId::from_bits(2))),
             record(2, StepStatus::Cancelled, |state| {
-                let (parameters, records, batches) = Default::default();
-                let call = EndedCall { run: RunId::from_bits(3), parameters, records, batches };
+                let (parameters, records, batches, repeats_at_most_once) = Default::default();
+                let run = RunId::from_bits(3);
+                let call = EndedCall { run, parameters, records, batches, repeats_at_most_once };
                 state.continues = Some(Arc::new(call));
             }),
             record(3, StepStatus::Failed, job),

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use thin_vec::ThinVec;
 use utoipa::ToSchema;
 
-pub use carry::{Carried, RepeatedWork, RetryFrom, carried, repeated_steps};
+pub use carry::{Carried, RepeatedWork, RetryFrom, carried, ended_call, repeated_steps};
 pub use lifecycle::{RunCause, StepCause};
 pub use pins::PinnedVersion;
 pub use trigger::{Ended, PendingEnd, RunTrigger, TriggerRefusal, TriggerRefusalReason, TriggerState};
@@ -416,7 +416,7 @@ pub struct StepState {
     /// Question and approvers of a waiting approval, with all references replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<Box<ApprovalRequest>>,
-    /// Ended run that the call of a pending step continues.
+    /// Ended run that the next call of the step continues: of a pending step, or of a step whose call has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<Arc<EndedCall>>,
 }
@@ -445,6 +445,9 @@ pub struct EndedCall {
     /// Batches of added elements that are taken over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub batches: Vec<ElementBatch>,
+    /// Whether the next run starts an `at_most_once` job again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeats_at_most_once: bool,
 }
 
 /// Workers that connected or reconnected while a fan-out over workers was running.
@@ -479,6 +482,11 @@ impl StepState {
             asks: None,
             continues: None,
         }
+    }
+
+    /// Returns the ended run that the next call continues, if that call was due but has not started.
+    pub fn unstarted_call(&self) -> Option<&Arc<EndedCall>> {
+        self.continues.as_ref().filter(|_| self.called.is_none())
     }
 }
 

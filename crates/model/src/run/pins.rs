@@ -94,7 +94,13 @@ mod tests {
 
         let run = RunId::from_bits(7);
         let record = StepRecord { key: StepKey { run, step: 0, item: None }, state: storing(&one) };
-        let call = EndedCall { run, parameters: Map::new(), records: vec![record], batches: Vec::new() };
+        let call = EndedCall {
+            run,
+            parameters: Map::new(),
+            records: vec![record],
+            batches: Vec::new(),
+            repeats_at_most_once: false,
+        };
         let pending = StepState::new(StepStatus::Pending, StepCause::CarriedOver);
         let pending = StepState { continues: Some(Arc::new(call)), ..pending };
         assert_eq!(names(&pending), ["data@aa", "rows@bb"]);

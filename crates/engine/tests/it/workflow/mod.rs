@@ -130,7 +130,9 @@ impl Scenario {
                     model::run::carried(&head.definition, &self.step_records(called), RetryFrom::Failed);
                 let CarriedResults { records, batches } = self.takeover(called, inner);
                 let parameters = (*head.parameters).clone();
-                carried.continue_call(&again, EndedCall { run: called, parameters, records, batches });
+                let repeats_at_most_once = false;
+                let call = EndedCall { run: called, parameters, records, batches, repeats_at_most_once };
+                carried.continue_call(&again, Arc::new(call));
             }
         }
         let taken = |batch: &&ElementBatch| batch.key.run == run && carried.takes(batch);

@@ -288,10 +288,20 @@ fn steps_that_must_not_repeat_are_final() {
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
 
     let inner = WorkflowSpec::new("inner", vec![once("x", &[]), job("y", &["x"])]);
-    let outer = with_retries(3, vec![act("call", &[], call())]);
-    let workflow = t.apply(&outer);
+    let workflow = t.apply(&with_retries(3, vec![act("call", &[], call())]));
     let run = t.start_with(t.new_run(workflow, &[&inner], &json!({})));
-    let called = t.row(run, "call").unwrap().called.unwrap();
+    let called = live_call(&t, run);
+    t.fail_step(called, "x");
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+
+    // The call cannot continue its ended run, because the step before it is repeated.
+    let mut after = act("call", &["a"], call());
+    after.join = JoinRule::AllDone;
+    let workflow =
+        t.apply(&WorkflowSpec { name: "after".into(), ..with_retries(3, vec![job("a", &[]), after]) });
+    let run = t.start_with(t.new_run(workflow, &[&inner], &json!({})));
+    t.fail_step(run, "a");
+    let called = live_call(&t, run);
     t.succeed_step(called, "x");
     t.fail_step(called, "y");
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
@@ -671,7 +681,8 @@ fn automatic_retry_continues_a_call_that_has_not_started() {
         let called = live_call(&t, first);
         t.succeed_step(called, "pay");
         t.fail_step(called, "mail");
-        assert_eq!(t.status_of_run(first), RunStatus::Failed);
+        t.ask_for(cancel(first)).unwrap();
+        assert_eq!(t.status_of_run(first), RunStatus::Cancelled);
 
         let second = retry_from(&mut t, first, RetryFrom::Step("b"));
         t.fail_step(second, "b");
@@ -693,6 +704,162 @@ fn automatic_retry_continues_a_call_that_has_not_started() {
         }
         assert_eq!(t.job_of(again, "pay"), t.job_of(called, "pay"));
     }
+}
+
+/// C2, D2, D5. An automatic retry continues the runs that failed steps called, at every depth: succeeded steps in
+/// them are not repeated, even if their jobs run at most once. Also after restarts at any time.
+#[test]
+fn automatic_retry_continues_a_called_run() {
+    for restarts in [false, true] {
+        let mut t = Scenario::with_room();
+        let innermost = WorkflowSpec::new("innermost", vec![once("pay", &[]), job("mail", &["pay"])]);
+        let inner_call = Action::Workflow(Call { name: "innermost".into(), parameters: Default::default() });
+        let inner = WorkflowSpec::new("inner", vec![once("book", &[]), act("call", &["book"], inner_call)]);
+        let workflow = t.apply(&with_retries(2, vec![act("call", &[], call()), job("after", &["call"])]));
+        let run = t.start_with(t.new_run(workflow, &[&inner, &innermost], &json!({})));
+        let restart = |t: &mut Scenario| {
+            t.check_rebuilt();
+            if restarts {
+                t.restart();
+                t.rejoin_all();
+            }
+        };
+        let first = live_call(&t, run);
+        t.succeed_step(first, "book");
+        let innermost = live_call(&t, first);
+        t.succeed_step(innermost, "pay");
+        for _ in 0..2 {
+            let called = live_call(&t, run);
+            let innermost_again = live_call(&t, called);
+            restart(&mut t);
+            t.fail_step(innermost_again, "mail");
+            assert_eq!(
+                (t.status_of_run(called), t.status_of_run(run)),
+                (RunStatus::Failed, RunStatus::Retrying)
+            );
+            restart(&mut t);
+            t.pass(20);
+            let next = live_call(&t, run);
+            let next_innermost = live_call(&t, next);
+            insta::allow_duplicates! {
+                insta::assert_snapshot!(t.steps(next), @"book succeeded (carried_over), call running (upstream_ended)");
+                insta::assert_snapshot!(t.steps(next_innermost), @"pay succeeded (carried_over), mail running (upstream_ended)");
+            }
+            assert_eq!(t.job_of(next_innermost, "pay"), t.job_of(innermost, "pay"));
+            assert_eq!(t.rows.runs[&next].0.retry_of, Some(called));
+        }
+        let called = live_call(&t, run);
+        let innermost_last = live_call(&t, called);
+        t.succeed_step(innermost_last, "mail");
+        t.succeed_step(run, "after");
+        assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+        t.check_rebuilt();
+    }
+}
+
+/// C2, C4, D5. The same for runs that elements called, and for lists in a called run: only what did not succeed is
+/// repeated.
+#[test]
+fn automatic_retry_continues_runs_called_by_elements() {
+    for restarts in [false, true] {
+        let mut t = Scenario::with_room();
+        let load = each("load", &["pay"], ElementSource::Shards(3));
+        let inner = WorkflowSpec::new("inner", vec![once("pay", &[]), load]);
+        let mut step = act("call", &[], call());
+        let each = ForEach {
+            max_parallel: Some(1),
+            max_failed: 3,
+            min_succeeded: Some(3),
+            ..ForEach::new(ElementSource::Shards(3))
+        };
+        step.for_each = Some(each);
+        let workflow = t.apply(&with_retries(1, vec![step]));
+        let run = t.start_with(t.new_run(workflow, &[&inner], &json!({})));
+        let restart = |t: &mut Scenario| {
+            t.check_rebuilt();
+            if restarts {
+                t.restart();
+                t.rejoin_all();
+            }
+        };
+        for item in 0..3 {
+            let called = live_call(&t, run);
+            t.succeed_step(called, "pay");
+            for shard in [0, 2] {
+                t.succeed(t.job_of_element(called, "load", shard).unwrap());
+            }
+            restart(&mut t);
+            let last = t.job_of_element(called, "load", 1).unwrap();
+            if item == 1 { t.succeed(last) } else { t.fail(last, 1) }
+        }
+        assert_eq!(t.status_of_run(run), RunStatus::Retrying);
+        restart(&mut t);
+        t.pass(20);
+        for _ in 0..2 {
+            let called = live_call(&t, run);
+            restart(&mut t);
+            assert_eq!(t.running(), 1);
+            insta::allow_duplicates! {
+                insta::assert_snapshot!(t.steps(called), @"pay succeeded (carried_over), load running (upstream_ended)");
+            }
+            t.succeed(t.job_of_element(called, "load", 1).unwrap());
+        }
+        assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+        t.check_rebuilt();
+    }
+}
+
+/// C2, C4, D5. Elements that tasks added in a called run are kept for the next call.
+#[test]
+fn automatic_retry_keeps_elements_added_in_a_called_run() {
+    for restarts in [false, true] {
+        let mut t = Scenario::with_room();
+        let inner = WorkflowSpec::new(
+            "inner",
+            vec![job("find", &[]), each("use", &["find"], ElementSource::AddedBy(vec!["find".into()]))],
+        );
+        let workflow = t.apply(&with_retries(1, vec![act("call", &[], call())]));
+        let run = t.start_with(t.new_run(workflow, &[&inner], &json!({})));
+        let called = live_call(&t, run);
+        let find = t.job_of(called, "find");
+        t.start(find);
+        t.add(find, None, "one", &[json!("a"), json!("b")]).unwrap();
+        t.succeed(find);
+        t.succeed(t.job_of_element(called, "use", 0).unwrap());
+        t.fail(t.job_of_element(called, "use", 1).unwrap(), 1);
+        t.check_rebuilt();
+        if restarts {
+            t.restart();
+            t.rejoin_all();
+        }
+        t.pass(20);
+        let again = live_call(&t, run);
+        assert_eq!(t.running(), 1);
+        t.succeed(t.job_of_element(again, "use", 1).unwrap());
+        assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+        t.check_rebuilt();
+    }
+}
+
+/// C2, D2. A manual retry after the last automatic retry reads the last called run, not the one before it.
+#[test]
+fn manual_retry_after_automatic_retries_continues_the_last_called_run() {
+    let mut t = Scenario::with_room();
+    let inner =
+        WorkflowSpec::new("inner", vec![job("one", &[]), job("two", &["one"]), job("three", &["two"])]);
+    let workflow = t.apply(&with_retries(1, vec![act("call", &[], call())]));
+    let run = t.start_with(t.new_run(workflow, &[&inner], &json!({})));
+    let called = live_call(&t, run);
+    t.succeed_step(called, "one");
+    t.fail_step(called, "two");
+    t.pass(20);
+    let called = live_call(&t, run);
+    t.succeed_step(called, "two");
+    t.fail_step(called, "three");
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+    let again = retry(&mut t, run);
+    let called = live_call(&t, again);
+    insta::assert_snapshot!(t.steps(called), @"one succeeded (carried_over), two succeeded (carried_over), three running (upstream_ended)");
 }
 
 /// Returns the live run that a step of a run called.

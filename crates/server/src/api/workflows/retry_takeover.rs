@@ -6,6 +6,7 @@
 //! The retry is refused if it would start an `at_most_once` job again, at any depth.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use engine::input::CarriedResults;
 use futures::{StreamExt, TryStreamExt};
@@ -67,7 +68,7 @@ async fn find(api: &Api, row: &RunRow, from: RetryFrom<'_>) -> Result<Found, Api
     while let Some((again, repeated, call)) = looks.try_next().await? {
         found.repeated.extend(repeated);
         if let Some(call) = call {
-            carried.continue_call(&again, call);
+            carried.continue_call(&again, Arc::new(call));
         }
     }
     drop(looks);
@@ -109,12 +110,14 @@ async fn examine(
     let continues = again.may_continue && row.state.status != RunStatus::Succeeded;
     let from = if continues { RetryFrom::Failed } else { RetryFrom::Start };
     let Found { takeover, repeated } = Box::pin(find(api, &row, from)).await?;
-    let repeated = repeated.into_iter().map(|inner| format!("{}/{inner}", step.name)).collect();
+    let repeated: BTreeSet<String> =
+        repeated.into_iter().map(|inner| format!("{}/{inner}", step.name)).collect();
     let call = continues.then(|| EndedCall {
         run: called,
         parameters: (*row.head.parameters).clone(),
         records: takeover.records,
         batches: takeover.batches,
+        repeats_at_most_once: !repeated.is_empty(),
     });
     Ok((again, repeated, call))
 }

@@ -242,7 +242,8 @@ impl Sampler {
         let records = (0..3).map(|_| record(self)).collect();
         let batches = vec![self.element_batch(BatchKey { run, step: 2, first: 0 })];
         let parameters = Map::from_iter([("day".to_owned(), json!(self.text()))]);
-        let call = EndedCall { run, parameters, records, batches };
+        let repeats_at_most_once = self.pick(&[false, true]);
+        let call = EndedCall { run, parameters, records, batches, repeats_at_most_once };
         StepState { continues: Some(Arc::new(call)), ..self.step_state() }
     }
 
