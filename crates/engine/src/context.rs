@@ -24,6 +24,7 @@ use crate::input::Ticket;
 use crate::output::{Effect, Output, Reply};
 use crate::profile::Profiles;
 use crate::signal::Signal;
+use crate::statistics::Statistics;
 use crate::timer::Timers;
 
 /// How many times faster than real time the purge limit follows the wall clock after a start; see
@@ -50,6 +51,8 @@ pub(crate) struct Context {
     pub(crate) epochs: BTreeMap<ShardId, Epoch>,
     /// Scheduling properties of specs, shared by jobs, schedules and workflows.
     pub(crate) profiles: Profiles,
+    /// What jobs did since the last flush.
+    pub(crate) statistics: Statistics,
     /// Timers at a wall time: jobs become ready, deadlines pass.
     pub(crate) wall_timers: Timers,
     /// Timers after a duration, on the steady clock.
@@ -86,6 +89,7 @@ impl Context {
             owned: Vec::new(),
             epochs: BTreeMap::new(),
             profiles: Profiles::default(),
+            statistics: Statistics::default(),
             wall_timers: Timers::default(),
             steady_timers: Timers::default(),
             holds_new_work: false,
@@ -204,6 +208,7 @@ impl Context {
             && self.grants.is_empty()
             && self.effects.is_empty()
             && self.signals.is_empty()
+            && self.statistics.is_idle()
     }
 
     /// Moves rows, events and effects to the output of a flush.
@@ -211,6 +216,7 @@ impl Context {
         output.batch.now = self.now;
         output.batch.changes.append(&mut self.changes);
         output.batch.events = std::mem::take(&mut self.events);
+        output.batch.statistics = self.statistics.take();
         output.effects = std::mem::take(&mut self.effects);
         output.effects.append(&mut self.grants);
     }

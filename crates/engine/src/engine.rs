@@ -143,6 +143,7 @@ impl Engine {
                 break;
             }
         }
+        self.jobs.arm_sample(&mut self.cx);
         let mut output = Output::default();
         self.workflows.drain(&mut output.batch.changes);
         self.jobs.drain(&mut output.batch.changes);
@@ -218,6 +219,7 @@ impl Engine {
             Timer::Step(run, step) => workflows.on_step_timer(cx, jobs, run, step),
             Timer::Rate(_) => jobs.want_dispatch(),
             Timer::PurgeKeys => self.purge_keys(),
+            Timer::SampleLevels => jobs.sample_levels(cx),
             Timer::Reconciled => jobs.on_reconciled(),
         }
         1

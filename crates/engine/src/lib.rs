@@ -60,6 +60,7 @@ mod restore;
 mod rewind;
 mod schedules;
 mod signal;
+mod statistics;
 mod timer;
 mod workers;
 mod workflows;

@@ -131,6 +131,7 @@ impl Engine {
         self.workflows.start_runs(&mut self.cx, &mut self.jobs);
         self.deliver_signals();
         self.arm_key_purge();
+        self.jobs.arm_sample(&mut self.cx);
         self.jobs.capacity_changed();
     }
 }

@@ -38,6 +38,8 @@ pub(crate) enum Timer {
     Rate(Arc<str>),
     /// Search for expired idempotency keys.
     PurgeKeys,
+    /// Sample of the levels of queues and workers.
+    SampleLevels,
     /// End of the reconciliation after lost commits.
     Reconciled,
 }

@@ -35,6 +35,7 @@ pub mod refusal;
 pub mod run;
 pub mod schedule;
 pub mod spec;
+pub mod statistics;
 pub mod status;
 pub mod time;
 pub mod timing;

@@ -26,6 +26,7 @@ use crate::run::{
     TriggerRefusal, WorkflowHead, WorkflowState,
 };
 use crate::spec::JobSpec;
+use crate::statistics::CommitStatistics;
 use crate::status::{ExecutionStatus, JobStatus};
 use crate::time::{Duration, Timestamp};
 use crate::worker::{Admission, Capabilities, Capacity, WorkerStatus};
@@ -595,12 +596,14 @@ pub struct Batch {
     pub changes: Vec<Change>,
     /// Events for watchers, in order; published after the commit.
     pub events: Vec<Event>,
+    /// What happened since the batch before.
+    pub statistics: CommitStatistics,
 }
 
 impl Batch {
-    /// Whether the batch has no changes and no events.
+    /// Whether the batch has no changes, no events and no statistics.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.events.is_empty()
+        self.changes.is_empty() && self.events.is_empty() && self.statistics.is_empty()
     }
 }
 

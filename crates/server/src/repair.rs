@@ -100,7 +100,7 @@ async fn rewind(store: &dyn Store, leases: &[Lease], now: Timestamp) -> Result<C
     let mut changes: Vec<Change> = kept.into_iter().flat_map(|row| reset.row(row)).collect();
     while !changes.is_empty() {
         let rest = changes.split_off(changes.len().min(ROWS));
-        let batch = Batch { now, changes, events: Vec::new() };
+        let batch = Batch { now, changes, ..Batch::default() };
         store.renew(leases, TTL).await?;
         store.commit(leases, batch.into()).await?;
         changes = rest;

@@ -47,7 +47,7 @@ fn batches(sampler: &mut Sampler, shards: &[ShardId], size: usize, count: usize)
             _ => None,
         }));
         let events = (0..size).map(|_| sampler.event()).collect();
-        Arc::new(Batch { now: sampler.now(), changes, events })
+        Arc::new(Batch { now: sampler.now(), changes, events, ..Batch::default() })
     };
     (0..count).map(|_| make()).collect()
 }

@@ -1,4 +1,4 @@
-//! The contract of housekeeping: tokens, artifacts, retention, quarantine and the health check. The engine decides none
+//! The contract of housekeeping: tokens, artifacts, retention, statistics, quarantine and the health check. The engine decides none
 //! of these.
 //!
 //! Any server may call these methods, no matter which server owns the shards: they change the history and the
@@ -90,6 +90,16 @@ pub trait Housekeeping: Send + Sync + 'static {
     ///
     /// Entries of firings that wait for earlier runs to end are not deleted.
     async fn trim_ledger(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError>;
+
+    /// Adds counts that commits left pending to the series of statistics, in one bounded transaction. Returns the
+    /// number of added commits: 0 means that none is left.
+    ///
+    /// Queries return the same before and after. If two servers fold at the same time, one of them changes nothing.
+    async fn fold_statistics(&self) -> Result<u64, StoreError>;
+
+    /// Deletes a bounded number of chunks of series whose retention is over at `now`. Returns their number: 0 means that
+    /// none is left.
+    async fn trim_statistics(&self, now: Timestamp) -> Result<u64, StoreError>;
 
     /// Returns at most `limit` quarantined rows.
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError>;

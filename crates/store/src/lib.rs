@@ -47,6 +47,7 @@ pub mod query;
 mod reads;
 mod rows;
 pub mod sqlite;
+pub mod statistics;
 #[cfg(any(test, doc, feature = "suite"))]
 pub mod suite;
 

@@ -29,6 +29,7 @@ use crate::query::{
     LedgerFilter, LedgerPosition, Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter,
     ScheduleRow, WorkflowFilter, WorkflowRow,
 };
+use crate::statistics::{Series, StatisticsQuery};
 
 /// Queries. Each one reads a single snapshot of the store.
 #[async_trait]
@@ -159,6 +160,9 @@ pub trait Reads: Send + Sync + 'static {
 
     /// Returns at most `limit` events after the position `after` (exclusive).
     async fn events(&self, after: EventSeq, limit: usize) -> Result<EventPage, StoreError>;
+
+    /// Returns series of statistics; intervals without any count or sample are left out.
+    async fn statistics(&self, query: &StatisticsQuery) -> Result<Series, StoreError>;
 
     /// Returns all workers that were not removed.
     async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError>;

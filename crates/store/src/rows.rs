@@ -13,6 +13,7 @@ use model::checkpoint::CheckpointRecord;
 use model::firing::{LedgerRecord, ScheduleHead};
 use model::record::{JobHead, KeyRecord, LiveRow, RunKeyRecord};
 use model::run::{BatchKey, ElementBatch, StepRecord, WorkflowHead};
+use model::statistics::Resolution;
 use model::workflow::Definition;
 use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkerId, WorkflowId};
 
@@ -28,6 +29,7 @@ use crate::codec::{
 use crate::query::{
     BackfillRow, ExecutionRow, JobRow, LedgerPosition, RunRow, ScheduleRow, Token, WorkflowRow,
 };
+use crate::statistics::ChunkKey;
 
 /// Tables whose rows can be quarantined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +54,8 @@ pub(crate) enum Table {
     Steps,
     RunKeys,
     Checkpoints,
+    Statistics,
+    StatisticsPending,
 }
 
 impl Table {
@@ -77,6 +81,8 @@ impl Table {
             Self::Steps => "steps",
             Self::RunKeys => "run_keys",
             Self::Checkpoints => "checkpoints",
+            Self::Statistics => "statistics",
+            Self::StatisticsPending => "statistics_pending",
         }
     }
 
@@ -92,6 +98,7 @@ impl Table {
             Self::ElementBatches => &["run", "step", "first"],
             Self::Steps => &["run", "list", "number"],
             Self::Checkpoints => &["job"],
+            Self::Statistics => &["resolution", "kind", "chunk", "namespace", "name"],
             _ => &["id"],
         }
     }
@@ -482,4 +489,18 @@ impl RawSchedule {
         let head = ScheduleHead { spec: parse_schedule_spec(body)?.into(), body: body.into() };
         Ok(LiveRow::Schedule { id: self.id, head, state: Box::new(state) })
     }
+}
+
+/// Decodes the key of a chunk of statistics; its columns come first.
+pub(crate) fn chunk_key(row: &impl Fields) -> Result<ChunkKey, DecodeError> {
+    let code: u8 = row.number(0, "resolution")?;
+    let known = Resolution::ALL.iter().copied().find(|known| known.code() == code);
+    let wrong = DecodeError::Value { column: "resolution", what: "resolution", found: code.into() };
+    Ok(ChunkKey {
+        resolution: known.ok_or(wrong)?,
+        kind: row.number(1, "kind")?,
+        chunk: Timestamp::from_micros(row.number(2, "chunk")?),
+        namespace: row.text(3, "namespace")?.into(),
+        name: row.text(4, "name")?.into(),
+    })
 }

@@ -149,7 +149,7 @@ impl Jobs {
 
     /// Moves the start of the live execution back if its run time does not fit between its recorded start and
     /// now. This happens when the start was reported late, or in one report with the end.
-    fn correct_start(&mut self, cx: &Context, id: JobId, usage: Option<Usage>) {
+    fn correct_start(&mut self, cx: &mut Context, id: JobId, usage: Option<Usage>) {
         let Some(job) = self.all.get_mut(&id) else { return };
         let (Some(live), Some(usage)) = (job.live.as_mut(), usage) else { return };
         let record = &mut live.record;
@@ -159,6 +159,9 @@ impl Jobs {
             return;
         }
         record.started_at = Some(latest);
+        if known.is_none() {
+            return job.count_start(cx, latest);
+        }
         // The job started first with this execution, or with an earlier one.
         if job.state.started_at == known {
             job.state.started_at = Some(latest);
@@ -193,6 +196,9 @@ impl Jobs {
         record.finished_at = Some(cx.now);
         record.outcome = Some(outcome.clone());
         (record.usage, record.files) = (usage, files);
+        if let Some(usage) = usage {
+            cx.statistics.count_run(&job.source, record.worker, usage.run_time);
+        }
         if let Some(worker) = self.workers.get_mut(&record.worker) {
             worker.release(id, &job.profile.shape);
         }

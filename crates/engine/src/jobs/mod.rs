@@ -9,7 +9,7 @@
 //! - [`dispatch`]: places waiting jobs on workers. [`reservation`]: capacity that is reserved for a firing.
 //! - [`session`], [`lease`], [`report`]: messages of workers, and the loss of a worker.
 //! - [`start`], [`finish`]: what a report means for its job. [`unknown`]: executions of a lost worker.
-//! - [`checkpoint`]: checkpoints that a running task saves.
+//! - [`checkpoint`]: checkpoints that a running task saves. [`levels`]: samples for the statistics.
 //! - [`reconcile`]: holds back jobs that could run twice after the store lost commits.
 //! - [`explain`]: waiting reasons. [`restore`]: rebuilds jobs from rows. [`check`]: invariants.
 //!
@@ -31,6 +31,7 @@ mod dispatch;
 mod explain;
 mod finish;
 mod lease;
+mod levels;
 mod queue_settings;
 mod reconcile;
 mod report;
@@ -53,6 +54,7 @@ use model::firing::Origin;
 use model::record::{Change, EventKind, ExecutionRecord, HistoryEntry, JobHead, JobState, KeyRecord};
 use model::run::StepOrigin;
 use model::spec::Concurrency;
+use model::statistics::JobSource;
 use model::{
     Cause, Duration, ExecutionId, ExecutionStatus, Fence, JobId, JobStatus, RunId, ScheduleId, Timestamp,
     WorkerId, lifecycle, limits,
@@ -139,6 +141,8 @@ pub(crate) struct Job {
     pub(crate) body: Arc<str>,
     /// Scheduling properties of the spec, shared by jobs with the same properties.
     pub(crate) profile: Arc<Profile>,
+    /// What its statistics count for.
+    pub(crate) source: Arc<JobSource>,
     /// Firing that created the job, if a schedule did.
     pub(crate) origin: Option<Arc<Origin>>,
     /// Run and step of the job, if it belongs to a workflow.
@@ -191,13 +195,16 @@ impl LiveExecution {
 impl Job {
     /// Creates a job from its spec and its initial or restored state.
     pub(crate) fn new(
+        cx: &mut Context,
         head: &Arc<JobHead>,
         profile: Arc<Profile>,
         state: JobState,
         created_at: Timestamp,
     ) -> Self {
         let spec = &head.spec;
+        let schedule = head.origin.as_ref().map(|origin| origin.schedule);
         Self {
+            source: cx.statistics.source(spec, schedule, cx.now),
             state,
             body: Arc::clone(&head.body),
             profile,
@@ -398,6 +405,12 @@ impl Jobs {
         };
         let namespace = Some(Arc::clone(&job.profile.namespace));
         cx.emit(namespace, kind);
+        let worker = about.execution.map(|(.., worker)| worker);
+        if to.is_final() {
+            cx.statistics.count_end(&job.source, worker, to, cause);
+        } else if from == Some(JobStatus::Running) {
+            cx.statistics.count_retried(&job.source, worker, cause);
+        }
         if let Some(from) = from {
             self.live_counts.sub(from);
         }

@@ -3,10 +3,21 @@
 use std::sync::Arc;
 
 use model::record::EventKind;
-use model::{ExecutionStatus, JobId};
+use model::{ExecutionStatus, JobId, Timestamp};
 
 use crate::context::Context;
-use crate::jobs::Jobs;
+use crate::jobs::{Job, Jobs};
+
+impl Job {
+    /// Records and counts the start of its live execution.
+    pub(super) fn count_start(&mut self, cx: &mut Context, at: Timestamp) {
+        let Some(live) = &self.live else { return };
+        let first = self.state.started_at.is_none();
+        let delay = self.state.queued_at.filter(|_| first).map(|queued_at| at.since(queued_at));
+        cx.statistics.count_started(&self.source, live.record.worker, delay);
+        self.state.started_at.get_or_insert(at);
+    }
+}
 
 impl Jobs {
     /// Records the start of an execution. The caller has checked that the report is about the job's live
@@ -20,8 +31,8 @@ impl Jobs {
         };
         live.record.status = ExecutionStatus::Running;
         live.record.started_at = Some(now);
-        job.state.started_at.get_or_insert(now);
         let kind = EventKind::Started { job: id, execution: live.record.id, worker: live.record.worker };
+        job.count_start(cx, now);
         let namespace = Some(Arc::clone(&job.profile.namespace));
         cx.emit(namespace, kind);
         self.touch_execution(cx, id);

@@ -107,7 +107,8 @@ impl Jobs {
         profile: Arc<Profile>,
         due_at: Timestamp,
     ) {
-        let mut job = Job::new(head, profile, initial_state(cx.now, due_at), id.created_at());
+        let mut job = Job::new(cx, head, profile, initial_state(cx.now, due_at), id.created_at());
+        cx.statistics.count_submitted(&job.source);
         job.new = true;
         job.head = Some(Arc::clone(head));
         let deadline = job.deadline;

@@ -72,7 +72,7 @@ impl Jobs {
         if state.due_at > now {
             cx.wall_timers.arm(state.due_at, Timer::JobReady(id));
         }
-        let renewed = Job::new(head, profile, state, id.created_at());
+        let renewed = Job::new(cx, head, profile, state, id.created_at());
         *job = Job { head: Some(Arc::clone(head)), new: job.new, dirty: job.dirty, ..renewed };
         if let Some(deadline) = job.deadline {
             cx.wall_timers.arm(deadline, Timer::Deadline(id));

@@ -41,6 +41,7 @@ use model::run::{
     BatchKey, ElementBatch, RunHead, RunState, StepKey, StepRecord, StepState, WorkflowHead, WorkflowState,
 };
 use model::spec::{Concurrency, Constraint, Delivery, Operator, Placement};
+use model::statistics::Tally;
 use model::why::{OpenEnum, Reason};
 use model::worker::{Admission, Capabilities, Capacity, Health};
 use model::{
@@ -69,6 +70,8 @@ pub(crate) struct Rows {
     pub(crate) run_keys: BTreeMap<u128, RunKeyRecord>,
     pub(crate) checkpoints: BTreeMap<JobId, CheckpointRecord>,
     pub(crate) events: Vec<Event>,
+    /// What the statistics of all commits add up to.
+    pub(crate) tally: Tally,
 }
 
 /// Unique key of a ledger record.
@@ -197,6 +200,7 @@ impl Scenario {
             self.standby = follower(&self.config, self.now, &self.rows);
         }
         self.rows.events.extend(batch.events);
+        batch.statistics.tallies.iter().for_each(|part| self.rows.tally.add(&part.tally));
         for effect in effects {
             self.release(effect);
         }
@@ -284,6 +288,7 @@ impl Scenario {
 
     /// Checks that an engine rebuilt from the rows equals the running one.
     pub(crate) fn check_rebuilt(&self) {
+        self.rows.check_statistics();
         let mut rebuilt = Engine::new(self.config.clone(), &leases(self.epoch), SHARDS, self.now);
         for row in self.rows.live() {
             rebuilt.restore(row).unwrap();
@@ -560,6 +565,25 @@ pub(crate) fn leases(epoch: u64) -> Vec<Lease> {
 }
 
 impl Rows {
+    /// H6. Checks that the statistics count every job, execution and end in the rows once.
+    fn check_statistics(&self) {
+        let with = |status| self.jobs.values().filter(|(_, state)| state.status == status).count() as u64;
+        let started = self.executions.values().filter(|record| record.started_at.is_some()).count() as u64;
+        let Tally { submitted, succeeded, cancelled, expired, .. } = self.tally;
+        assert_eq!(
+            (submitted, self.tally.started, succeeded, self.tally.failed_total(), cancelled, expired),
+            (
+                self.jobs.len() as u64,
+                started,
+                with(JobStatus::Succeeded),
+                with(JobStatus::Failed),
+                with(JobStatus::Cancelled),
+                with(JobStatus::Expired),
+            ),
+            "submitted, started, succeeded, failed, cancelled and expired of the statistics; right: of the rows"
+        );
+    }
+
     pub(crate) fn apply(&mut self, change: Change) {
         match change {
             Change::Job { id, new, head, state } => match (new, head) {

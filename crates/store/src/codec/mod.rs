@@ -17,6 +17,7 @@ mod job;
 mod ledger;
 mod run;
 mod schedule;
+mod statistics;
 #[cfg(feature = "postgres")]
 mod touched;
 mod trigger;
@@ -53,6 +54,9 @@ pub(crate) use run::{
 pub(crate) use schedule::{
     ScheduleColumns, calendar_context, open_schedule, open_schedule_head, parse_schedule_spec,
     schedule_status, schedule_status_code, seal_schedule, seal_schedule_head,
+};
+pub(crate) use statistics::{
+    open_counted, open_points, seal_counted, seal_points, subject_columns, subject_from,
 };
 #[cfg(feature = "postgres")]
 pub(crate) use touched::{open_touched, seal_touched};

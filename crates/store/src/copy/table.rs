@@ -121,7 +121,7 @@ const fn table(name: &'static str, key: usize, columns: &'static [Column]) -> Ta
 }
 
 /// All copied tables, in this order. The shards come last, because no server can own a shard before.
-pub(crate) static TABLES: [Table; 35] = [
+pub(crate) static TABLES: [Table; 37] = [
     table("meta", 1, &[small("id"), small("shards"), big("next_event"), big("checked_at")]),
     table("jobs", 1, JOBS),
     // Ended rows belong to no shard.
@@ -159,10 +159,15 @@ pub(crate) static TABLES: [Table; 35] = [
     table("artifact_pins", 3, &[id("run"), text("name"), text("sha256")]),
     table("runs_deleted", 1, &[id("run"), id("definition")]),
     table("run_keys", 1, &[id("key"), id("body"), id("run"), big("expires_at"), shard_of("run")]),
+    table("statistics_pending", 1, &[id("id"), big("at"), bytes("payload")]),
+    table("statistics", 5, STATISTICS),
     table("secrets", 1, &[text("name"), bytes("secret")]),
     table("quarantine", 3, QUARANTINE),
     Table { fixed: &[("expires_at", "0")], ..table("shards", 1, SHARDS) },
 ];
+
+const STATISTICS: &[Column] =
+    &[small("resolution"), small("kind"), big("chunk"), text("namespace"), text("name"), bytes("points")];
 
 const JOBS: &[Column] = &[
     id("id"),

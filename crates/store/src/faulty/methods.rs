@@ -27,6 +27,7 @@ use crate::query::{
     Paged, Quarantined, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow, Token,
     WorkflowFilter, WorkflowRow,
 };
+use crate::statistics::{Series, StatisticsQuery};
 use crate::{Commits, Committed, Housekeeping, Leases, Loaded, Reads, Store, StoreError};
 
 macro_rules! methods {
@@ -182,6 +183,7 @@ methods! {
         Executions: executions(filter: &ExecutionFilter, page: Page<ExecutionId>) -> Paged<ExecutionRow>;
         Execution: execution(id: ExecutionId) -> Option<ExecutionRow>;
         Events: events(after: EventSeq, limit: usize) -> EventPage;
+        Statistics: statistics(query: &StatisticsQuery) -> Series;
         Workers: workers() -> Vec<WorkerRecord>;
         Queues: queues() -> Vec<QueueRecord>;
     }
@@ -199,6 +201,8 @@ methods! {
         DeleteRuns: delete_runs(runs: &[RunId]) -> ();
         TrimEvents: trim_events(before: Timestamp) -> ();
         TrimLedger: trim_ledger(before: Timestamp, limit: usize) -> u64;
+        FoldStatistics: fold_statistics() -> u64;
+        TrimStatistics: trim_statistics(now: Timestamp) -> u64;
         Quarantined: quarantined(limit: usize) -> Vec<Quarantined>;
         Check: check() -> ();
     }

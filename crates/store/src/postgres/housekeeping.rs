@@ -126,6 +126,14 @@ impl Housekeeping for PostgresStore {
         Ok(lines + self.deleted(&trim_backfills(before, room)).await?)
     }
 
+    async fn fold_statistics(&self) -> Result<u64, StoreError> {
+        self.fold().await
+    }
+
+    async fn trim_statistics(&self, now: Timestamp) -> Result<u64, StoreError> {
+        self.trim_series(now).await
+    }
+
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
         let list = [quarantine::list(limit)];
         self.ask(&list, |answers| answers[0].iter().map(quarantine::quarantined).collect()).await
@@ -142,7 +150,7 @@ impl Housekeeping for PostgresStore {
 }
 
 impl PostgresStore {
-    async fn deleted(&self, queries: &[Query]) -> Result<u64, StoreError> {
+    pub(super) async fn deleted(&self, queries: &[Query]) -> Result<u64, StoreError> {
         let answers = self.change(queries).await?;
         let count = answers.last().and_then(|rows| rows.first()).map_or(0, |row| row.get::<_, i64>(0));
         Ok(u64::try_from(count).unwrap_or(0))

@@ -51,6 +51,7 @@ mod reads;
 mod rows;
 mod schema;
 mod settings;
+mod statistics;
 mod target;
 mod tls;
 mod views;

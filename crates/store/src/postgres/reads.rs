@@ -25,6 +25,7 @@ use crate::query::{
     ScheduleRow, WorkflowFilter, WorkflowRow,
 };
 use crate::rows as shared;
+use crate::statistics::{Series, StatisticsQuery};
 use crate::{Reads, StoreError};
 
 #[async_trait]
@@ -205,6 +206,10 @@ impl Reads for PostgresStore {
             }
             self.move_to_quarantine(&damaged).await?;
         }
+    }
+
+    async fn statistics(&self, query: &StatisticsQuery) -> Result<Series, StoreError> {
+        self.series(query).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {

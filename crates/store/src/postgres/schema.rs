@@ -16,8 +16,10 @@ use super::param;
 use crate::StoreError;
 
 /// Migrations, each from one version to the next. A released migration is never changed.
-const MIGRATIONS: &[&str] =
-    &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9];
+const MIGRATIONS: &[&str] = &[
+    VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9,
+    VERSION_10,
+];
 
 /// Schema version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -462,6 +464,26 @@ CREATE TABLE artifact_pins (
     PRIMARY KEY (run, name, sha256)
 );
 CREATE INDEX artifact_pins_version ON artifact_pins (sha256, name, run);
+";
+
+/// Statistics, as in the embedded store.
+const VERSION_10: &str = "
+CREATE TABLE statistics_pending (
+    id          UUID PRIMARY KEY,
+    at          BIGINT NOT NULL,
+    payload     BYTEA NOT NULL
+);
+CREATE TABLE statistics (
+    resolution  SMALLINT NOT NULL,
+    kind        SMALLINT NOT NULL,
+    chunk       BIGINT NOT NULL,
+    namespace   {text} NOT NULL,
+    name        {text} NOT NULL,
+    points      BYTEA NOT NULL,
+    PRIMARY KEY (resolution, kind, chunk, namespace, name)
+);
+-- Number of folds: each one depends on the one before.
+ALTER TABLE meta ADD COLUMN folds BIGINT NOT NULL DEFAULT 0;
 ";
 
 /// Maximum number of attempts to create the first tables, if another server does so at the same time.

@@ -12,6 +12,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use model::Timestamp;
 use rusqlite::backup::{Backup as Copying, StepResult};
 use rusqlite::{Connection, OpenFlags, Row};
 
@@ -23,7 +24,7 @@ use super::rows::key_of;
 use super::views::DefinitionCache;
 use super::{quarantine, schema};
 use crate::StoreError;
-use crate::codec::{Context, DecodeError, open_events};
+use crate::codec::{Context, DecodeError, open_counted, open_events, open_points};
 use crate::rows::{
     self, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS, CHECKPOINT_COLUMNS, ELEMENTS_COLUMNS,
     EXECUTION_COLUMNS, Fields, JOB_COLUMNS, KEY_COLUMNS, LEDGER_COLUMNS, RUN_COLUMNS, RUN_REST,
@@ -230,6 +231,8 @@ const ROWS: &[(Table, &str, &str)] = &[
     (Table::ElementBatches, ELEMENTS_COLUMNS, ""),
     (Table::Steps, STEP_COLUMNS, ""),
     (Table::RunKeys, "t.key, t.body, t.run, t.expires_at", ""),
+    (Table::Statistics, "t.resolution, t.kind, t.chunk, t.namespace, t.name, t.points", ""),
+    (Table::StatisticsPending, "t.id, t.at, t.payload", ""),
 ];
 
 fn read(
@@ -287,6 +290,11 @@ fn decode(table: Table, row: &Row<'_>, pins: &mut DefinitionCache<'_>) -> Result
         Table::ElementBatches => rows::elements(row).map(drop),
         Table::Steps => rows::step(row).map(drop),
         Table::RunKeys => rows::run_key(row).map(drop),
+        Table::Statistics => open_points(&rows::chunk_key(row)?, row.bytes(5, "points")?).map(drop),
+        Table::StatisticsPending => {
+            let at = Timestamp::from_micros(row.number(1, "at")?);
+            open_counted(at, row.bytes(2, "payload")?).map(drop)
+        }
     }
 }
 

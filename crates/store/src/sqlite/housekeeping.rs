@@ -110,6 +110,14 @@ impl Housekeeping for SqliteStore {
         self.writer.deleted(Operation::TrimLedger { before, lines, backfills }).await
     }
 
+    async fn fold_statistics(&self) -> Result<u64, StoreError> {
+        self.writer.deleted(Operation::FoldStatistics).await
+    }
+
+    async fn trim_statistics(&self, now: Timestamp) -> Result<u64, StoreError> {
+        self.writer.deleted(Operation::TrimStatistics(now)).await
+    }
+
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
         self.readers.read(move |connection| quarantine::list(connection, limit)).await
     }

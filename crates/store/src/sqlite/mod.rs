@@ -51,6 +51,7 @@ mod schema;
 #[cfg(feature = "postgres")]
 mod source;
 mod statements;
+mod statistics;
 mod syncer;
 #[cfg(feature = "postgres")]
 mod target;

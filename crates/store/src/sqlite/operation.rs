@@ -13,9 +13,10 @@ use super::error::Failure;
 use super::housekeeping::{STEPS, TRIM_ROWS};
 use super::quarantine::{self, DamagedRow};
 use super::statements::Statements;
-use super::{commit, housekeeping, leases, members};
+use super::{commit, housekeeping, leases, members, statistics};
 use crate::Committed;
 use crate::query::{Artifact, ArtifactDeletion, DeletionReason, LedgerPosition, Token};
+use crate::statistics::CHUNKS_MAX;
 
 /// Number of rows that an operation on all shards counts as.
 const SHARDS: usize = 16;
@@ -60,6 +61,8 @@ pub(super) enum Operation {
     /// Deletes some of the steps and elements of deleted runs.
     DeleteSteps,
     TrimEvents(Timestamp),
+    FoldStatistics,
+    TrimStatistics(Timestamp),
     TrimLedger {
         before: Timestamp,
         lines: Vec<LedgerPosition>,
@@ -101,6 +104,7 @@ impl Operation {
             Self::DeleteRuns(runs) => runs.len() * 3,
             Self::DeleteSteps => STEPS,
             Self::TrimEvents(_) => TRIM_ROWS,
+            Self::FoldStatistics | Self::TrimStatistics(_) => CHUNKS_MAX,
             Self::TrimLedger { lines, backfills, .. } => lines.len() + backfills.len(),
             Self::MoveToQuarantine(damaged) => damaged.len(),
             Self::PutToken(_)
@@ -132,7 +136,7 @@ impl Operation {
                         | Change::Checkpoint(_)
                 )
             }),
-            Self::PutArtifact(_) => true,
+            Self::PutArtifact(_) | Self::FoldStatistics => true,
             _ => false,
         }
     }
@@ -173,6 +177,8 @@ impl Operation {
             Self::DeleteRuns(runs) => housekeeping::delete_runs(statements, runs).map(done),
             Self::DeleteSteps => housekeeping::delete_steps(statements).map(Answer::Deleted),
             Self::TrimEvents(before) => housekeeping::trim_events(statements, *before).map(done),
+            Self::FoldStatistics => statistics::fold(connection, statements, now).map(Answer::Deleted),
+            Self::TrimStatistics(now) => statistics::trim(statements, *now).map(Answer::Deleted),
             Self::TrimLedger { before, lines, backfills } => {
                 housekeeping::trim_ledger(statements, *before, lines, backfills).map(Answer::Deleted)
             }

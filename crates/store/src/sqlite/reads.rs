@@ -11,12 +11,13 @@ use model::record::{QueueRecord, WorkerRecord};
 use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkflowId};
 
-use super::{SqliteStore, lists, load, views};
+use super::{SqliteStore, lists, load, statistics, views};
 use crate::query::{
     BackfillRow, Counts, EventPage, EventSeq, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts,
     LedgerFilter, LedgerPosition, Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter,
     ScheduleRow, WorkflowFilter, WorkflowRow,
 };
+use crate::statistics::{Series, StatisticsQuery};
 use crate::{Reads, StoreError};
 
 #[async_trait]
@@ -187,6 +188,11 @@ impl Reads for SqliteStore {
 
     async fn events(&self, after: EventSeq, limit: usize) -> Result<EventPage, StoreError> {
         self.ask(move |connection| views::events(connection, after, limit)).await
+    }
+
+    async fn statistics(&self, query: &StatisticsQuery) -> Result<Series, StoreError> {
+        let query = query.clone();
+        self.ask(move |connection| statistics::series(connection, &query)).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {

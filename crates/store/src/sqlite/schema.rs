@@ -22,7 +22,7 @@ pub(super) const APPLICATION_ID: i32 = 0x426c_6679;
 ///
 /// A released migration is never changed, because files exist that went through it.
 const MIGRATIONS: &[&str] =
-    &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8];
+    &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9];
 
 /// Schema version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -433,6 +433,27 @@ CREATE TABLE artifact_pins (
     PRIMARY KEY (run, name, sha256)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX artifact_pins_version ON artifact_pins (sha256, name);
+";
+
+/// Statistics.
+const VERSION_9: &str = "
+-- What each commit counted, until a fold adds it to the series.
+CREATE TABLE statistics_pending (
+    id          BLOB PRIMARY KEY,
+    at          INTEGER NOT NULL,
+    payload     BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Series of statistics: a row for each chunk of consecutive intervals. `chunk` is the time of its start.
+CREATE TABLE statistics (
+    resolution  INTEGER NOT NULL,
+    kind        INTEGER NOT NULL,
+    chunk       INTEGER NOT NULL,
+    namespace   TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    points      BLOB NOT NULL,
+    PRIMARY KEY (resolution, kind, chunk, namespace, name)
+) STRICT, WITHOUT ROWID;
 ";
 
 /// Returns the schema version of the file; 0 for a new one.

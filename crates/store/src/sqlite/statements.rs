@@ -184,6 +184,16 @@ statements! {
     events_oldest: "SELECT first, at FROM events ORDER BY first LIMIT ?1";
     event_delete: "DELETE FROM events WHERE first = ?1";
 
+    statistics_insert: "INSERT INTO statistics_pending VALUES (randomblob(16), ?1, ?2)";
+    statistics_pending: "SELECT id, at, payload FROM statistics_pending LIMIT ?1";
+    statistics_delete: "DELETE FROM statistics_pending WHERE id = ?1";
+    statistics_chunk: "SELECT points FROM statistics
+        WHERE resolution = ?1 AND kind = ?2 AND chunk = ?3 AND namespace = ?4 AND name = ?5";
+    statistics_put: "INSERT OR REPLACE INTO statistics VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    statistics_trim: "DELETE FROM statistics WHERE (resolution, kind, chunk, namespace, name) IN
+        (SELECT resolution, kind, chunk, namespace, name FROM statistics
+         WHERE resolution = ?1 AND kind = ?2 AND chunk < ?3 LIMIT ?4)";
+
     token_put: "INSERT OR REPLACE INTO tokens VALUES (?1, ?2, ?3, ?4, ?5)";
     artifact_newest: "SELECT created_at FROM artifacts WHERE namespace = ?1 AND name = ?2
         ORDER BY created_at DESC LIMIT 1";

@@ -538,7 +538,7 @@ pub async fn commits_of_several_owners_come_in_one_order<S: Subject>() {
         let state = Box::new(scene.sampler.state(JobStatus::Waiting));
         let changes = vec![Change::Job { id, new: true, head, state }];
         let events = vec![scene.sampler.event()];
-        (id, Arc::new(Batch { now: scene.sampler.now(), changes, events }))
+        (id, Arc::new(Batch { now: scene.sampler.now(), changes, events, ..Batch::default() }))
     };
     let mut rounds = Vec::new();
     for _ in 0..20 {

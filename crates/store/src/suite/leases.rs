@@ -172,7 +172,7 @@ pub async fn only_a_reset_sets_engine_time_back<S: Subject>() {
     let committed = load(scene.store(), &scene.leases).await.unwrap().0.now;
     let before = committed - HOUR;
     let other = scene.job(JobStatus::Waiting);
-    let late = Batch { now: before, changes: vec![other.change(true)], events: Vec::new() };
+    let late = Batch { now: before, changes: vec![other.change(true)], ..Batch::default() };
     scene.store().commit(&scene.leases, late.into()).await.unwrap();
     assert_eq!(load(scene.store(), &scene.leases).await.unwrap().0.now, committed);
     scene.store().reset_clock(before).await.unwrap();

@@ -35,6 +35,7 @@ pub mod runs;
 pub mod sample;
 pub mod schedules;
 pub mod servers;
+pub mod statistics;
 pub mod workflows;
 
 use std::sync::Arc;
@@ -121,7 +122,7 @@ impl<S: Subject> Fixture<S> {
     }
 
     fn batch(&mut self, changes: Vec<Change>, events: Vec<Event>) -> Arc<Batch> {
-        Arc::new(Batch { now: self.sampler.now(), changes, events })
+        Arc::new(Batch { now: self.sampler.now(), changes, events, ..Batch::default() })
     }
 
     async fn try_commit(&mut self, changes: Vec<Change>) -> Result<Committed, StoreError> {
@@ -288,6 +289,12 @@ macro_rules! store_suite {
             servers: draining_lasts_until_it_is_revoked,
             servers: the_owner_of_each_shard_is_listed,
             servers: all_servers_read_the_same_secret,
+            statistics: counts_are_complete_before_and_after_a_fold,
+            statistics: folds_at_the_same_time_count_once,
+            statistics: every_field_of_statistics_survives,
+            statistics: a_refused_commit_counts_nothing,
+            statistics: a_query_returns_the_requested_subjects_and_intervals,
+            statistics: old_intervals_are_deleted_by_their_resolution,
         }
     };
     (@rules $subject:ty; $($module:ident: $rule:ident,)*) => {

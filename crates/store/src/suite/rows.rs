@@ -323,7 +323,7 @@ pub async fn an_expired_key_may_be_used_again<S: Subject>() {
     let batch = Batch {
         now: key.expires_at + Duration::from_secs(1),
         changes: vec![Change::Key(again)],
-        events: Vec::new(),
+        ..Batch::default()
     };
     scene.store().commit(&scene.leases, Arc::new(batch)).await.unwrap();
     assert_eq!(keys(scene.load().await.1), [again]);

@@ -5,11 +5,14 @@ use std::fmt::Debug;
 use model::Timestamp;
 use model::firing::{FiringCause, FiringOutcome};
 use model::record::Lease;
+use model::statistics::{Resolution, SubjectKind};
 
 use super::{HOUR, SHARDS};
 use crate::query::{
     ArtifactFilter, ExecutionFilter, JobFilter, LedgerFilter, Page, RunFilter, ScheduleFilter, WorkflowFilter,
 };
+use crate::statistics::{StatisticsQuery, Subjects};
+use crate::suite::sample::Sampler;
 use crate::{EventSeq, Store};
 
 const NAMESPACES: [Option<&str>; 4] = [None, Some("default"), Some("team-a"), Some("team-b")];
@@ -53,6 +56,14 @@ impl Answers {
         let events = store.events(EventSeq(0), 10_000).await.unwrap();
         self.add("oldest and newest event", (events.oldest, events.newest));
         self.sorted("event", events.events);
+        let now = Sampler::new(0).now();
+        for &resolution in Resolution::ALL {
+            for &kind in SubjectKind::ALL {
+                let subjects = Subjects::Each { kind, namespace: None };
+                let query = StatisticsQuery { resolution, from: now - HOUR, until: now + HOUR, subjects };
+                self.add("statistics", store.statistics(&query).await);
+            }
+        }
     }
 
     async fn jobs(&mut self, store: &dyn Store) {

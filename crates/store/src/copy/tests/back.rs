@@ -15,7 +15,7 @@ impl Scene {
         for _ in 0..3 {
             let changes = vec![Change::Worker(Arc::new(sampler.worker()))];
             let events = (0..4).map(|_| sampler.event()).collect();
-            let batch = Batch { now: sampler.now(), changes, events };
+            let batch = Batch { now: sampler.now(), changes, events, ..Batch::default() };
             store.commit(&leases, Arc::new(batch)).await.unwrap();
         }
         store.release(&leases).await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::firing::BackfillStatus;
 use model::record::{Batch, Change, Lease, RunKeyRecord};
 use model::run::{BatchKey, RunStatus, StepKey, StepRecord};
-use model::{ExecutionStatus, JobId, ScheduleId, Timestamp};
+use model::{ExecutionStatus, JobId, ScheduleId, Timestamp, WorkerId};
 
 use super::{HOUR, SHARDS};
 
@@ -37,12 +37,25 @@ impl Filling {
         self.runs().await;
         // Ledger entries outlive their schedule.
         self.commit(vec![Change::RemoveSchedule(schedules[0])]).await;
+        self.statistics().await;
     }
 
     async fn commit(&mut self, changes: Vec<Change>) {
         let events = (0..self.sampler.below(4)).map(|_| self.sampler.event()).collect();
-        let batch = Batch { now: self.sampler.now(), changes, events };
+        let batch = Batch { now: self.sampler.now(), changes, events, ..Batch::default() };
         self.store.commit(&self.leases, Arc::new(batch)).await.unwrap();
+    }
+
+    /// Folded and pending ones.
+    async fn statistics(&mut self) {
+        for part in 0..20 {
+            let statistics = self.sampler.statistics(WorkerId::from_bits(7));
+            let batch = Batch { now: self.sampler.now(), statistics, ..Batch::default() };
+            self.store.commit(&self.leases, Arc::new(batch)).await.unwrap();
+            if part == 10 {
+                self.store.fold_statistics().await.unwrap();
+            }
+        }
     }
 
     async fn registry(&mut self) {

@@ -49,7 +49,7 @@ use super::param::{self, big, bigs, blobs};
 use super::{PostgresStore, load};
 use crate::batch::{Counters, EVENTS_PER_ROW, first_shard_without_lease, heads_for_executions};
 use crate::changelog::Changelog;
-use crate::codec::{seal_events, seal_touched};
+use crate::codec::{seal_counted, seal_events, seal_touched};
 use crate::{Commits, Committed, EventSeq, Loaded, StoreError};
 
 /// Maximum number of attempts of a transaction that conflicts with others.
@@ -239,13 +239,15 @@ impl Steps {
     /// changelog, no server waits.
     fn end(&mut self, epoch: Epoch, batch: &Batch) -> Result<(), Failure> {
         let touched = LiveChange::by(&batch.changes);
-        if batch.events.is_empty() && touched.is_empty() {
+        if batch.events.is_empty() && touched.is_empty() && batch.statistics.is_empty() {
             self.add("SELECT next_event FROM meta", Vec::new());
             return Ok(());
         }
         let (mut offsets, mut counts, mut ats, mut payloads) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut offset = 0i64;
+        let is_any = !batch.statistics.is_empty();
+        let counted = is_any.then(|| seal_counted(batch.now, &batch.statistics));
         for events in batch.events.chunks(EVENTS_PER_ROW) {
             let newest = events.iter().map(|event| event.at).max().unwrap_or(batch.now).as_micros();
             offsets.push(offset);
@@ -271,6 +273,10 @@ impl Steps {
                 clock!(),
                 ", first, next_event, $7 FROM place
                 RETURNING 1
+            ), counted AS (
+                INSERT INTO statistics_pending (id, at, payload)
+                SELECT gen_random_uuid(), $8, $9 WHERE $9 IS NOT NULL
+                RETURNING 1
             )
             SELECT first FROM place"
             ),
@@ -282,6 +288,8 @@ impl Steps {
                 blobs(payloads),
                 big(signed(epoch.0)?),
                 param::bytes(seal_touched(epoch, &touched)),
+                big(batch.now.as_micros()),
+                param::optional_bytes(counted),
             ],
         );
         Ok(())

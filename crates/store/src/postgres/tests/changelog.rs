@@ -181,7 +181,7 @@ async fn an_execution_that_cannot_be_read_is_counted() {
     let job = subject.commit(&leases, &mut sampler, 0).await;
     let record = Box::new(sampler.execution(job, 1, model::ExecutionStatus::Running));
     let changes = vec![Change::Execution { new: true, record }];
-    let batch = Batch { now: sampler.now(), changes, events: Vec::new() };
+    let batch = Batch { now: sampler.now(), changes, ..Batch::default() };
     subject.store.commit(&leases, Arc::new(batch)).await.unwrap();
     assert_eq!(subject.store.live_rows(&[LiveKey::Job(job)]).await.unwrap().rows.len(), 2);
     subject.database.execute("UPDATE executions SET rest = 'xx'");

@@ -76,7 +76,7 @@ async fn a_damaged_workflow_is_quarantined_once() {
         state.generation += 1;
         let head = Some(Arc::new(workflow_head_of(sampler.workflow_spec())));
         let changes = vec![Change::Workflow { id, new, head, state: state.clone() }];
-        let batch = Batch { now: sampler.now(), changes, events: Vec::new() };
+        let batch = Batch { now: sampler.now(), changes, ..Batch::default() };
         subject.store.commit(&leases, Arc::new(batch)).await.unwrap();
     }
     subject.database.execute("UPDATE workflow_heads SET head = 'xx' WHERE generation = 2");
@@ -105,7 +105,7 @@ async fn a_damaged_batch_of_elements_is_skipped_until_its_run_is_quarantined() {
             let added = sampler.element_batch(BatchKey { run: id, step: 1, first });
             changes.push(Change::ElementBatch(Box::new(added)));
         }
-        let batch = Batch { now: sampler.now(), changes, events: Vec::new() };
+        let batch = Batch { now: sampler.now(), changes, ..Batch::default() };
         subject.store.commit(&leases, Arc::new(batch)).await.unwrap();
     }
     let bad = uuid::Uuid::from_u128(ids[0].to_bits());

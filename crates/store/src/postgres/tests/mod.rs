@@ -88,7 +88,7 @@ fn batch(sampler: &mut Sampler, shard: ShardId, events: usize) -> (JobId, Arc<Ba
     let (head, state) = (sampler.head(), Box::new(sampler.state(JobStatus::Waiting)));
     let changes = vec![Change::Job { id, new: true, head: Some(head), state }];
     let events = (0..events).map(|_| sampler.event()).collect();
-    (id, Arc::new(Batch { now: sampler.now(), changes, events }))
+    (id, Arc::new(Batch { now: sampler.now(), changes, events, ..Batch::default() }))
 }
 
 /// Opens a session next to the store's, to block it.

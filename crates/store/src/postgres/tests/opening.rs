@@ -59,7 +59,7 @@ async fn a_database_of_version_2_is_migrated_without_loss() {
         let step = step.map(|run| Arc::new(StepOrigin { run, ..sampler.step_origin() }));
         let head = new.then(|| Arc::new(JobHead { step, ..(*sampler.head()).clone() }));
         let changes = vec![Change::Job { id, new, head, state: Box::new(sampler.state(status)) }];
-        Arc::new(Batch { now: sampler.now(), changes, events: Vec::new() })
+        Arc::new(Batch { now: sampler.now(), changes, ..Batch::default() })
     };
     for status in [JobStatus::Succeeded, JobStatus::Waiting, JobStatus::Failed] {
         let id = sampler.job_id(ShardId(1));
@@ -68,6 +68,8 @@ async fn a_database_of_version_2_is_migrated_without_loss() {
     }
     for table in [
         "changelog",
+        "statistics",
+        "statistics_pending",
         "element_batches",
         "artifact_pins",
         "checkpoints",
@@ -88,6 +90,7 @@ async fn a_database_of_version_2_is_migrated_without_loss() {
         "ALTER TABLE jobs_ended DROP COLUMN run",
         "ALTER TABLE servers DROP COLUMN fingerprint",
         "ALTER TABLE meta DROP COLUMN commits",
+        "ALTER TABLE meta DROP COLUMN folds",
         "ALTER TABLE shards DROP COLUMN logged",
         "ALTER TABLE servers DROP COLUMN lag",
         "UPDATE schema_version SET version = 2",

@@ -45,7 +45,7 @@ impl Runs {
         let state = Box::new(self.sampler.run_state(status));
         let changes = vec![Change::Run { id, head: Some(Arc::clone(head)), state }];
         let events = vec![self.sampler.event()];
-        (id, Arc::new(Batch { now: self.sampler.now(), changes, events }))
+        (id, Arc::new(Batch { now: self.sampler.now(), changes, events, ..Batch::default() }))
     }
 
     /// Checks that the run can be read and loaded, and that the other definition is deleted.

@@ -27,8 +27,8 @@ use super::{SqliteStore, file, load, readers};
 use crate::batch::{Counters, EVENTS_PER_ROW, first_shard_without_lease, heads_for_executions, to_json};
 use crate::changelog::Changelog;
 use crate::codec::{
-    Context, StateColumns, calendar_context, open_head, parse_spec, seal_checkpoint, seal_events,
-    seal_execution, seal_head, seal_history, seal_state, seal_text,
+    Context, StateColumns, calendar_context, open_head, parse_spec, seal_checkpoint, seal_counted,
+    seal_events, seal_execution, seal_head, seal_history, seal_state, seal_text,
 };
 use crate::{Commits, Committed, EventSeq, Loaded, StoreError};
 
@@ -101,6 +101,7 @@ pub(super) fn commit(
     apply.changes(&batch.changes)?;
     let first_event = EventSeq(*next_event);
     *next_event = apply.events(*next_event, batch)?;
+    apply.statistics(batch)?;
     let Apply { statements, counters, .. } = apply;
     write_counters(statements, &counters)?;
     statements.advance.execute(params![batch.now.as_micros(), *next_event])?;
@@ -416,6 +417,14 @@ impl Apply<'_, '_> {
     fn put_calendar(&mut self, namespace: &str, name: &str, json: &str) -> Result<(), Failure> {
         let sealed = seal_text(calendar_context(namespace, name), json);
         self.statements.calendar_put.execute(params![namespace, name, sealed])?;
+        Ok(())
+    }
+
+    fn statistics(&mut self, batch: &Batch) -> Result<(), Failure> {
+        if !batch.statistics.is_empty() {
+            let sealed = seal_counted(batch.now, &batch.statistics);
+            self.statements.statistics_insert.execute(params![batch.now.as_micros(), sealed])?;
+        }
         Ok(())
     }
 

@@ -71,7 +71,7 @@ impl Filled {
         }
         changes.push(Change::Worker(Arc::new(sampler.worker())));
         let events = (0..600).map(|_| sampler.event()).collect();
-        let batch = Batch { now: sampler.now(), changes, events };
+        let batch = Batch { now: sampler.now(), changes, events, ..Batch::default() };
         filled.subject.store().commit(&filled.leases, Arc::new(batch)).await.unwrap();
         filled
     }
@@ -258,7 +258,7 @@ async fn with_schedules() -> (Filled, [ScheduleId; 2], BackfillId) {
     let backfill = asked.id;
     changes.push(Change::Backfill { id: backfill, head: Some(Arc::new(asked)), state });
     changes.push(Change::Calendar(Arc::new(sampler.calendar("default", "holidays"))));
-    let batch = Batch { now: sampler.now(), changes, events: Vec::new() };
+    let batch = Batch { now: sampler.now(), changes, ..Batch::default() };
     filled.subject.store().commit(&filled.leases, Arc::new(batch)).await.unwrap();
     (filled, ids, backfill)
 }
@@ -321,7 +321,7 @@ async fn with_runs() -> (Filled, [RunId; 2]) {
         let added = sampler.element_batch(BatchKey { run: id, step: 1, first: 0 });
         changes.push(Change::ElementBatch(Box::new(added)));
     }
-    let batch = Batch { now: sampler.now(), changes, events: Vec::new() };
+    let batch = Batch { now: sampler.now(), changes, ..Batch::default() };
     filled.subject.store().commit(&filled.leases, Arc::new(batch)).await.unwrap();
     (filled, ids)
 }
@@ -367,7 +367,7 @@ async fn a_damaged_workflow_is_quarantined_once() {
         state.generation += 1;
         let head = Some(Arc::new(workflow_head_of(sampler.workflow_spec())));
         let changes = vec![Change::Workflow { id, new, head, state: state.clone() }];
-        let batch = Batch { now: sampler.now(), changes, events: Vec::new() };
+        let batch = Batch { now: sampler.now(), changes, ..Batch::default() };
         filled.subject.store().commit(&filled.leases, Arc::new(batch)).await.unwrap();
     }
     filled.damage(|c| flip(c, "workflows", "state", id.to_bits())).await;
@@ -405,7 +405,7 @@ async fn a_read_quarantines_a_damaged_row_of_an_ended_run() {
     let (mut filled, ids) = with_runs().await;
     let state = Box::new(Sampler::new(45).run_state(RunStatus::Failed));
     let changes = vec![Change::Run { id: ids[0], head: None, state }];
-    let batch = Batch { now: Sampler::new(45).now(), changes, events: Vec::new() };
+    let batch = Batch { now: Sampler::new(45).now(), changes, ..Batch::default() };
     filled.subject.store().commit(&filled.leases, Arc::new(batch)).await.unwrap();
     for sql in [STEP_OF_ANOTHER_STATUS, ELEMENTS_AT_ANOTHER_PLACE] {
         filled.damage(|c| c.execute(sql, [key(ids[0].to_bits())])).await;

@@ -29,7 +29,7 @@ impl Faulty {
         let id = self.sampler.job_id(ShardId(0));
         let (head, state) = (Some(self.sampler.head()), Box::new(self.sampler.state(JobStatus::Ready)));
         let changes = vec![Change::Job { id, new: true, head, state }];
-        (id, Arc::new(Batch { now: self.sampler.now(), changes, events: Vec::new() }))
+        (id, Arc::new(Batch { now: self.sampler.now(), changes, ..Batch::default() }))
     }
 
     /// Commits a batch; returns the result, and whether its job exists.

@@ -61,7 +61,7 @@ impl Filler {
         let head = Some(Arc::new(crate::suite::sample::head_of(spec)));
         let state = Box::new(self.sampler.state(JobStatus::Waiting));
         let changes = vec![Change::Job { id, new: true, head, state }];
-        let batch = Batch { now: self.sampler.now(), changes, events: Vec::new() };
+        let batch = Batch { now: self.sampler.now(), changes, ..Batch::default() };
         match self.store.commit(&self.leases, Arc::new(batch)).await {
             Ok(committed) => {
                 self.done.push(id);
@@ -80,7 +80,7 @@ impl Filler {
     async fn finish(&mut self, id: JobId) -> Result<Committed, StoreError> {
         let state = Box::new(self.sampler.state(JobStatus::Succeeded));
         let changes = vec![Change::Job { id, new: false, head: None, state }];
-        let batch = Batch { now: self.sampler.now(), changes, events: Vec::new() };
+        let batch = Batch { now: self.sampler.now(), changes, ..Batch::default() };
         self.store.commit(&self.leases, Arc::new(batch)).await
     }
 

@@ -115,7 +115,7 @@ async fn a_file_of_version_2_is_migrated_without_loss() {
     let mut state = sampler.state(JobStatus::Waiting);
     let new = |new: bool, state| Change::Job { id: job, new, head: new.then(|| Arc::clone(&head)), state };
     changes.push(new(true, Box::new(state)));
-    let batch = |now, changes| Arc::new(Batch { now, changes, events: Vec::new() });
+    let batch = |now, changes| Arc::new(Batch { now, changes, ..Batch::default() });
     store.commit(&leases, batch(sampler.now(), changes)).await.unwrap();
     for status in [JobStatus::Waiting, JobStatus::Succeeded] {
         state = sampler.state(status);
@@ -139,7 +139,7 @@ async fn a_file_of_version_3_is_migrated_without_loss() {
     let mut sampler = Sampler::new(3);
     let id = sampler.job_id(ShardId(1));
     let head = sampler.head();
-    let batch = |now, changes| Arc::new(Batch { now, changes, events: Vec::new() });
+    let batch = |now, changes| Arc::new(Batch { now, changes, ..Batch::default() });
     let leases = subject.store().acquire(&[ShardId(1)], "a", Duration::from_secs(1)).await.unwrap();
     let before = JobState { checkpoint: None, ..sampler.state(JobStatus::Running) };
     let new = Change::Job { id, new: true, head: Some(head), state: Box::new(before.clone()) };
@@ -150,6 +150,7 @@ async fn a_file_of_version_3_is_migrated_without_loss() {
     connection
         .execute_batch(
             "DROP TABLE checkpoints; DROP TABLE element_batches; DROP TABLE artifact_pins;
+             DROP TABLE statistics; DROP TABLE statistics_pending;
              ALTER TABLE shards DROP COLUMN tail_lost; PRAGMA user_version = 3",
         )
         .unwrap();
@@ -174,7 +175,7 @@ async fn a_file_of_version_4_is_migrated_without_loss() {
     let mut subject = OnDisk::new();
     let mut sampler = Sampler::new(4);
     let run = sampler.run_id(ShardId(1));
-    let batch = |now, changes| Arc::new(Batch { now, changes, events: Vec::new() });
+    let batch = |now, changes| Arc::new(Batch { now, changes, ..Batch::default() });
     let leases = subject.store().acquire(&[ShardId(1)], "a", Duration::from_secs(1)).await.unwrap();
     let (head, state) = (sampler.run_head(), Box::new(sampler.run_state(RunStatus::Running)));
     let new = Change::Run { id: run, head: Some(Arc::new(head)), state };
@@ -183,8 +184,8 @@ async fn a_file_of_version_4_is_migrated_without_loss() {
     let before = subject.store().run(run).await.unwrap();
     subject.close();
     let connection = Connection::open(subject.path()).unwrap();
-    let undo =
-        "DROP TABLE element_batches; DROP TABLE artifact_pins; ALTER TABLE shards DROP COLUMN tail_lost;
+    let undo = "DROP TABLE element_batches; DROP TABLE artifact_pins; DROP TABLE statistics;
+        DROP TABLE statistics_pending; ALTER TABLE shards DROP COLUMN tail_lost;
         PRAGMA user_version = 4";
     connection.execute_batch(undo).unwrap();
     drop(connection);

@@ -77,7 +77,7 @@ impl Million {
     }
 
     async fn commit(&mut self, changes: Vec<Change>) {
-        let batch = Batch { now: self.sampler.now(), changes, events: Vec::new() };
+        let batch = Batch { now: self.sampler.now(), changes, ..Batch::default() };
         self.subject.store().commit(&self.leases, Arc::new(batch)).await.unwrap();
     }
 

@@ -47,7 +47,7 @@ pub(super) fn batch_of(jobs: u64, number: u64, sampler: &mut Sampler) -> Batch {
             changes.push(Change::Job { id: id(before, n), new: false, head: None, state });
         }
     }
-    Batch { now: sampler.now(), changes, events: vec![sampler.event()] }
+    Batch { now: sampler.now(), changes, events: vec![sampler.event()], ..Batch::default() }
 }
 
 pub(super) fn open(folder: &Path) -> Result<SqliteStore, StoreError> {

@@ -23,10 +23,11 @@ use model::record::{
     Outcome, QueueRecord, Usage, WorkerRecord,
 };
 use model::spec::{Concurrency, Constraint, Delivery, Operator};
+use model::statistics::{CommitStatistics, JobSource, Level, SourceTally, Subject, Tally};
 use model::worker::{Admission, Capabilities, Capacity, WorkerStatus};
 use model::{
     Bytes, Cause, Duration, ExecutionId, ExecutionStatus, Fence, JobId, JobSpec, JobStatus, Millicores,
-    ShardId, Timestamp, WorkerId,
+    ScheduleId, ShardId, Timestamp, WorkerId,
 };
 
 pub use schedules::schedule_head_of;
@@ -308,6 +309,56 @@ impl Sampler {
             ..QueueSettings::default()
         };
         QueueRecord { name: name.to_owned(), settings, version: self.below(1 << 53), updated_at: self.now() }
+    }
+    /// Returns statistics of a commit, with all fields that the stores keep.
+    pub fn statistics(&mut self, worker: WorkerId) -> CommitStatistics {
+        let tallies = (0..3).map(|number| {
+            let source = JobSource {
+                namespace: self.pick(&["a", "b"]).into(),
+                queue: self.text().into(),
+                name: self.text().into(),
+                schedule: self.maybe(|s| ScheduleId::from_bits(s.number().into())),
+            };
+            let worker = (number > 0).then_some(worker);
+            SourceTally { source: Arc::new(source), worker, tally: self.tally() }
+        });
+        let tallies = tallies.collect();
+        let subjects = [Subject::All, Subject::Queue(self.text().into()), Subject::Worker(worker)];
+        CommitStatistics { tallies, levels: subjects.into_iter().map(|of| (of, self.level())).collect() }
+    }
+
+    fn tally(&mut self) -> Tally {
+        let small = |s: &mut Self| s.number() % 1_000;
+        let mut tally = Tally {
+            submitted: small(self),
+            started: small(self),
+            succeeded: small(self),
+            cancelled: small(self),
+            expired: small(self),
+            ..Tally::default()
+        };
+        for counts in [&mut tally.failed, &mut tally.retried] {
+            let cause = self.pick(Cause::ALL);
+            *counts.entry(cause).or_default() += small(self);
+        }
+        for histogram in [&mut tally.start_delay, &mut tally.run_time] {
+            let ms = self.number() % 1_000_000_000;
+            histogram.observe(Duration::from_millis(ms));
+        }
+        tally
+    }
+
+    fn level(&mut self) -> Level {
+        Level {
+            waiting: self.number() % 1_000,
+            running: self.number() % 1_000,
+            oldest_waiting: Duration::from_millis(self.number() % 1_000_000),
+            slots: self.number() % 1_000,
+            allocated_cpu: Millicores(self.pick(&[0, 500, 64_000])),
+            cpu: Millicores(self.pick(&[0, 64_000])),
+            allocated_memory: Bytes(self.number() >> 20),
+            memory: Bytes(self.number() >> 20),
+        }
     }
 
     /// Returns a random event.

@@ -1,0 +1,73 @@
+//! Samples of queues and workers for the statistics.
+
+use std::sync::Arc;
+
+use model::JobStatus;
+use model::statistics::{Level, Subject};
+use model::worker::WorkerStatus;
+
+use crate::context::Context;
+use crate::jobs::Jobs;
+use crate::timer::Timer;
+
+impl Jobs {
+    /// Samples all levels, and arms the next sample. Costs O(queues + workers).
+    pub(crate) fn sample_levels(&self, cx: &mut Context) {
+        let mut levels = self.queue_levels(cx);
+        levels.extend(self.worker_levels());
+        let mut all = Level::default();
+        for (_, level) in &levels {
+            all.slots += level.slots;
+            all.cpu.0 = all.cpu.0.saturating_add(level.cpu.0);
+            all.memory.0 = all.memory.0.saturating_add(level.memory.0);
+            all.allocated_cpu.0 = all.allocated_cpu.0.saturating_add(level.allocated_cpu.0);
+            all.allocated_memory.0 = all.allocated_memory.0.saturating_add(level.allocated_memory.0);
+            all.oldest_waiting = all.oldest_waiting.max(level.oldest_waiting);
+        }
+        let count = |status| self.live_counts().get(&status).copied().unwrap_or_default();
+        (all.waiting, all.running) = (count(JobStatus::Waiting), count(JobStatus::Running));
+        levels.push((Subject::All, all));
+        cx.statistics.sample(levels);
+        self.arm_sample(cx);
+    }
+
+    /// Arms the next sample, if jobs wait or run or anything was counted since the last one.
+    pub(crate) fn arm_sample(&self, cx: &mut Context) {
+        let is_busy = [JobStatus::Waiting, JobStatus::Running]
+            .iter()
+            .any(|status| self.live_counts().get(status).is_some_and(|&count| count > 0));
+        if let Some(interval) = cx.statistics.next_sample(is_busy) {
+            cx.steady_timers.arm(cx.steady + interval, Timer::SampleLevels);
+        }
+    }
+
+    fn queue_levels(&self, cx: &Context) -> Vec<(Subject, Level)> {
+        let queues = self.queue_views().into_iter().map(|queue| {
+            let level = Level {
+                waiting: queue.waiting,
+                running: queue.running,
+                oldest_waiting: queue.oldest.map(|since| cx.now.since(since)).unwrap_or_default(),
+                ..Level::default()
+            };
+            (Subject::Queue(Arc::from(queue.name)), level)
+        });
+        queues.collect()
+    }
+
+    fn worker_levels(&self) -> impl Iterator<Item = (Subject, Level)> {
+        let connected = self.workers().filter(|worker| worker.record.status != WorkerStatus::Lost);
+        connected.map(|worker| {
+            let capacity = &worker.record.capacity;
+            let level = Level {
+                running: worker.jobs.len() as u64,
+                slots: u64::from(capacity.slots),
+                allocated_cpu: worker.used.cpu,
+                cpu: capacity.cpu,
+                allocated_memory: worker.used.memory,
+                memory: capacity.memory,
+                ..Level::default()
+            };
+            (Subject::Worker(worker.record.id), level)
+        })
+    }
+}

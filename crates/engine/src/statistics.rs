@@ -1,0 +1,284 @@
+//! Counts what jobs do, for the statistics of each commit.
+//!
+//! A transition counts in [`Statistics`]; the flush returns the counts with the rows that they count. The levels of
+//! queues and workers are sampled, every ten seconds while jobs change and every minute otherwise.
+//!
+//! # Invariants
+//! - Jobs of equal namespace, queue, name and schedule share one [`JobSource`].
+//! - A day adds a bounded number of new names ([`NEW_NAMES_MAX`]). Further names share one series
+//!   ([`OTHER_NAMES`]), so the size of the statistics is bounded whatever clients send.
+//!
+//! # Cost
+//! A count is one lookup by source and worker. A sample costs O(queues + workers).
+
+use std::collections::{BTreeSet, HashSet};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use indexmap::{Equivalent, IndexMap, IndexSet};
+use model::spec::JobSpec;
+use model::statistics::{CommitStatistics, JobSource, Level, OTHER_NAMES, SourceTally, Subject, Tally};
+use model::{Cause, Duration, JobStatus, ScheduleId, Timestamp, WorkerId};
+
+use crate::names::name_hash;
+
+/// Names that a day may add. Names of the day before do not count.
+const NEW_NAMES_MAX: usize = 1_000;
+const DAY: Duration = Duration::from_hours(24);
+/// Interval between two samples while jobs change.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
+/// Interval between two samples while jobs wait or run and nothing changes.
+const IDLE_SAMPLE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Counts since the last flush, and the sources of all live jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Statistics {
+    sources: IndexSet<Arc<JobSource>, FixedState>,
+    /// Number of sources at which unused ones are dropped.
+    sweep_at: usize,
+    names: Names,
+    /// What happened since the last flush, by source (its address) and worker.
+    tallies: IndexMap<(usize, Option<WorkerId>), SourceTally, FixedState>,
+    levels: Vec<(Subject, Level)>,
+    /// Subjects of the last sample.
+    sampled: BTreeSet<Subject>,
+    /// Whether anything was counted since the next sample was armed.
+    changed: bool,
+    /// Whether the next sample is armed.
+    armed: bool,
+}
+
+/// Names that have their own series, of today and of the day before.
+#[derive(Debug, Default)]
+struct Names {
+    day: u64,
+    today: HashSet<u128, FixedState>,
+    yesterday: HashSet<u128, FixedState>,
+    /// Number of names of today that were not used on the day before.
+    new: usize,
+}
+
+impl Names {
+    /// Returns whether a name has its own series.
+    fn admits(&mut self, namespace: &str, name: &str, now: Timestamp) -> bool {
+        let day = now.since(Timestamp::default()).as_millis() / DAY.as_millis();
+        if day > self.day {
+            let earlier = std::mem::take(&mut self.today);
+            self.yesterday = if day == self.day + 1 { earlier } else { HashSet::default() };
+            (self.day, self.new) = (day, 0);
+        }
+        let hash = name_hash(namespace, name);
+        if self.today.contains(&hash) {
+            return true;
+        }
+        if !self.yesterday.contains(&hash) {
+            if self.new >= NEW_NAMES_MAX {
+                return false;
+            }
+            self.new += 1;
+        }
+        self.today.insert(hash);
+        true
+    }
+}
+
+/// A source, to look it up without creating it.
+#[derive(PartialEq, Eq)]
+struct SourceKey<'a> {
+    namespace: &'a str,
+    queue: &'a str,
+    name: &'a str,
+    schedule: Option<ScheduleId>,
+}
+
+impl Hash for SourceKey<'_> {
+    /// As the derived hash of [`JobSource`].
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.namespace, self.queue, self.name).hash(state);
+        self.schedule.hash(state);
+    }
+}
+
+impl Equivalent<Arc<JobSource>> for SourceKey<'_> {
+    fn equivalent(&self, source: &Arc<JobSource>) -> bool {
+        let JobSource { namespace, queue, name, schedule } = &**source;
+        *self == SourceKey { namespace, queue, name, schedule: *schedule }
+    }
+}
+
+impl Statistics {
+    /// Returns the source of the jobs of a spec.
+    pub(crate) fn source(
+        &mut self,
+        spec: &JobSpec,
+        schedule: Option<ScheduleId>,
+        now: Timestamp,
+    ) -> Arc<JobSource> {
+        let is_admitted = self.names.admits(&spec.namespace, &spec.name, now);
+        let name = if is_admitted { &spec.name } else { OTHER_NAMES };
+        let key = SourceKey { namespace: &spec.namespace, queue: &spec.queue, name, schedule };
+        if let Some(known) = self.sources.get(&key) {
+            return Arc::clone(known);
+        }
+        self.sweep();
+        let source = Arc::new(JobSource {
+            namespace: spec.namespace.as_str().into(),
+            queue: spec.queue.as_str().into(),
+            name: name.into(),
+            schedule,
+        });
+        self.sources.insert(Arc::clone(&source));
+        source
+    }
+
+    fn sweep(&mut self) {
+        if self.sources.len() >= self.sweep_at.max(1_000) {
+            self.sources.retain(|source| Arc::strong_count(source) > 1);
+            self.sweep_at = self.sources.len() * 2;
+        }
+    }
+
+    fn tally(&mut self, source: &Arc<JobSource>, worker: Option<WorkerId>) -> &mut Tally {
+        self.changed = true;
+        let key = (Arc::as_ptr(source).addr(), worker);
+        let new = || SourceTally { source: Arc::clone(source), worker, tally: Tally::default() };
+        &mut self.tallies.entry(key).or_insert_with(new).tally
+    }
+
+    /// Counts a new job.
+    pub(crate) fn count_submitted(&mut self, source: &Arc<JobSource>) {
+        self.tally(source, None).submitted += 1;
+    }
+
+    /// Counts the start of an execution; `delay` only for the first start of the job.
+    pub(crate) fn count_started(
+        &mut self,
+        source: &Arc<JobSource>,
+        worker: WorkerId,
+        delay: Option<Duration>,
+    ) {
+        let tally = self.tally(source, Some(worker));
+        tally.started += 1;
+        delay.into_iter().for_each(|delay| tally.start_delay.observe(delay));
+    }
+
+    /// Counts the run time of an ended execution.
+    pub(crate) fn count_run(&mut self, source: &Arc<JobSource>, worker: WorkerId, run_time: Duration) {
+        self.tally(source, Some(worker)).run_time.observe(run_time);
+    }
+
+    /// Counts an execution that ended without success and whose job runs again.
+    pub(crate) fn count_retried(&mut self, source: &Arc<JobSource>, worker: Option<WorkerId>, cause: Cause) {
+        *self.tally(source, worker).retried.entry(cause).or_default() += 1;
+    }
+
+    /// Counts the end of a job.
+    pub(crate) fn count_end(
+        &mut self,
+        source: &Arc<JobSource>,
+        worker: Option<WorkerId>,
+        status: JobStatus,
+        cause: Cause,
+    ) {
+        self.tally(source, worker).count_end(status, cause);
+    }
+
+    /// Adds samples of levels. A subject that is no longer sampled gets a last sample of zero.
+    pub(crate) fn sample(&mut self, mut levels: Vec<(Subject, Level)>) {
+        let subjects: BTreeSet<Subject> = levels.iter().map(|(subject, _)| subject.clone()).collect();
+        let gone =
+            std::mem::take(&mut self.sampled).into_iter().filter(|subject| !subjects.contains(subject));
+        levels.extend(gone.map(|subject| (subject, Level::default())));
+        self.sampled = subjects;
+        self.levels = levels;
+        self.armed = false;
+    }
+
+    /// Returns after which time to sample again, if no sample is armed: soon after a count, later while jobs wait
+    /// or run.
+    pub(crate) fn next_sample(&mut self, is_busy: bool) -> Option<Duration> {
+        let interval = match (self.armed, self.changed, is_busy) {
+            (false, true, _) => SAMPLE_INTERVAL,
+            (false, false, true) => IDLE_SAMPLE_INTERVAL,
+            _ => return None,
+        };
+        (self.armed, self.changed) = (true, false);
+        Some(interval)
+    }
+
+    /// Whether nothing was counted and no sample taken since the last flush.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.tallies.is_empty() && self.levels.is_empty()
+    }
+
+    /// Returns everything counted since the last flush.
+    pub(crate) fn take(&mut self) -> CommitStatistics {
+        CommitStatistics {
+            tallies: self.tallies.drain(..).map(|(_, tally)| tally).collect(),
+            levels: std::mem::take(&mut self.levels),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(statistics: &mut Statistics, name: &str, now: Timestamp) -> Arc<JobSource> {
+        let mut spec = JobSpec::command(["true"]);
+        spec.name = name.to_owned();
+        statistics.source(&spec, None, now)
+    }
+
+    #[test]
+    fn jobs_with_equal_properties_share_a_source() {
+        let mut statistics = Statistics::default();
+        let now = Timestamp::from_millis(1_800_000_000_000);
+        let one = named(&mut statistics, "one", now);
+        assert!(Arc::ptr_eq(&one, &named(&mut statistics, "one", now)));
+        assert!(!Arc::ptr_eq(&one, &named(&mut statistics, "two", now)));
+    }
+
+    /// Unique names must not fill the store; names that are used every day keep their series.
+    #[test]
+    fn a_day_adds_a_bounded_number_of_names() {
+        let mut statistics = Statistics::default();
+        let mut now = Timestamp::from_millis(1_800_000_000_000);
+        named(&mut statistics, "daily", now);
+        for day in 0..3 {
+            let own = (0..2 * NEW_NAMES_MAX)
+                .filter(|i| !named(&mut statistics, &format!("{day}-{i}"), now).name.is_empty())
+                .count();
+            assert_eq!(own, if day == 0 { NEW_NAMES_MAX - 1 } else { NEW_NAMES_MAX });
+            assert_eq!(&*named(&mut statistics, "daily", now).name, "daily");
+            now = now + DAY;
+        }
+        assert_eq!(&*named(&mut statistics, "2-0", now).name, "2-0");
+        now = now + DAY + DAY;
+        assert_eq!(&*named(&mut statistics, "daily", now).name, "daily");
+    }
+
+    #[test]
+    fn a_flush_returns_each_source_and_worker_once() {
+        let mut statistics = Statistics::default();
+        let now = Timestamp::from_millis(1_800_000_000_000);
+        let source = named(&mut statistics, "one", now);
+        let worker = WorkerId::from_bits(1);
+        for _ in 0..3 {
+            statistics.count_submitted(&source);
+            statistics.count_started(&source, worker, Some(Duration::from_millis(5)));
+            statistics.count_end(&source, Some(worker), JobStatus::Succeeded, Cause::Succeeded);
+        }
+        let taken = statistics.take();
+        let counts: Vec<_> = taken
+            .tallies
+            .iter()
+            .map(|SourceTally { worker, tally, .. }| {
+                (worker.is_some(), tally.submitted, tally.started, tally.succeeded)
+            })
+            .collect();
+        assert_eq!(counts, [(false, 3, 0, 0), (true, 0, 3, 3)]);
+        assert!(statistics.is_idle());
+    }
+}
