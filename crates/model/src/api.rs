@@ -26,11 +26,13 @@ use crate::worker::{Admission, Capabilities, Capacity, Health, WorkerStatus};
 mod code;
 mod notices;
 mod schedules;
+mod statistics;
 mod workflows;
 
 pub use code::Code;
 pub use notices::*;
 pub use schedules::*;
+pub use statistics::*;
 pub use workflows::*;
 
 /// A job: one unit of work with all its executions.

@@ -44,6 +44,7 @@ pub mod preview;
 pub mod repair;
 mod running;
 pub mod services;
+mod statistics;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod web;

@@ -269,6 +269,7 @@ impl Running {
         self.tasks.spawn(listener::serve(listener, apps, members.clone(), stop, grace));
         self.spawn_until_stop(async move { members.run(tokens).await });
         self.spawn_until_stop(crate::housekeeping::run(services.clone()));
+        self.spawn_until_stop(crate::statistics::run(services.clone()));
         let logs = services.objects.logs.clone();
         self.spawn_until_stop(async move { logs.upload().await });
         self.spawn_until_stop(watch_leadership(services.clone()));

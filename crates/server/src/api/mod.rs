@@ -11,7 +11,7 @@
 //!   the OpenAPI document and the tests are made from it. `gate` authorizes a request and limits it; `cookie`: browser
 //!   sessions.
 //! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `workflows`, `calendars`,
-//!   `servers`, `session` and `meta` have the handlers: parse, validate, request, respond. They decide nothing.
+//!   `statistics`, `servers`, `session` and `meta` have the handlers: parse, validate, request, respond. They decide nothing.
 //! - `rows`: rows by the id or name in a path, or the 404; `requests`: requests to the engine, and retries after a
 //!   version conflict; `submit`: from a body to jobs; `definitions`: shared parts of schedule and workflow definitions.
 //! - `forward`: forwards requests to the leader.
@@ -56,6 +56,7 @@ mod schemas;
 mod servers;
 mod session;
 mod sse;
+mod statistics;
 mod submit;
 #[cfg(test)]
 mod tests;
@@ -175,6 +176,7 @@ fn table() -> Routes {
     queues::routes(&mut routes);
     artifacts::routes(&mut routes);
     schedules::routes(&mut routes);
+    statistics::routes(&mut routes);
     workflows::routes(&mut routes);
     calendars::routes(&mut routes);
     servers::routes(&mut routes);

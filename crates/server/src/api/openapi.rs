@@ -27,19 +27,20 @@ checkpoints and this document are left out (304) if `If-None-Match` names their 
 filter, until there is none.";
 
 const TAGS: &[(&str, &str)] = &[
-    ("jobs", "Units of work that were asked for."),
-    ("executions", "The tries of jobs on workers."),
-    ("logs", "What executions wrote."),
-    ("events", "What happens, as it happens."),
+    ("jobs", "Units of work with all their executions."),
+    ("executions", "Attempts of jobs on workers."),
+    ("logs", "Output of executions."),
+    ("events", "Changes of all objects, as a stream or in pages."),
     ("servers", "The servers that share the store."),
     ("workers", "The machines that run executions."),
-    ("queues", "Where waiting jobs stand."),
+    ("queues", "Queues of waiting jobs, with their limits."),
     ("schedules", "Named rules that create jobs, and the outcome of each scheduled time."),
     ("workflows", "DAGs of steps that decide which jobs exist and when."),
-    ("runs", "Runs of workflows, their steps, and what is asked of them."),
+    ("runs", "Runs of workflows, their steps and approvals."),
     ("backfills", "Backfills of past schedule ranges."),
     ("calendars", "Named sets of days that schedules refer to."),
-    ("artifacts", "Files that jobs bring and leave."),
+    ("artifacts", "Files that jobs read and store."),
+    ("statistics", "What happened over time, and by namespace, queue, job name, schedule and worker."),
     ("server", "The server itself."),
 ];
 

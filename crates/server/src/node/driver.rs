@@ -3,6 +3,7 @@
 //! `thread` starts it; `shell` has its loop.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use engine::View;
 use leader::Standing;
@@ -77,4 +78,5 @@ pub struct Driver {
     pub(super) events: broadcast::Sender<Arc<EventBatch>>,
     pub(super) stop: watch::Receiver<bool>,
     pub(super) lease_expiry: LeaseExpiry,
+    pub(super) counted: Arc<AtomicBool>,
 }

@@ -28,7 +28,7 @@ mod tests;
 mod thread;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use engine::{Input, Reply, Session, Ticket, View};
 use leader::{Unanswered, is_new_work};
@@ -156,6 +156,8 @@ struct Shared {
     events: broadcast::Sender<Arc<EventBatch>>,
     stop: watch::Sender<bool>,
     lease_expiry: LeaseExpiry,
+    /// Whether a commit counted anything since the last [`Node::take_counted`].
+    counted: Arc<AtomicBool>,
 }
 
 impl Node {
@@ -170,6 +172,7 @@ impl Node {
         let (readiness_tx, readiness) = watch::channel(Readiness::Loading { reason: "starting".into() });
         let (events, _) = broadcast::channel(EVENT_BATCHES);
         let (stop, stop_rx) = watch::channel(false);
+        let counted = Arc::new(AtomicBool::new(false));
         let leads_until = LeaseExpiry::new(Arc::clone(&config.clock));
         let shared = Shared {
             store: Arc::clone(&store),
@@ -184,6 +187,7 @@ impl Node {
             events: events.clone(),
             stop,
             lease_expiry: leads_until.clone(),
+            counted: Arc::clone(&counted),
         };
         let driver = Driver {
             store,
@@ -196,6 +200,7 @@ impl Node {
             events,
             stop: stop_rx,
             lease_expiry: leads_until,
+            counted,
         };
         (Self { shared: Arc::new(shared) }, driver)
     }
@@ -253,6 +258,16 @@ impl Node {
     /// Returns the store, which has all rows.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
+    }
+
+    /// Returns whether a commit of this server counted anything for the statistics since the last call.
+    pub(crate) fn take_counted(&self) -> bool {
+        self.shared.counted.swap(false, Ordering::Relaxed)
+    }
+
+    /// Makes the next [`take_counted`](Self::take_counted) return true.
+    pub(crate) fn set_counted(&self) {
+        self.shared.counted.store(true, Ordering::Relaxed);
     }
 
     /// Subscribes to events that are committed from now on. A receiver that lags reads the store instead.

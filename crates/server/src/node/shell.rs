@@ -12,6 +12,7 @@
 //! cannot delay the other two. The lanes hold back the inputs that do not fit into a batch.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use engine::{Effect, Input, Now};
@@ -341,6 +342,9 @@ impl Shell {
                 let micros = self.driver.config.clock.steady().as_micros() - sent_at.as_micros();
                 let took = Duration::from_micros(u64::try_from(micros).unwrap_or(0));
                 self.driver.config.metrics.committed(&batch, before, took);
+                if !batch.statistics.is_empty() {
+                    self.driver.counted.store(true, Ordering::Relaxed);
+                }
                 self.publish_events(committed.first_event, batch);
             }
             Action::Show(readiness) => self.show(readiness),
