@@ -205,6 +205,7 @@ const KNOWN_CYCLES: &[(&str, &str, &[&str], &str)] = &[
             "quarantine",
             "readers",
             "rows",
+            "statistics",
             "syncer",
             "views",
         ],

@@ -85,6 +85,18 @@ impl SubjectKind {
     pub const ALL: &'static [Self] =
         &[Self::All, Self::Namespace, Self::Queue, Self::Job, Self::Schedule, Self::Worker];
 
+    /// Returns the name of the kind in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Namespace => "namespace",
+            Self::Queue => "queue",
+            Self::Job => "job",
+            Self::Schedule => "schedule",
+            Self::Worker => "worker",
+        }
+    }
+
     /// Returns the number of the kind in stores; a number never changes its meaning.
     pub const fn code(self) -> u8 {
         match self {
@@ -95,6 +107,12 @@ impl SubjectKind {
             Self::Schedule => 4,
             Self::Worker => 5,
         }
+    }
+}
+
+impl std::fmt::Display for SubjectKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
     }
 }
 

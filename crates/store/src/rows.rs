@@ -20,16 +20,16 @@ use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, Worker
 use serde::de::DeserializeOwned;
 
 use crate::codec::{
-    BackfillColumns, CheckpointColumns, Context, DecodeError, DecodedHead, ExecutionColumns, LedgerColumns,
-    RunColumns, ScheduleColumns, StateColumns, calendar_context, open_backfill, open_backfill_head,
-    open_checkpoint, open_definition, open_elements, open_execution, open_head, open_history, open_ledger,
-    open_run, open_run_head, open_schedule, open_schedule_head, open_state, open_step, open_text,
-    open_workflow, open_workflow_head, parse_schedule_spec, parse_spec, step_key, token_kind,
+    BackfillColumns, CheckpointColumns, ChunkKey, Context, DecodeError, DecodedHead, ExecutionColumns,
+    LedgerColumns, RunColumns, ScheduleColumns, StateColumns, calendar_context, open_backfill,
+    open_backfill_head, open_checkpoint, open_definition, open_elements, open_execution, open_head,
+    open_history, open_ledger, open_run, open_run_head, open_schedule, open_schedule_head, open_state,
+    open_step, open_text, open_workflow, open_workflow_head, parse_schedule_spec, parse_spec, step_key,
+    token_kind,
 };
 use crate::query::{
     BackfillRow, ExecutionRow, JobRow, LedgerPosition, RunRow, ScheduleRow, Token, WorkflowRow,
 };
-use crate::statistics::ChunkKey;
 
 /// Tables whose rows can be quarantined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

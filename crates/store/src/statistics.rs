@@ -17,43 +17,14 @@ use std::sync::Arc;
 use model::Timestamp;
 use model::statistics::{CommitStatistics, Point, Resolution, Subject, SubjectKind};
 
-use crate::codec::{DecodeError, open_points, seal_points, subject_columns, subject_from};
+use crate::codec::{ChunkKey, DecodeError, open_points, seal_points, subject_columns, subject_from};
 
 /// Most pending rows of one fold.
 pub(crate) const PENDING_MAX: usize = 500;
-/// A fold stops at a pending row once it changes so many chunks.
+/// Number of changed chunks at which a fold stops.
 pub(crate) const CHUNKS_MAX: usize = 400;
 /// Most chunks that one transaction of the retention deletes.
 pub(crate) const TRIM_MAX: usize = 2_000;
-
-/// Key of a chunk: the intervals of a series that are stored together.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ChunkKey {
-    pub(crate) resolution: Resolution,
-    /// Code of the kind of the subject.
-    pub(crate) kind: u8,
-    /// Start of the chunk.
-    pub(crate) chunk: Timestamp,
-    pub(crate) namespace: Arc<str>,
-    pub(crate) name: Arc<str>,
-}
-
-impl ChunkKey {
-    fn of(resolution: Resolution, subject: &Subject, at: Timestamp) -> Self {
-        let (namespace, name) = subject_columns(subject);
-        Self { resolution, kind: subject.kind().code(), chunk: resolution.chunk_of(at), namespace, name }
-    }
-
-    fn interval_of(&self, at: Timestamp) -> u16 {
-        let passed = at.since(self.chunk).as_millis() / self.resolution.interval().as_millis();
-        u16::try_from(passed).unwrap_or(u16::MAX)
-    }
-
-    fn start_of(&self, interval: u16) -> Timestamp {
-        let length = self.resolution.interval().as_millis();
-        self.chunk + model::Duration::from_millis(length * u64::from(interval))
-    }
-}
 
 /// Counts that a fold adds to chunks.
 #[derive(Debug, Default)]
@@ -82,7 +53,7 @@ impl Fold {
         }
     }
 
-    /// Whether it changes so many chunks that it should be written.
+    /// Whether it changes enough chunks for one transaction.
     pub(crate) fn is_full(&self) -> bool {
         self.chunks.len() >= CHUNKS_MAX
     }

@@ -193,6 +193,8 @@ pub(crate) enum Command {
     Task(task::TaskCommand),
     /// Watch the events of jobs, runs, schedules, workers and queues
     Events(more::EventsArgs),
+    /// Show how many jobs ran, failed and waited in a range, by name, queue, namespace, schedule or worker
+    Stats(more::StatsArgs),
     /// Run a server, or manage servers
     #[command(visible_alias = "servers")]
     Server(Box<serve::ServerArgs>),

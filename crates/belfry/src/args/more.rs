@@ -8,10 +8,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use model::JobId;
+use model::api::StatisticsOrder;
+use model::statistics::SubjectKind;
+use model::{Duration, JobId};
 
 use super::examples;
 use super::job::ListLimit;
+use super::spec::word;
 
 /// `belfry queue …`
 #[derive(Debug, Subcommand)]
@@ -177,6 +180,36 @@ pub(crate) struct EventsArgs {
     /// Sequence number after which the events start; 0 selects all stored events [default: new events only]
     #[arg(long, value_name = "SEQ")]
     pub(crate) since: Option<u64>,
+}
+
+/// `belfry stats`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry stats                                the jobs that failed most often in 24 hours"
+    "belfry stats --by queue --since 1h --order start-delay"
+    "belfry stats --by all --since 30d -o wide"
+})]
+pub(crate) struct StatsArgs {
+    /// Kind of the rows: job (by name), queue, namespace, schedule, worker, or all (one row) [default: job]
+    #[arg(long, value_name = "KIND", value_parser = kind)]
+    pub(crate) by: Option<SubjectKind>,
+    /// Length of the range until now, at most a year [default: 24h]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) since: Option<Duration>,
+    /// Order of the rows: failed, submitted, retried, start_delay, run_time, name [default: failed]
+    #[arg(long, value_name = "ORDER", value_parser = order)]
+    pub(crate) order: Option<StatisticsOrder>,
+    /// Maximum number of rows, from 1 to 1000 [default: 50]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) limit: Option<u32>,
+}
+
+fn kind(text: &str) -> Result<SubjectKind, String> {
+    word(text, &["job", "queue", "namespace", "schedule", "worker", "all"])
+}
+
+fn order(text: &str) -> Result<StatisticsOrder, String> {
+    word(text, &["failed", "submitted", "retried", "start_delay", "run_time", "name"])
 }
 
 /// `belfry config …`

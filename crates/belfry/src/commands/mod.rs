@@ -26,6 +26,7 @@ mod runs;
 mod schedules;
 pub(crate) mod serve;
 mod servers;
+mod statistics;
 mod store;
 mod submit;
 mod task;
@@ -161,6 +162,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Artifact(command) => block_on(artifacts::run(&context, command)),
         Command::Task(command) => block_on(task::run(&context, command)),
         Command::Events(args) => block_on(events::run(&context, args)),
+        Command::Stats(args) => block_on(statistics::run(&context, args)),
         Command::Store(command) => block_on(store::run(&context, command)),
         Command::Config(command) => config::run(&context, command),
         Command::Completion { shell } => {

@@ -27,6 +27,7 @@ pub(crate) mod progress;
 pub(crate) mod running_elements;
 pub(crate) mod runs;
 pub(crate) mod schedules;
+mod statistics;
 pub(crate) mod step_why;
 pub(crate) mod table;
 pub(crate) mod text;

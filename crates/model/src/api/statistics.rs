@@ -205,3 +205,35 @@ pub struct StatisticsTotals {
     /// Totals, in the requested order.
     pub items: Vec<StatisticsTotal>,
 }
+
+/// Order of totals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StatisticsOrder {
+    /// By the number of failed jobs, most first.
+    #[default]
+    Failed,
+    /// By the number of created jobs, most first.
+    Submitted,
+    /// By the number of retried executions, most first.
+    Retried,
+    /// By the 95th percentile of the start delay, longest first.
+    StartDelay,
+    /// By the total run time, longest first.
+    RunTime,
+    /// By namespace and name.
+    Name,
+}
+
+impl std::fmt::Display for StatisticsOrder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Failed => "failed",
+            Self::Submitted => "submitted",
+            Self::Retried => "retried",
+            Self::StartDelay => "start_delay",
+            Self::RunTime => "run_time",
+            Self::Name => "name",
+        })
+    }
+}

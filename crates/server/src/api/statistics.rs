@@ -9,13 +9,14 @@ use std::str::FromStr;
 
 use axum::Json;
 use axum::extract::State;
-use model::api::{StatisticsCounts, StatisticsPoint, StatisticsSeries, StatisticsTotal, StatisticsTotals};
+use model::api::{
+    StatisticsCounts, StatisticsOrder, StatisticsPoint, StatisticsSeries, StatisticsTotal, StatisticsTotals,
+};
 use model::spec::DEFAULT;
 use model::statistics::{Point, Resolution, Subject, SubjectKind, Tally};
 use model::{Duration, ScheduleId, Timestamp, WorkerId};
 use serde::Deserialize;
 use store::statistics::{StatisticsQuery, Subjects};
-use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use super::extract::Params;
@@ -188,25 +189,6 @@ async fn subject(api: &Api, params: SeriesParams) -> Result<Subject, ApiError> {
     })
 }
 
-/// Order of totals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum TotalsOrder {
-    /// By the number of failed jobs, most first.
-    #[default]
-    Failed,
-    /// By the number of created jobs, most first.
-    Submitted,
-    /// By the number of retried executions, most first.
-    Retried,
-    /// By the 95th percentile of the start delay, longest first.
-    StartDelay,
-    /// By the total run time, longest first.
-    RunTime,
-    /// By namespace and name.
-    Name,
-}
-
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -223,7 +205,7 @@ struct TotalsParams {
     /// Order of the subjects [default: `failed`].
     #[serde(default)]
     #[param(inline)]
-    order: TotalsOrder,
+    order: StatisticsOrder,
     /// Maximum number of subjects, from 1 to 1000 [default: 50]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
@@ -269,12 +251,16 @@ async fn get_statistics_totals(
         .collect();
     // The sort is stable, so equal subjects stay in the order of their names.
     match params.order {
-        TotalsOrder::Failed => totals.sort_by_key(|(_, total)| Reverse(total.failed_total())),
-        TotalsOrder::Submitted => totals.sort_by_key(|(_, total)| Reverse(total.submitted)),
-        TotalsOrder::Retried => totals.sort_by_key(|(_, total)| Reverse(total.retried.values().sum::<u64>())),
-        TotalsOrder::StartDelay => totals.sort_by_key(|(_, total)| Reverse(total.start_delay.quantile(0.95))),
-        TotalsOrder::RunTime => totals.sort_by_key(|(_, total)| Reverse(total.run_time.parts().1)),
-        TotalsOrder::Name => {}
+        StatisticsOrder::Failed => totals.sort_by_key(|(_, total)| Reverse(total.failed_total())),
+        StatisticsOrder::Submitted => totals.sort_by_key(|(_, total)| Reverse(total.submitted)),
+        StatisticsOrder::Retried => {
+            totals.sort_by_key(|(_, total)| Reverse(total.retried.values().sum::<u64>()))
+        }
+        StatisticsOrder::StartDelay => {
+            totals.sort_by_key(|(_, total)| Reverse(total.start_delay.quantile(0.95)))
+        }
+        StatisticsOrder::RunTime => totals.sort_by_key(|(_, total)| Reverse(total.run_time.parts().1)),
+        StatisticsOrder::Name => {}
     }
     let count = totals.len() as u64;
     let items = totals

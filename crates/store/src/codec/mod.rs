@@ -56,7 +56,7 @@ pub(crate) use schedule::{
     schedule_status, schedule_status_code, seal_schedule, seal_schedule_head,
 };
 pub(crate) use statistics::{
-    open_counted, open_points, seal_counted, seal_points, subject_columns, subject_from,
+    ChunkKey, open_counted, open_points, seal_counted, seal_points, subject_columns, subject_from,
 };
 #[cfg(feature = "postgres")]
 pub(crate) use touched::{open_touched, seal_touched};

@@ -16,10 +16,38 @@ use model::{Bytes, Cause, Duration, Millicores, ScheduleId, Timestamp, WorkerId}
 use serde::{Deserialize, Serialize};
 
 use super::{Context, DecodeError, cause, open, seal};
-use crate::statistics::ChunkKey;
 
 /// Largest decoded chunk in bytes: many times more than the intervals of a chunk can have.
 const CHUNK_BYTES_MAX: u64 = 16 << 20;
+
+/// Key of a chunk: the intervals of a series that are stored together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ChunkKey {
+    pub(crate) resolution: Resolution,
+    /// Code of the kind of the subject.
+    pub(crate) kind: u8,
+    /// Start of the chunk.
+    pub(crate) chunk: Timestamp,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+}
+
+impl ChunkKey {
+    pub(crate) fn of(resolution: Resolution, subject: &Subject, at: Timestamp) -> Self {
+        let (namespace, name) = subject_columns(subject);
+        Self { resolution, kind: subject.kind().code(), chunk: resolution.chunk_of(at), namespace, name }
+    }
+
+    pub(crate) fn interval_of(&self, at: Timestamp) -> u16 {
+        let passed = at.since(self.chunk).as_millis() / self.resolution.interval().as_millis();
+        u16::try_from(passed).unwrap_or(u16::MAX)
+    }
+
+    pub(crate) fn start_of(&self, interval: u16) -> Timestamp {
+        let length = self.resolution.interval().as_millis();
+        self.chunk + Duration::from_millis(length * u64::from(interval))
+    }
+}
 
 #[derive(Serialize, Deserialize)]
 struct HistogramRow {

@@ -14,9 +14,9 @@ use super::param::{Param, big, bigs, blobs, escape, ids, int, ints, text, texts}
 use super::quarantine::DamagedRow;
 use super::rows::key_of;
 use crate::StoreError;
-use crate::codec::{DecodeError, open_counted};
+use crate::codec::{ChunkKey, DecodeError, open_counted};
 use crate::rows::{self, Fields as _, Table};
-use crate::statistics::{ChunkKey, Fold, PENDING_MAX, Series, StatisticsQuery, TRIM_MAX};
+use crate::statistics::{Fold, PENDING_MAX, Series, StatisticsQuery, TRIM_MAX};
 
 impl PostgresStore {
     /// Adds pending counts to the series, in two transactions.

@@ -8,9 +8,9 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::error::Failure;
 use super::quarantine::{self, DamagedRow};
 use super::statements::Statements;
-use crate::codec::{DecodeError, open_counted};
+use crate::codec::{ChunkKey, DecodeError, open_counted};
 use crate::rows::Table;
-use crate::statistics::{ChunkKey, Fold, PENDING_MAX, Series, StatisticsQuery, TRIM_MAX};
+use crate::statistics::{Fold, PENDING_MAX, Series, StatisticsQuery, TRIM_MAX};
 
 /// Adds pending counts to the series. Returns the number of added rows; 0 means that none is left.
 ///

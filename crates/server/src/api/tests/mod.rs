@@ -23,6 +23,7 @@ mod schedule_lists;
 mod schedules;
 mod schedules_of_workflows;
 mod servers;
+mod statistics;
 mod workers;
 mod workflows;
 
