@@ -43,10 +43,10 @@ pub(crate) struct Statistics {
     levels: Vec<(Subject, Level)>,
     /// Subjects of the last sample.
     sampled: BTreeSet<Subject>,
-    /// Whether anything was counted since the next sample was armed.
+    /// Whether anything was counted since the next sample was planned.
     changed: bool,
-    /// Whether the next sample is armed.
-    armed: bool,
+    /// Steady time of the next sample.
+    next_sample: Option<Timestamp>,
 }
 
 /// Names that have their own series, of today and of the day before.
@@ -192,19 +192,29 @@ impl Statistics {
         levels.extend(gone.map(|subject| (subject, Level::default())));
         self.sampled = subjects;
         self.levels = levels;
-        self.armed = false;
+        self.next_sample = None;
     }
 
-    /// Returns after which time to sample again, if no sample is armed: soon after a count, later while jobs wait
-    /// or run.
-    pub(crate) fn next_sample(&mut self, is_busy: bool) -> Option<Duration> {
-        let interval = match (self.armed, self.changed, is_busy) {
-            (false, true, _) => SAMPLE_INTERVAL,
-            (false, false, true) => IDLE_SAMPLE_INTERVAL,
-            _ => return None,
+    /// Returns when to sample again, if that is not yet planned: soon after a count, later while jobs wait or run.
+    /// All times are steady times.
+    pub(crate) fn plan_sample(&mut self, now: Timestamp, is_busy: bool) -> Option<Timestamp> {
+        let interval = match (self.changed, is_busy) {
+            (true, _) => SAMPLE_INTERVAL,
+            (false, true) => IDLE_SAMPLE_INTERVAL,
+            (false, false) => return None,
         };
-        (self.armed, self.changed) = (true, false);
-        Some(interval)
+        let at = now + interval;
+        if self.next_sample.is_some_and(|planned| planned <= at) {
+            return None;
+        }
+        self.changed = false;
+        self.next_sample = Some(at);
+        self.next_sample
+    }
+
+    /// Returns whether the planned sample is due. A timer may fire for a sample that was moved forward.
+    pub(crate) fn is_sample_due(&self, now: Timestamp) -> bool {
+        self.next_sample.is_some_and(|at| at <= now)
     }
 
     /// Whether nothing was counted and no sample taken since the last flush.
@@ -257,6 +267,29 @@ mod tests {
         assert_eq!(&*named(&mut statistics, "2-0", now).name, "2-0");
         now = now + DAY + DAY;
         assert_eq!(&*named(&mut statistics, "daily", now).name, "daily");
+    }
+
+    /// H6. The last sample follows the last count, and an idle server samples nothing.
+    #[test]
+    fn samples_follow_counts_and_busy_jobs() {
+        let mut statistics = Statistics::default();
+        let (start, second) = (Timestamp::from_millis(1_000_000), Duration::from_secs(1));
+        assert_eq!(statistics.plan_sample(start, false), None);
+        assert_eq!(statistics.plan_sample(start, true), Some(start + IDLE_SAMPLE_INTERVAL));
+        let source = named(&mut statistics, "one", start);
+        statistics.count_submitted(&source);
+        // A count moves the sample forward; a further one does not postpone it.
+        assert_eq!(statistics.plan_sample(start, true), Some(start + SAMPLE_INTERVAL));
+        statistics.count_submitted(&source);
+        assert_eq!(statistics.plan_sample(start + second, true), None);
+        let due = start + SAMPLE_INTERVAL;
+        assert!(!statistics.is_sample_due(start + second) && statistics.is_sample_due(due));
+        statistics.sample(Vec::new());
+        // The timer of the moved sample changes nothing.
+        assert!(!statistics.is_sample_due(start + IDLE_SAMPLE_INTERVAL));
+        assert_eq!(statistics.plan_sample(due, false), Some(due + SAMPLE_INTERVAL));
+        statistics.sample(Vec::new());
+        assert_eq!(statistics.plan_sample(due + SAMPLE_INTERVAL, false), None);
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::timer::Timer;
 impl Jobs {
     /// Samples all levels, and arms the next sample. Costs O(queues + workers).
     pub(crate) fn sample_levels(&self, cx: &mut Context) {
+        if !cx.statistics.is_sample_due(cx.steady) {
+            return;
+        }
         let mut levels = self.queue_levels(cx);
         levels.extend(self.worker_levels());
         let mut all = Level::default();
@@ -36,8 +39,8 @@ impl Jobs {
         let is_busy = [JobStatus::Waiting, JobStatus::Running]
             .iter()
             .any(|status| self.live_counts().get(status).is_some_and(|&count| count > 0));
-        if let Some(interval) = cx.statistics.next_sample(is_busy) {
-            cx.steady_timers.arm(cx.steady + interval, Timer::SampleLevels);
+        if let Some(at) = cx.statistics.plan_sample(cx.steady, is_busy) {
+            cx.steady_timers.arm(at, Timer::SampleLevels);
         }
     }
 

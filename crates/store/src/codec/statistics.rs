@@ -114,6 +114,17 @@ struct ChunkRow<'a> {
     points: Cow<'a, [u8]>,
 }
 
+impl<'a> From<&'a JobSource> for SourceRow<'a> {
+    fn from(source: &'a JobSource) -> Self {
+        Self {
+            namespace: Cow::Borrowed(&source.namespace),
+            queue: Cow::Borrowed(&source.queue),
+            name: Cow::Borrowed(&source.name),
+            schedule: source.schedule.map(|id| id.to_bits().to_be_bytes()),
+        }
+    }
+}
+
 impl From<&Histogram> for HistogramRow {
     fn from(histogram: &Histogram) -> Self {
         let (buckets, sum_ms) = histogram.parts();
@@ -230,15 +241,9 @@ pub(crate) fn subject_from(kind: u8, namespace: &str, name: &str) -> Result<Subj
 
 /// Seals what a commit counted, with its time.
 pub(crate) fn seal_counted(at: Timestamp, statistics: &CommitStatistics) -> Vec<u8> {
-    let source = |source: &JobSource| SourceRow {
-        namespace: source.namespace.to_string().into(),
-        queue: source.queue.to_string().into(),
-        name: source.name.to_string().into(),
-        schedule: source.schedule.map(|id| id.to_bits().to_be_bytes()),
-    };
     let tallies = statistics.tallies.iter().map(|part| {
         let worker = part.worker.map(|id| id.to_bits().to_be_bytes());
-        (source(&part.source), worker, TallyRow::from(&part.tally))
+        (SourceRow::from(&*part.source), worker, TallyRow::from(&part.tally))
     });
     let levels = statistics.levels.iter().map(|(subject, level)| {
         let (namespace, name) = subject_columns(subject);
