@@ -215,6 +215,10 @@ pub fn plain(message: &str) -> String {
         ("map with a single key", "an object with one key"),
         ("value", "an allowed value"),
     ];
+    // The YAML parser's words for a value with several forms.
+    if message.contains("externally tagged enum") {
+        return "expected a name, or an object with one key".to_owned();
+    }
     // The path already names the field, so the position in the text is dropped.
     let message = message.split(" at line ").next().unwrap_or(message);
     let message: String = message.chars().take(400).collect();

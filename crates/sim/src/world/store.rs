@@ -365,6 +365,11 @@ impl Store {
         self.newest.insert(server, call);
     }
 
+    /// Returns how the statistics contradict the rows.
+    pub(crate) fn statistics_difference(&self) -> Option<String> {
+        self.rows.statistics_difference()
+    }
+
     /// Commits a batch, and returns what the store recorder sees of it.
     pub(crate) fn commit(
         &mut self,
@@ -395,6 +400,7 @@ impl Store {
         for change in changes {
             rows.extend(self.rows.apply(change, self.mutation));
         }
+        batch.statistics.tallies.iter().for_each(|part| self.rows.tally.add(&part.tally));
         self.rows.now = self.rows.now.max(batch.now);
         let epoch = leases.first().map_or(Epoch(0), |lease| lease.epoch);
         self.rows.commits += 1;

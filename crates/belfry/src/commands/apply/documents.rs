@@ -358,7 +358,7 @@ impl Part<'_> {
             let mut deserializer = serde_json::Deserializer::from_str(self.text);
             let read = reader.read(serde_path_to_error::Deserializer::new(&mut deserializer, &mut track));
             let read = read.and_then(|value| deserializer.end().map(|()| value));
-            return read.map_err(|error| wrong(track, error.to_string()));
+            return read.map_err(|error| wrong(track, input_errors::plain(&error.to_string())));
         }
         let read = serde_saphyr::with_deserializer_from_str_with_options(
             self.text,
@@ -371,14 +371,14 @@ impl Part<'_> {
             // The location is reported once, as a line of the file, not of the document.
             let said = match said.split(" at line ").next().unwrap_or(said) {
                 said if said.contains("merge keys are not allowed") => {
-                    "merge keys (`<<`) are not supported: repeat the fields"
+                    "merge keys (`<<`) are not supported: repeat the fields".to_owned()
                 }
-                said => said,
+                said => input_errors::plain(said),
             };
             let line = error.location().and_then(|at| usize::try_from(at.line()).ok());
             match line.filter(|line| *line > 0) {
                 Some(line) => wrong(track, format!("{said} (line {})", line + self.lines_before)),
-                None => wrong(track, said.to_owned()),
+                None => wrong(track, said),
             }
         })
     }
@@ -551,6 +551,17 @@ mod tests {
 
     fn objects(text: &str) -> Result<Vec<Object>, String> {
         read_text_as(text, None)
+    }
+
+    /// An error has no words of the parsers or of Rust.
+    #[test]
+    fn an_error_names_the_expected_value_in_words_of_the_format() {
+        let timing = "kind: schedule\nname: nightly\nspec:\n  timing: [daily]\n  job: {run: {process: {command: [x]}}}\n";
+        let said = objects(timing).unwrap_err();
+        for word in ["enum", "scalar", "mapping", "struct", "sequence"] {
+            assert!(!said.contains(word), "{word}: {said}");
+        }
+        assert!(said.contains("spec.timing") && said.contains("expected"), "{said}");
     }
 
     const ALL: &str = "\

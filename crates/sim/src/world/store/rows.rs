@@ -22,6 +22,7 @@ use model::run::{
     BatchKey, ElementBatch, RetryFrom, RunHead, RunHistoryEntry, RunState, StepKey, StepRecord, StepState,
     WorkflowHead, WorkflowState, carried,
 };
+use model::statistics::Tally;
 use model::{
     BackfillId, ExecutionId, JobId, JobStatus, RunId, RunStatus, ScheduleId, Timestamp, WorkerId, WorkflowId,
 };
@@ -54,6 +55,8 @@ pub(crate) struct Rows {
     /// Runs that failed last, and the state that a retry takes over from them.
     pub(super) failed: VecDeque<(RunId, Arc<RunHead>, CarriedResults)>,
     run_keys: BTreeMap<u128, RunKeyRecord>,
+    /// What the statistics of all commits add up to.
+    pub(super) tally: Tally,
     pub(super) now: Timestamp,
     /// Number of commits.
     pub(super) commits: u64,
@@ -79,6 +82,24 @@ impl StoreRecorder {
 }
 
 impl Rows {
+    /// Returns how the statistics contradict the rows: every job and every end counts once.
+    pub(super) fn statistics_difference(&self) -> Option<String> {
+        let with = |status| self.ended.values().filter(|ended| **ended == status).count() as u64;
+        let rows = [
+            (self.jobs.len() + self.ended.len()) as u64,
+            with(JobStatus::Succeeded),
+            with(JobStatus::Failed),
+            with(JobStatus::Cancelled),
+            with(JobStatus::Expired),
+        ];
+        let Tally { submitted, succeeded, cancelled, expired, .. } = self.tally;
+        let counted = [submitted, succeeded, self.tally.failed_total(), cancelled, expired];
+        (rows != counted).then(|| {
+            let what = "submitted, succeeded, failed, cancelled, expired";
+            format!("statistics ({what}): counted {counted:?}, rows {rows:?}")
+        })
+    }
+
     pub(super) fn apply(&mut self, change: Change, mutation: Option<Mutation>) -> Option<Row> {
         match change {
             Change::Job { id, new, head, state } => Some(self.apply_job(id, new, head, state)),
