@@ -161,7 +161,8 @@ pub trait Reads: Send + Sync + 'static {
     /// Returns at most `limit` events after the position `after` (exclusive).
     async fn events(&self, after: EventSeq, limit: usize) -> Result<EventPage, StoreError>;
 
-    /// Returns series of statistics; intervals without any count or sample are left out.
+    /// Returns statistics of one subject by interval, or the sums of many subjects. Intervals without any count or
+    /// sample are left out.
     async fn statistics(&self, query: &StatisticsQuery) -> Result<Series, StoreError>;
 
     /// Returns all workers that were not removed.

@@ -82,7 +82,8 @@ impl Fold {
     }
 }
 
-/// Series of a query.
+/// Answer to a query: the intervals of one subject by their start, or for [`Subjects::Each`] the sum of all
+/// intervals, under the start of the range.
 pub type Series = BTreeMap<Subject, BTreeMap<Timestamp, Point>>;
 
 /// Query for series.
@@ -103,7 +104,7 @@ pub struct StatisticsQuery {
 pub enum Subjects {
     /// One subject.
     One(Subject),
-    /// All subjects of a kind.
+    /// All subjects of a kind, each with the sum of all intervals: many names over a long range would take gigabytes.
     Each {
         /// Kind of the subjects.
         kind: SubjectKind,
@@ -143,6 +144,14 @@ impl StatisticsQuery {
         self.resolution.start_of(self.from) <= at && at < self.until
     }
 
+    /// Returns under which time an interval is in the answer.
+    fn place_of(&self, at: Timestamp) -> Timestamp {
+        match self.subjects {
+            Subjects::One(_) => at,
+            Subjects::Each { .. } => self.resolution.start_of(self.from),
+        }
+    }
+
     fn includes_subject(&self, subject: &Subject) -> bool {
         match &self.subjects {
             Subjects::One(one) => one == subject,
@@ -164,7 +173,7 @@ impl StatisticsQuery {
         let subject = subject_from(key.kind, &key.namespace, &key.name)?;
         let points = points.into_iter().map(|(interval, point)| (key.start_of(interval), point));
         for (at, point) in points.filter(|(at, _)| self.includes(*at)) {
-            series.entry(subject.clone()).or_default().entry(at).or_default().add(&point);
+            series.entry(subject.clone()).or_default().entry(self.place_of(at)).or_default().add(&point);
         }
         Ok(())
     }
@@ -177,7 +186,7 @@ impl StatisticsQuery {
         }
         let mut point = |subject: Subject, change: &dyn Fn(&mut Point)| {
             if self.includes_subject(&subject) {
-                change(series.entry(subject).or_default().entry(start).or_default());
+                change(series.entry(subject).or_default().entry(self.place_of(start)).or_default());
             }
         };
         for part in &statistics.tallies {

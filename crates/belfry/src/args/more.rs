@@ -193,7 +193,7 @@ pub(crate) struct StatsArgs {
     /// Kind of the rows: job (by name), queue, namespace, schedule, worker, or all (one row) [default: job]
     #[arg(long, value_name = "KIND", value_parser = kind)]
     pub(crate) by: Option<SubjectKind>,
-    /// Length of the range until now, at most a year [default: 24h]
+    /// Length of the range until now, at most 31d, with `--by all` at most a year [default: 24h]
     #[arg(long, value_name = "DURATION")]
     pub(crate) since: Option<Duration>,
     /// Order of the rows: failed, submitted, retried, start_delay, run_time, name [default: failed]

@@ -33,6 +33,8 @@ const POINTS: u64 = 120;
 /// Longest range of totals that are added up from ten seconds, and from minutes.
 const TOTALS_FROM_SECONDS: Duration = Duration::from_secs(1_800);
 const TOTALS_FROM_MINUTES: Duration = Duration::from_hours(6);
+/// Longest range of totals of many subjects: a year of a thousand names would take seconds to add up.
+const TOTALS_RANGE_MAX: Duration = Duration::from_hours(24 * 31);
 
 pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Read, Resource::Jobs, &[Code::ScheduleNotFound], routes!(get_statistics_series));
@@ -113,7 +115,16 @@ fn range(
     if from >= until {
         return Err(ApiError::parameter("from", "must be before `until`"));
     }
-    Ok((from, until))
+    // Only a year is kept, and nothing of the future: a longer range would only be longer to search.
+    let (first, last) = (now - Resolution::Hour.retention(), now + Resolution::Seconds.interval());
+    if from >= last || until <= first {
+        let kept = Resolution::Hour.retention();
+        return Err(ApiError::parameter(
+            "until",
+            format!("names a range without statistics: they are kept for {kept}"),
+        ));
+    }
+    Ok((from.max(first), until.min(last)))
 }
 
 /// Returns the resolution and the length of the intervals.
@@ -198,7 +209,7 @@ struct TotalsParams {
     /// Only this namespace; for namespaces and job names. `*` for all [default: all].
     namespace: Option<String>,
     /// Start of the range, inclusive; rounded down to an interval of ten seconds, a minute or an hour, the longer the
-    /// range [default: 24 hours before `until`].
+    /// range. At most 31 days before `until`, unless `by` is `all` [default: 24 hours before `until`].
     from: Option<Timestamp>,
     /// End of the range, exclusive [default: now].
     until: Option<Timestamp>,
@@ -225,6 +236,11 @@ async fn get_statistics_totals(
     let now = SystemClock.now();
     let (from, until) = range(params.from, params.until, Duration::from_hours(24), now)?;
     let length = until.since(from);
+    // A client that asks for the last 31 days has read its clock a little earlier.
+    if length > TOTALS_RANGE_MAX + Duration::from_hours(1) && params.by != SubjectKind::All {
+        let detail = format!("is more than {TOTALS_RANGE_MAX} before `until`: longer ranges need `by=all`");
+        return Err(ApiError::parameter("from", detail));
+    }
     let resolution = match length {
         length if length <= TOTALS_FROM_SECONDS => Resolution::Seconds,
         length if length <= TOTALS_FROM_MINUTES => Resolution::Minute,

@@ -91,11 +91,20 @@ async fn a_wrong_range_step_or_subject_is_refused_by_name() {
         ("series?from=2026-11-02T00:00:00Z&until=2026-11-01T00:00:00Z", "from"),
         ("series?step=7s", "step"),
         ("series?step=1m&from=2020-01-01T00:00:00Z", "step"),
+        ("series?from=2020-01-01T00:00:00Z&until=2020-01-02T00:00:00Z", "until"),
+        ("series?from=9000-01-01T00:00:00Z&until=9000-01-02T00:00:00Z", "until"),
+        ("totals?by=job&from=1970-01-01T00:00:00Z", "from"),
         ("totals?by=queue&namespace=default", "namespace"),
     ] {
         let refused = world.get(&format!("/api/v1/stats/{query}")).await;
         assert_eq!(refused.code(), "400 invalid_parameter", "{query}");
         assert_eq!(refused.json()["errors"][0]["path"], parameter, "{query}");
+    }
+    let always = "from=1970-01-01T00:00:00Z&until=9000-01-02T00:00:00Z";
+    for query in ["series", "totals?by=all"] {
+        let and = if query.contains('?') { '&' } else { '?' };
+        let shown = world.get(&format!("/api/v1/stats/{query}{and}{always}")).await;
+        assert_eq!(shown.status, StatusCode::OK, "{query}: {}", shown.text());
     }
     assert_eq!(world.get("/api/v1/stats/series?schedule=none").await.code(), "404 schedule_not_found");
 }
