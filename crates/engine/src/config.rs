@@ -14,6 +14,8 @@ pub struct Config {
     /// Fixed part of the extra wait before a worker is lost: the time that the fuse needs [default: 250ms].
     /// The engine waits for `lease`, 1 % of it for clock drift, and this margin.
     pub lease_margin: Duration,
+    /// Whether the statistics have samples of queues and workers [default: true].
+    pub samples_levels: bool,
     /// Duration for which an `at_most_once` job waits for its result after the lease of its worker has ended
     /// [default: 60s]. Then it fails with cause `outcome_unknown`.
     pub result_wait: Duration,
@@ -32,6 +34,7 @@ impl Default for Config {
             heartbeat_interval: Duration::from_secs(2),
             lease: Duration::from_secs(6),
             lease_margin: Duration::from_millis(250),
+            samples_levels: true,
             result_wait: Duration::from_secs(60),
             retention: Duration::from_hours(24 * 30),
             key_retention: model::limits::IDEMPOTENCY_KEY_RETENTION,

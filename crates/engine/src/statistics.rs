@@ -5,13 +5,13 @@
 //!
 //! # Invariants
 //! - Jobs of equal namespace, queue, name and schedule share one [`JobSource`].
-//! - A day adds a bounded number of new names ([`NEW_NAMES_MAX`]). Further names share one series
-//!   ([`OTHER_NAMES`]), so the size of the statistics is bounded whatever clients send.
+//! - A day adds a bounded number of new names of jobs, queues and namespaces ([`NEW_NAMES_MAX`]). Further names
+//!   share one series ([`OTHER_NAMES`]), so the size of the statistics is bounded whatever clients send.
 //!
 //! # Cost
 //! A count is one lookup by source and worker. A sample costs O(queues + workers).
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -23,8 +23,11 @@ use model::{Cause, Duration, JobStatus, ScheduleId, Timestamp, WorkerId};
 
 use crate::names::name_hash;
 
-/// Names that a day may add. Names of the day before do not count.
-const NEW_NAMES_MAX: usize = 1_000;
+/// Names that a day may add. Names of the day before do not count, unless the engine was built again meanwhile.
+const NEW_NAMES_MAX: usize = 2_000;
+/// Namespaces of queues and of namespaces among the names; no namespace of a job has such a name.
+const QUEUES: &str = "\0queue";
+const NAMESPACES: &str = "\0namespace";
 const DAY: Duration = Duration::from_hours(24);
 /// Interval between two samples while jobs change.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
@@ -53,8 +56,8 @@ pub(crate) struct Statistics {
 #[derive(Debug, Default)]
 struct Names {
     day: u64,
-    today: HashSet<u128, FixedState>,
-    yesterday: HashSet<u128, FixedState>,
+    today: IndexSet<u128, FixedState>,
+    yesterday: IndexSet<u128, FixedState>,
     /// Number of names of today that were not used on the day before.
     new: usize,
 }
@@ -65,7 +68,7 @@ impl Names {
         let day = now.since(Timestamp::default()).as_millis() / DAY.as_millis();
         if day > self.day {
             let earlier = std::mem::take(&mut self.today);
-            self.yesterday = if day == self.day + 1 { earlier } else { HashSet::default() };
+            self.yesterday = if day == self.day + 1 { earlier } else { IndexSet::default() };
             (self.day, self.new) = (day, 0);
         }
         let hash = name_hash(namespace, name);
@@ -115,16 +118,20 @@ impl Statistics {
         schedule: Option<ScheduleId>,
         now: Timestamp,
     ) -> Arc<JobSource> {
-        let is_admitted = self.names.admits(&spec.namespace, &spec.name, now);
-        let name = if is_admitted { &spec.name } else { OTHER_NAMES };
-        let key = SourceKey { namespace: &spec.namespace, queue: &spec.queue, name, schedule };
+        let mut admitted = |kind: &str, name| {
+            if self.names.admits(kind, name, now) { name } else { OTHER_NAMES }
+        };
+        let namespace = admitted(NAMESPACES, &spec.namespace);
+        let queue = admitted(QUEUES, &spec.queue);
+        let name = admitted(&spec.namespace, &spec.name);
+        let key = SourceKey { namespace, queue, name, schedule };
         if let Some(known) = self.sources.get(&key) {
             return Arc::clone(known);
         }
         self.sweep();
         let source = Arc::new(JobSource {
-            namespace: spec.namespace.as_str().into(),
-            queue: spec.queue.as_str().into(),
+            namespace: namespace.into(),
+            queue: queue.into(),
             name: name.into(),
             schedule,
         });
@@ -260,7 +267,8 @@ mod tests {
             let own = (0..2 * NEW_NAMES_MAX)
                 .filter(|i| !named(&mut statistics, &format!("{day}-{i}"), now).name.is_empty())
                 .count();
-            assert_eq!(own, if day == 0 { NEW_NAMES_MAX - 1 } else { NEW_NAMES_MAX });
+            // The first day also adds `daily`, its queue and its namespace.
+            assert_eq!(own, if day == 0 { NEW_NAMES_MAX - 3 } else { NEW_NAMES_MAX });
             assert_eq!(&*named(&mut statistics, "daily", now).name, "daily");
             now = now + DAY;
         }

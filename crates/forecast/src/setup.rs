@@ -45,6 +45,7 @@ pub(crate) fn setup(plan: &Plan) -> Result<Setup, PlanError> {
         seed: plan.options.seed,
         heartbeat_interval: LEASE,
         lease: LEASE,
+        samples_levels: false,
         zones: plan.options.zones.clone(),
         ..Config::default()
     };

@@ -3,7 +3,8 @@
 //! A commit leaves its counts pending in the store; queries add them up with the series. Folding keeps that sum short.
 //!
 //! # Cost
-//! Nothing while no job changes: the store is asked only after a commit that counted anything.
+//! While no job changes, only a search for old intervals every ten minutes: a fold follows only a commit that counted
+//! anything.
 
 use std::time::Duration;
 
@@ -15,6 +16,10 @@ use crate::services::Services;
 
 /// Interval between two folds.
 const FOLD_INTERVAL: Duration = Duration::from_secs(10);
+/// Most folds of a round: commits of the meantime have to wait for the next one.
+const FOLDS_MAX: usize = 20;
+/// A fold of fewer commits than this has left none over, or only those of the meantime.
+const FEW: u64 = 1_000;
 /// Interval between two deletions of old intervals.
 const TRIM_INTERVAL: Duration = Duration::from_secs(600);
 
@@ -31,21 +36,23 @@ pub(crate) async fn run(services: Services) {
             is_new_leader = true;
             continue;
         }
+        if trimmed.is_none_or(|at| at.elapsed() >= TRIM_INTERVAL) {
+            logged(trim(&services).await, "delete old statistics");
+            trimmed = Some(tokio::time::Instant::now());
+        }
         let has_counted = services.node.take_counted();
         if (has_counted || is_new_leader) && !logged(fold(&services).await, "fold statistics") {
             services.node.set_counted();
         }
         is_new_leader = false;
-        if trimmed.is_none_or(|at| at.elapsed() >= TRIM_INTERVAL) {
-            logged(trim(&services).await, "delete old statistics");
-            trimmed = Some(tokio::time::Instant::now());
-        }
     }
 }
 
 async fn fold(services: &Services) -> Result<(), StoreError> {
-    while services.node.store().fold_statistics().await? > 0 {
-        tokio::task::yield_now().await;
+    for _ in 0..FOLDS_MAX {
+        if services.node.store().fold_statistics().await? < FEW {
+            break;
+        }
     }
     Ok(())
 }

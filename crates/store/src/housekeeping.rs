@@ -91,8 +91,8 @@ pub trait Housekeeping: Send + Sync + 'static {
     /// Entries of firings that wait for earlier runs to end are not deleted.
     async fn trim_ledger(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError>;
 
-    /// Adds counts that commits left pending to the series of statistics, in one bounded transaction. Returns the
-    /// number of added commits: 0 means that none is left.
+    /// Adds counts that commits left pending to the series of statistics, in one transaction. Returns the number of
+    /// added commits; commits that are left over have to wait for the next call.
     ///
     /// Queries return the same before and after. If two servers fold at the same time, one of them changes nothing.
     async fn fold_statistics(&self) -> Result<u64, StoreError>;

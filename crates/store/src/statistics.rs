@@ -20,11 +20,11 @@ use model::statistics::{CommitStatistics, Point, Resolution, Subject, SubjectKin
 use crate::codec::{ChunkKey, DecodeError, open_points, seal_points, subject_columns, subject_from};
 
 /// Most pending rows of one fold.
-pub(crate) const PENDING_MAX: usize = 500;
-/// Number of changed chunks at which a fold stops.
-pub(crate) const CHUNKS_MAX: usize = 400;
-/// Most chunks that one transaction of the retention deletes.
-pub(crate) const TRIM_MAX: usize = 2_000;
+pub(crate) const PENDING_MAX: usize = 2_000;
+/// About how many rows a fold writes.
+pub(crate) const FOLD_ROWS: usize = 400;
+/// Most chunks of each kind and resolution that one transaction of the retention deletes.
+pub(crate) const TRIM_MAX: usize = 200;
 
 /// Counts that a fold adds to chunks.
 #[derive(Debug, Default)]
@@ -51,11 +51,6 @@ impl Fold {
             let interval = key.interval_of(at);
             change(self.chunks.entry(key).or_default().entry(interval).or_default());
         }
-    }
-
-    /// Whether it changes enough chunks for one transaction.
-    pub(crate) fn is_full(&self) -> bool {
-        self.chunks.len() >= CHUNKS_MAX
     }
 
     pub(crate) fn keys(&self) -> btree_map::Keys<'_, ChunkKey, BTreeMap<u16, Point>> {

@@ -34,11 +34,15 @@ impl Jobs {
         self.arm_sample(cx);
     }
 
-    /// Arms the next sample, if jobs wait or run or anything was counted since the last one.
+    /// Arms the next sample, if jobs wait or run or anything was counted since the last one. While the store is full,
+    /// nothing is sampled: the reserved space is for running jobs.
     pub(crate) fn arm_sample(&self, cx: &mut Context) {
         let is_busy = [JobStatus::Waiting, JobStatus::Running]
             .iter()
             .any(|status| self.live_counts().get(status).is_some_and(|&count| count > 0));
+        if !cx.config.samples_levels || cx.holds_new_work {
+            return;
+        }
         if let Some(at) = cx.statistics.plan_sample(cx.steady, is_busy) {
             cx.steady_timers.arm(at, Timer::SampleLevels);
         }

@@ -18,10 +18,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::RunId;
-use model::run::{BatchKey, ElementBatch, EndedCall, StepKey, StepRecord, StepState, ended_call};
+use model::run::{BatchKey, ElementBatch, EndedCall, RunCause, StepKey, StepRecord, StepState, ended_call};
 use model::workflow::Section;
 
 use super::{Run, Workflows};
+
+/// Most bytes that a next call takes over, because they are in the row of the calling step. A larger run is called again
+/// from its first step.
+const BYTES_MAX: usize = 8 << 20;
 
 /// Rows of a called run that its next call may take over; the rows of its steps are in [`Run`].
 #[derive(Debug, Default, PartialEq)]
@@ -97,7 +101,9 @@ impl Workflows {
     /// continues it.
     pub(super) fn ended_call(&self, id: RunId) -> Option<Arc<EndedCall>> {
         let run = self.runs.get(&id)?;
-        let kept = run.kept.as_deref().filter(|_| self.may_be_continued(id))?;
+        // All its steps succeeded: to continue it would fail again at once.
+        let is_complete = run.state.history.last().is_some_and(|last| last.cause == RunCause::OutputFailed);
+        let kept = run.kept.as_deref().filter(|_| !is_complete && self.may_be_continued(id))?;
         let steps = (0..).zip(&run.steps).filter_map(|(step, known)| {
             let state = known.state.as_deref()?.clone();
             Some(StepRecord { key: StepKey { run: id, step, item: None }, state })
@@ -107,6 +113,7 @@ impl Workflows {
             state: state.clone(),
         });
         let rows: Vec<StepRecord> = steps.chain(elements).collect();
-        Some(Arc::new(ended_call(id, &run.head, &rows, kept.batches.values())))
+        let call = ended_call(id, &run.head, &rows, kept.batches.values());
+        (call.size() <= BYTES_MAX).then(|| Arc::new(call))
     }
 }

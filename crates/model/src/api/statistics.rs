@@ -15,8 +15,8 @@ pub struct StatisticsSubject {
     /// Name of the jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Whether these are all jobs of the namespace whose names have no statistics of their own. A day adds at most
-    /// 1,000 new names.
+    /// Whether these are all jobs whose names, queues or namespaces have no statistics of their own. A day adds at most
+    /// 2,000 new names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub other_jobs: bool,
     /// ID of the schedule.
@@ -32,6 +32,9 @@ impl From<&Subject> for StatisticsSubject {
         let text = |text: &str| Some(text.to_owned());
         match subject {
             Subject::All => Self::default(),
+            Subject::Namespace(name) | Subject::Queue(name) if &**name == OTHER_NAMES => {
+                Self { other_jobs: true, ..Self::default() }
+            }
             Subject::Namespace(namespace) => Self { namespace: text(namespace), ..Self::default() },
             Subject::Queue(queue) => Self { queue: text(queue), ..Self::default() },
             Subject::Job { namespace, name } if &**name == OTHER_NAMES => {

@@ -450,6 +450,21 @@ pub struct EndedCall {
     pub repeats_at_most_once: bool,
 }
 
+impl EndedCall {
+    /// Returns the approximate size of its rows, in bytes.
+    pub fn size(&self) -> usize {
+        const ROW: usize = 100;
+        let text = |text: Option<&str>| text.map_or(0, str::len);
+        let of_row = |StepRecord { state, .. }: &StepRecord| {
+            let texts = [&state.output, &state.items, &state.files].map(|of| text(of.as_deref()));
+            let nested = state.continues.as_ref().map_or(0, |call| call.size());
+            ROW + texts.iter().sum::<usize>() + text(state.message.as_deref()) + nested
+        };
+        let rows = self.records.iter().map(of_row).sum::<usize>();
+        rows + self.batches.iter().map(|batch| ROW + batch.elements.len()).sum::<usize>()
+    }
+}
+
 /// Workers that connected or reconnected while a fan-out over workers was running.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct LateWorkers {

@@ -118,9 +118,6 @@ fn read_pending(answers: &[Vec<Row>]) -> Result<Pending, DecodeError> {
                 damaged.push(DamagedRow::new(Table::StatisticsPending, key, &damage));
             }
         }
-        if fold.is_full() {
-            break;
-        }
     }
     Ok((fold, folded, folds, damaged))
 }

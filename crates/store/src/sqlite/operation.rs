@@ -16,7 +16,7 @@ use super::statements::Statements;
 use super::{commit, housekeeping, leases, members, statistics};
 use crate::Committed;
 use crate::query::{Artifact, ArtifactDeletion, DeletionReason, LedgerPosition, Token};
-use crate::statistics::CHUNKS_MAX;
+use crate::statistics::FOLD_ROWS;
 
 /// Number of rows that an operation on all shards counts as.
 const SHARDS: usize = 16;
@@ -104,7 +104,7 @@ impl Operation {
             Self::DeleteRuns(runs) => runs.len() * 3,
             Self::DeleteSteps => STEPS,
             Self::TrimEvents(_) => TRIM_ROWS,
-            Self::FoldStatistics | Self::TrimStatistics(_) => CHUNKS_MAX,
+            Self::FoldStatistics | Self::TrimStatistics(_) => FOLD_ROWS,
             Self::TrimLedger { lines, backfills, .. } => lines.len() + backfills.len(),
             Self::MoveToQuarantine(damaged) => damaged.len(),
             Self::PutToken(_)

@@ -7,9 +7,10 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::error::Failure;
 use super::quarantine::{self, DamagedRow};
+use super::rows::key_of;
 use super::statements::Statements;
 use crate::codec::{ChunkKey, DecodeError, open_counted};
-use crate::rows::Table;
+use crate::rows::{Fields as _, Table, chunk_key};
 use crate::statistics::{Fold, PENDING_MAX, Series, StatisticsQuery, TRIM_MAX};
 
 /// Adds pending counts to the series. Returns the number of added rows; 0 means that none is left.
@@ -37,9 +38,6 @@ pub(super) fn fold(
             }
         }
         folded += 1;
-        if fold.is_full() {
-            break;
-        }
     }
     let keys: Vec<ChunkKey> = fold.keys().cloned().collect();
     for key in keys {
@@ -99,12 +97,12 @@ pub(super) fn series(
     let (mut series, mut damaged) = (Series::new(), Vec::new());
     let (namespace, name) = query.columns();
     let mut chunks = connection.prepare_cached(
-        "SELECT namespace, name, points FROM statistics
+        "SELECT resolution, kind, chunk, namespace, name, points FROM statistics
          WHERE resolution = ?1 AND kind = ?2 AND chunk = ?3
            AND (?4 IS NULL OR namespace = ?4) AND (?5 IS NULL OR name = ?5)",
     )?;
     let mut one = connection.prepare_cached(
-        "SELECT namespace, name, points FROM statistics
+        "SELECT resolution, kind, chunk, namespace, name, points FROM statistics
          WHERE resolution = ?1 AND kind = ?2 AND chunk = ?3 AND namespace = ?4 AND name = ?5",
     )?;
     for chunk in query.chunks() {
@@ -112,17 +110,9 @@ pub(super) fn series(
         let columns = params![resolution, kind, start, namespace.as_deref(), name.as_deref()];
         let mut found = if name.is_some() { one.query(columns)? } else { chunks.query(columns)? };
         while let Some(row) = found.next()? {
-            let text = |column| row.get::<_, String>(column).map(Into::into);
-            let key = ChunkKey {
-                resolution: query.resolution,
-                kind: query.kind(),
-                chunk,
-                namespace: text(0)?,
-                name: text(1)?,
-            };
-            let sealed = row.get_ref(2)?.as_blob().map_err(|error| DecodeError::decode("points", error))?;
-            if let Err(damage) = query.add_chunk(&mut series, &key, sealed) {
-                damaged.push(DamagedRow::new(Table::Statistics, key_values(&key), &damage));
+            let mut add = || query.add_chunk(&mut series, &chunk_key(row)?, row.bytes(5, "points")?);
+            if let Err(damage) = add() {
+                damaged.push(DamagedRow::new(Table::Statistics, key_of(Table::Statistics, row)?, &damage));
             }
         }
     }
