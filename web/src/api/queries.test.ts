@@ -20,7 +20,7 @@ vi.mock("./feed", () => ({
 vi.mock("./client", () => ({ api: {}, unwrap: () => Promise.reject(new Error("no server")) }));
 vi.stubGlobal("document", { hidden: false, addEventListener: () => {}, removeEventListener: () => {} });
 
-const { startRefreshing, queryClient, recentQuery } = await import("./queries");
+const { FAILURES, queryClient, recentQuery, SERIES, startRefreshing } = await import("./queries");
 
 /** Current state on the server. */
 let state = "running";
@@ -79,5 +79,43 @@ test("one event causes one more read, not one per second", async () => {
   emit({ type: "run.succeeded", run_id: "r-1" });
   await vi.advanceTimersByTimeAsync(20 * READ_MS);
   expect(reads).toHaveBeenCalledTimes(2);
+  unsubscribe();
+});
+
+test("a series is refetched soon after changes, and at most every 5 s", async () => {
+  const reads = vi.fn(() => Promise.resolve("series"));
+  const observer = new QueryObserver<string>(queryClient, { queryKey: [SERIES, "1h", {}], queryFn: reads });
+  const unsubscribe = observer.subscribe(() => {});
+  await vi.advanceTimersByTimeAsync(READ_MS);
+  emit({ type: "worker.registered" });
+  await vi.advanceTimersByTimeAsync(READ_MS);
+  expect(reads).toHaveBeenCalledTimes(1);
+  emit({ type: "job.succeeded", job_id: "j-1", from: "running", to: "succeeded" });
+  await vi.advanceTimersByTimeAsync(2_000);
+  expect(reads).toHaveBeenCalledTimes(2);
+  for (let i = 0; i < 200; i += 1) {
+    emit({ type: "job.failed", job_id: "j-1", from: "running", to: "failed" });
+    await vi.advanceTimersByTimeAsync(100);
+  }
+  // 20 s of changes.
+  expect(reads.mock.calls.length).toBeLessThanOrEqual(6);
+  expect(reads.mock.calls.length).toBeGreaterThanOrEqual(5);
+  unsubscribe();
+});
+
+test("failed names are refetched after a failure, and more rarely after successes", async () => {
+  const reads = vi.fn(() => Promise.resolve("failures"));
+  const observer = new QueryObserver<string>(queryClient, { queryKey: [FAILURES], queryFn: reads });
+  const unsubscribe = observer.subscribe(() => {});
+  await vi.advanceTimersByTimeAsync(READ_MS);
+  emit({ type: "job.failed", job_id: "j-1", from: "running", to: "failed" });
+  await vi.advanceTimersByTimeAsync(2_000);
+  expect(reads).toHaveBeenCalledTimes(2);
+  for (let i = 0; i < 300; i += 1) {
+    emit({ type: "job.succeeded", job_id: "j-2", from: "running", to: "succeeded" });
+    await vi.advanceTimersByTimeAsync(100);
+  }
+  // One after the first success, and none in the remaining 30 s.
+  expect(reads).toHaveBeenCalledTimes(3);
   unsubscribe();
 });

@@ -8,6 +8,7 @@
 
 import { keepPreviousData, type Query, QueryClient, queryOptions, useQuery } from "@tanstack/react-query";
 
+import { type Range, RANGES } from "../lib/statistics";
 import { updateCounts, type Counts, isLive, STATUSES } from "../lib/statuses";
 import { unwrap, api } from "./client";
 import { feed } from "./feed";
@@ -46,7 +47,7 @@ export const countsQuery = queryOptions({
     return Object.fromEntries(counts) as Counts;
   },
   // Events update the counts in between, but there are no events for jobs that retention deletes.
-  refetchInterval: 30_000,
+  refetchInterval: 300_000,
   staleTime: 30_000,
 });
 
@@ -79,8 +80,11 @@ export const workersQuery = queryOptions({
   queryKey: ["workers"],
   queryFn: () => unwrap(api.GET("/api/v1/workers", { params: { query: { limit: 1_000 } } })),
   // Load, memory and last heartbeat of a worker change without an event.
-  refetchInterval: 10_000,
+  refetchInterval: 30_000,
 });
+
+/** Refetch interval of the workers on pages that are about them. */
+export const WORKERS_REFETCH_MS = 10_000;
 
 export const queuesQuery = queryOptions({
   queryKey: ["queues"],
@@ -137,6 +141,10 @@ export function useWorkerName(): (id: string | null | undefined) => string {
 /** Query keys of lists of schedules that have their own refresh rules. */
 export const PAGED_SCHEDULES = "paged-schedules";
 export const VISIBLE_SCHEDULES = ["schedules", "shown"] as const;
+/** Query key of series of statistics, followed by the range. */
+export const SERIES = "series";
+/** Query key of the names of failed jobs. */
+export const FAILURES = "failures";
 /** Query key of paginated lists of runs. */
 export const PAGED_RUNS = "paged-runs";
 /** Maximum number of loaded pages of a list that is refetched; a user of a longer list has scrolled far down. */
@@ -145,25 +153,34 @@ const REFRESHED_PAGES_MAX = 2;
 const REFRESH_MS = 1_000;
 /** Minimum refetch interval of lists with more than `LONG_LIST_JOBS` jobs. */
 const LONG_LIST_REFRESH_MS = 10_000;
-const LONG_LIST_JOBS = 100;
+const LONG_LIST_JOBS = 50;
+/** Minimum refetch intervals of series by range. In a longer range, a few jobs change less. */
+const SERIES_REFRESH_MS: Record<Range, number> = { "1h": 5_000, "24h": 30_000, "7d": 60_000, "30d": 60_000 };
+/** Minimum refetch interval of the failed names after failures, and after successes, which only change their order. */
+const FAILURES_REFRESH_MS = 10_000;
+const RECOVERY_REFRESH_MS = 60_000;
+/** Delay of the first refetch of statistics: jobs often change together. */
+const STATISTICS_DELAY_MS = 1_000;
 
 /** Maximum age of the server's view of workers and queues. */
 const VIEW_AGE_MAX_MS = 100;
 
-/** Runs a function shortly after a request, and at most once per `ms`. */
+/** Runs a function `delayMs` after a request, and at most once per `ms`. */
 class Throttle {
   readonly #ms: number;
   readonly #run: () => void;
+  readonly #delayMs: number;
   #timer: ReturnType<typeof setTimeout> | null = null;
   #last = 0;
 
-  constructor(ms: number, run: () => void) {
+  constructor(ms: number, run: () => void, delayMs = VIEW_AGE_MAX_MS) {
     this.#ms = ms;
     this.#run = run;
+    this.#delayMs = delayMs;
   }
 
   request(): void {
-    const wait = Math.max(VIEW_AGE_MAX_MS, this.#last + this.#ms - Date.now());
+    const wait = Math.max(this.#delayMs, this.#last + this.#ms - Date.now());
     this.#timer ??= setTimeout(() => this.#fire(), wait);
   }
 
@@ -228,6 +245,24 @@ class JobListRefresher {
   }
 }
 
+/** Refetches the statistics of a key, once for many changes. */
+class StatisticsRefresher {
+  readonly throttle: Throttle;
+  #changedAt = -Infinity;
+
+  constructor(queryKey: readonly unknown[], ms: number) {
+    const refresh = () => {
+      if (refetch(queryKey, () => this.#changedAt)) this.throttle.request();
+    };
+    this.throttle = new Throttle(ms, refresh, STATISTICS_DELAY_MS);
+  }
+
+  add(): void {
+    this.#changedAt = Date.now();
+    this.throttle.request();
+  }
+}
+
 function isCheap({ queryKey, state }: Query): boolean {
   if (![PAGED_SCHEDULES, PAGED_RUNS, "workflows"].includes(String(queryKey[0]))) return true;
   const { pages } = (state.data ?? { pages: [] }) as { pages: unknown[] };
@@ -246,6 +281,10 @@ export function startRefreshing(): () => void {
   };
   const throttle = new Throttle(REFRESH_MS, refresh);
   const lists = [new JobListRefresher(false, REFRESH_MS), new JobListRefresher(true, LONG_LIST_REFRESH_MS)];
+  const series = RANGES.map((range) => new StatisticsRefresher([SERIES, range], SERIES_REFRESH_MS[range]));
+  const failures = new StatisticsRefresher([FAILURES], FAILURES_REFRESH_MS);
+  const recoveries = new StatisticsRefresher([FAILURES], RECOVERY_REFRESH_MS);
+  const refreshers = [...lists, ...series, failures, recoveries];
   const ask = (...keys: Array<readonly unknown[]>) => {
     for (const key of keys) pending.set(JSON.stringify(key), { key, changedAt: Date.now() });
     throttle.request();
@@ -257,6 +296,9 @@ export function startRefreshing(): () => void {
       if (event.schedule_id) ask(["schedule", event.schedule_id]);
       if (event.type.startsWith("job.")) {
         for (const list of lists) list.add(event.from, event.to);
+        for (const each of series) each.add();
+        if (event.to === "failed" || event.to === "expired") failures.add();
+        else if (event.to === "succeeded") recoveries.add();
         ask(["queues"], ["workers"]);
         if (!event.schedule_id) continue;
         // Running jobs are shown only in visible rows; the next firing and the failures are shown in all rows.
@@ -286,7 +328,7 @@ export function startRefreshing(): () => void {
   const onVisible = () => {
     if (document.hidden) return;
     if (pending.size > 0) throttle.request();
-    for (const list of lists) list.throttle.request();
+    for (const refresher of refreshers) refresher.throttle.request();
   };
 
   document.addEventListener("visibilitychange", onVisible);
@@ -294,6 +336,6 @@ export function startRefreshing(): () => void {
   return () => {
     stops.forEach((stop) => stop());
     document.removeEventListener("visibilitychange", onVisible);
-    for (const each of [throttle, ...lists.map((list) => list.throttle)]) each.stop();
+    for (const each of [throttle, ...refreshers.map((refresher) => refresher.throttle)]) each.stop();
   };
 }

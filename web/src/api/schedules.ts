@@ -65,6 +65,26 @@ export const visibleSchedulesQuery = (ids: readonly string[]) =>
     },
   });
 
+/** Some schedules with their health. Refetched regularly: a run becomes late without an event. */
+export const watchedSchedulesQuery = (ids: readonly string[]) =>
+  queryOptions({
+    queryKey: ["schedules", "watched", ids],
+    queryFn: () => {
+      const query = { id: ids.join(","), health: true };
+      return unwrap(api.GET("/api/v1/schedules", { params: { query } }));
+    },
+    enabled: ids.length > 0,
+    placeholderData: keepPreviousData,
+    refetchInterval: 30_000,
+  });
+
+/** The schedules that fire next, in this order. */
+export const nextSchedulesQuery = (limit: number) =>
+  queryOptions({
+    queryKey: ["schedules", "next", limit],
+    queryFn: () => unwrap(api.GET("/api/v1/schedules", { params: { query: { order: "next", limit } } })),
+  });
+
 /** A few schedules whose name contains a text, for suggestions. Not refetched when a schedule fires. */
 export const suggestedSchedulesQuery = (text: string) =>
   queryOptions({
@@ -133,22 +153,6 @@ export const backfillsQuery = (schedule_id: string) =>
   queryOptions({
     queryKey: ["schedule", schedule_id, "backfills"],
     queryFn: () => unwrap(api.GET("/api/v1/backfills", { params: { query: { schedule_id, limit: 50 } } })),
-  });
-
-/** The firings of the next `span` milliseconds. */
-export const upcomingQuery = (span: number, namespace?: string) =>
-  queryOptions({
-    queryKey: ["upcoming", span, namespace ?? null],
-    queryFn: async () => {
-      const from = Date.now();
-      const until = new Date(from + span).toISOString();
-      const page = await unwrap(
-        api.GET("/api/v1/schedules/upcoming", { params: { query: { until, namespace } } }),
-      );
-      return { ...page, from, to: from + span };
-    },
-    placeholderData: keepPreviousData,
-    refetchInterval: 60_000,
   });
 
 /** Maximum number of firings per schedule; the rule is shown instead for a schedule that fires more often. */

@@ -11,9 +11,15 @@ import { Shell } from "./Shell";
 
 const root = createRootRoute({ component: Shell, notFoundComponent: NotFound });
 
+/** The range of the charts of a page. */
+interface HistorySearch {
+  range?: string;
+}
+
 const overview = createRoute({
   getParentRoute: () => root,
   path: "/",
+  validateSearch: (search: Search): HistorySearch => ({ range: text(search.range) }),
   component: lazyPage(() => import("../pages/overview/OverviewPage"), "OverviewPage"),
 });
 
@@ -119,7 +125,7 @@ const newSchedule = createRoute({
   component: lazyPage(() => import("../pages/schedules/EditPage"), "NewSchedulePage"),
 });
 
-export interface ScheduleSearch {
+export interface ScheduleSearch extends HistorySearch {
   namespace?: string;
   tab?: string;
   outcome?: string;
@@ -131,6 +137,7 @@ const schedule = createRoute({
   getParentRoute: () => root,
   path: "/schedules/$id",
   validateSearch: (search: Search): ScheduleSearch => ({
+    range: text(search.range),
     namespace: text(search.namespace),
     tab: text(search.tab),
     outcome: text(search.outcome),
@@ -281,6 +288,7 @@ const workers = createRoute({
 const worker = createRoute({
   getParentRoute: () => root,
   path: "/workers/$id",
+  validateSearch: (search: Search): HistorySearch => ({ range: text(search.range) }),
   component: lazyPage(() => import("../pages/workers/WorkerPage"), "WorkerPage"),
 });
 
@@ -290,10 +298,21 @@ const servers = createRoute({
   component: lazyPage(() => import("../pages/servers/ServersPage"), "ServersPage"),
 });
 
+interface QueuesSearch extends HistorySearch {
+  /** The queue whose settings are edited; `+` for a new one. */
+  edit?: string;
+  /** The queue whose history is shown. */
+  history?: string;
+}
+
 const queues = createRoute({
   getParentRoute: () => root,
   path: "/queues",
-  validateSearch: (search: Search): { edit?: string } => ({ edit: text(search.edit) }),
+  validateSearch: (search: Search): QueuesSearch => ({
+    edit: text(search.edit),
+    history: text(search.history),
+    range: text(search.range),
+  }),
   component: lazyPage(() => import("../pages/queues/QueuesPage"), "QueuesPage"),
 });
 

@@ -81,6 +81,13 @@ export function formatMinute(at: number, locale: string, zone: Zone): string {
   return format(locale, zone, "minute", { hour: "2-digit", minute: "2-digit" }).format(new Date(at));
 }
 
+/** Formats month and day, for axes: `11/23`. */
+export function formatMonthDay(at: number, locale: string, zone: Zone): string {
+  const shown = format(locale, zone, "month-day", { month: "numeric", day: "numeric" });
+  const { month, day } = partsOf(shown, new Date(at));
+  return `${month}/${day}`;
+}
+
 const STEPS: Array<[Intl.RelativeTimeFormatUnit, number]> = [
   ["second", 1_000],
   ["minute", 60_000],

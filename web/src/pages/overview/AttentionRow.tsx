@@ -2,11 +2,11 @@
 
 import { Link } from "@tanstack/react-router";
 import {
+  CircleCheck,
   CirclePause,
   CircleSlash,
   Clock,
   HeartCrack,
-  Hourglass,
   type LucideIcon,
   Server,
   ServerOff,
@@ -14,10 +14,12 @@ import {
   UserCheck,
   X,
 } from "lucide-react";
+import type { TFunction } from "i18next";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 
 import type { WorkflowRun } from "../../api/schema";
+import { type Failure, isRecovered } from "../../lib/failures";
 import { translateMessage, resultText } from "../../lib/serverMessages";
 import { RelativeTime } from "../../ui/Time";
 import type { AttentionItem } from "./attention";
@@ -29,9 +31,9 @@ const ICONS: Record<AttentionItem["kind"], LucideIcon> = {
   workerLost: ServerOff,
   workerUnhealthy: HeartCrack,
   failing: X,
+  recovered: CircleCheck,
   runFailed: X,
   approval: UserCheck,
-  expired: Hourglass,
   late: TimerOff,
   stuckRun: TimerOff,
   autoPaused: CirclePause,
@@ -46,6 +48,7 @@ const WARNINGS: ReadonlySet<AttentionItem["kind"]> = new Set([
   "stuck",
   "paused",
   "workerUnschedulable",
+  "recovered",
 ]);
 
 export function AttentionRow({ item }: { item: AttentionItem }) {
@@ -63,6 +66,40 @@ export function AttentionRow({ item }: { item: AttentionItem }) {
 /** Returns the name of a run: workflow and number. A run without a stored workflow has no number. */
 function runName({ workflow, number }: WorkflowRun): string {
   return number > 0 ? `${workflow} #${number}` : workflow;
+}
+
+function failureText(failure: Failure, t: TFunction): [ReactNode, ReactNode] {
+  const { namespace, name, failed, expired, newest } = failure;
+  const status = [failed > 0 && "failed", expired > 0 && "expired"].filter(Boolean).join(",");
+  if (name === null) {
+    return [
+      <Link key="" to="/jobs" search={{ status, namespace }}>
+        {t("attention.otherNames", { namespace, count: failed + expired })}
+      </Link>,
+      null,
+    ];
+  }
+  const shown = namespace === "default" ? name : `${namespace}/${name}`;
+  const text =
+    failed === 0
+      ? t("attention.expired", { name: shown, count: expired })
+      : expired === 0
+        ? t("attention.failing", { name: shown, count: failed })
+        : t("attention.failingAndExpired", { name: shown, failed, expired });
+  const reason = newest?.status === "expired" ? t("status.expired") : resultText(newest?.result, t);
+  return [
+    <span key="" className={style.failing}>
+      <Link to="/jobs" search={{ status, name, namespace }}>
+        {text}
+      </Link>
+      {newest && (
+        <Link to="/jobs/$id" params={{ id: newest.id }} className="quiet clip">
+          {isRecovered(failure) ? t("attention.recovered") : reason}
+        </Link>
+      )}
+    </span>,
+    newest && <RelativeTime key="" at={newest.finished_at ?? newest.updated_at} />,
+  ];
 }
 
 function useItemText(item: AttentionItem): [ReactNode, ReactNode] {
@@ -110,20 +147,8 @@ function useItemText(item: AttentionItem): [ReactNode, ReactNode] {
         null,
       ];
     case "failing":
-      return [
-        <span key="" className={style.failing}>
-          <Link to="/jobs" search={{ status: "failed", name: item.name }}>
-            {t(item.atLeast ? "attention.failingAtLeast" : "attention.failing", {
-              name: item.name,
-              count: item.count,
-            })}
-          </Link>
-          <Link to="/jobs/$id" params={{ id: item.last.id }} className="quiet clip">
-            {resultText(item.last.result, t)}
-          </Link>
-        </span>,
-        <RelativeTime key="" at={item.last.finished_at} />,
-      ];
+    case "recovered":
+      return failureText(item.failure, t);
     case "runFailed":
       return [
         <span key="" className={style.failing}>
@@ -145,13 +170,6 @@ function useItemText(item: AttentionItem): [ReactNode, ReactNode] {
           {t("attention.approval", { name: runName(item.run), step: item.step })}
         </Link>,
         <RelativeTime key="" at={item.since} />,
-      ];
-    case "expired":
-      return [
-        <Link key="" to="/jobs" search={{ status: "expired" }}>
-          {t(item.atLeast ? "attention.expiredAtLeast" : "attention.expired", { count: item.count })}
-        </Link>,
-        <RelativeTime key="" at={item.last.finished_at} />,
       ];
     case "late":
     case "stuckRun":

@@ -1,43 +1,36 @@
-/** The overview: items that need attention, the last hour, jobs, next firings, queues and workers. */
+/** The overview: items that need attention, charts, jobs, next firings, queues and workers. */
 
 import { Button } from "@mantine/core";
-import { useQueries, useQuery } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
 import { CircleCheck, Plus, Rocket } from "lucide-react";
-import { useEffect, useMemo, useState } from "react";
+import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { countsQuery, queuesQuery, readyQuery, recentQuery, workersQuery } from "../../api/queries";
-import { scheduleQuery, schedulesQuery, upcomingQuery } from "../../api/schedules";
-import { feed } from "../../api/feed";
-import type { FeedEvent, Job, JobStatus, Schedule } from "../../api/schema";
+import { nextSchedulesQuery, schedulesQuery, watchedSchedulesQuery } from "../../api/schedules";
+import type { Job, JobStatus, Schedule } from "../../api/schema";
+import { failuresQuery } from "../../api/statistics";
 import { approvalsQuery, runsQuery } from "../../api/workflows";
+import { SHOWN_FAILURES } from "../../lib/failures";
 import { useNow } from "../../lib/now";
 import { resultText } from "../../lib/serverMessages";
-import { applyJobEvents, type ChartJob, minuteBuckets } from "../../lib/chartSeries";
-import { isLive, STATUSES } from "../../lib/statuses";
+import { parseRange } from "../../lib/statistics";
+import { isLive, LIVE_STATUSES, STATUSES } from "../../lib/statuses";
 import { usePageTitle } from "../../lib/title";
+import { HistoryCard } from "../../ui/charts/History";
 import { Card, EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { StatusBadge, WorkerBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
 import { WorkerMeters } from "../workers/WorkerCard";
-import { isTruncated, type AttentionItem, attentionItems, type PendingApproval } from "./attention";
-import { Delays, Throughput } from "./Charts";
+import { type AttentionItem, attentionItems, type PendingApproval } from "./attention";
 import { AttentionRow } from "./AttentionRow";
 import style from "./overview.module.css";
 
-/** Newest jobs that the charts load. */
-const CHART_JOBS = 1_000;
-/**
- * Refetch interval of the charts. Events update them in between, but not for jobs deleted by retention, or while the
- * machine slept.
- */
-const CHART_REFETCH_MS = 300_000;
-const CHART_UPDATE_MS = 2_000;
-/** Newest failed and expired jobs that are examined. */
-const FAILED_JOBS_MAX = 200;
+const route = getRouteApi("/");
+
 /** Rows shown per list. */
-const LIST_ROWS = 8;
+const LIST_ROWS = SHOWN_FAILURES;
 const TILES = [
   "running",
   "waiting",
@@ -103,11 +96,13 @@ function Welcome() {
 
 function Panels() {
   const { t } = useTranslation();
+  const { range } = route.useSearch();
+  const navigate = route.useNavigate();
   const now = useNow();
   const workers = useQuery(workersQuery).data?.items;
   const queues = useQuery(queuesQuery).data?.items;
   const ready = useQuery(readyQuery).data;
-  const failedJobs = useQuery(recentQuery(["failed", "expired"], FAILED_JOBS_MAX)).data;
+  const failures = useQuery(failuresQuery);
   const running = useQuery(recentQuery(["running"], LIST_ROWS)).data?.items;
   const waiting = useQuery(recentQuery(["retrying", "waiting"], LIST_ROWS)).data?.items;
   const live = running && waiting && [...running, ...waiting].slice(0, LIST_ROWS);
@@ -117,37 +112,56 @@ function Panels() {
   const schedules = useWatchedSchedules();
   const failedRuns = useQuery(runsQuery({ status: "failed" }, 50)).data;
   const approvals = usePendingApprovals();
-  const input = { ready, workers, queues, failedJobs, failedRuns, approvals, schedules, now };
+  const input = {
+    ready,
+    workers,
+    queues,
+    failures: failures.data?.items,
+    failedRuns,
+    approvals,
+    schedules,
+    now,
+  };
   const items = attentionItems(input);
 
   return (
     <>
       <Card
         title={t("overview.attention")}
-        aside={items.length > 0 ? t("overview.items", { count: items.length }) : undefined}
+        aside={failures.data && items.length > 0 ? t("overview.items", { count: items.length }) : undefined}
         flush
       >
-        {!workers || !failedJobs ? (
+        {!workers || failures.isPending ? (
           <div className={style.padded}>
             <Loading rows={2} />
           </div>
-        ) : items.length === 0 ? (
+        ) : items.length === 0 && failures.data ? (
           <p className={style.well}>
             <CircleCheck size={16} aria-hidden /> {t("overview.healthy")}
           </p>
         ) : (
           <AttentionList items={items} />
         )}
-        {isTruncated(failedJobs) && (
+        {failures.error && !failures.data && (
+          <div className={style.padded}>
+            <ErrorBox error={failures.error} onRetry={() => void failures.refetch()} />
+          </div>
+        )}
+        {failures.data && failures.data.more > 0 && (
           <p className={style.note}>
-            {t("overview.failuresOf", { sample: FAILED_JOBS_MAX })}{" "}
-            <Link to="/jobs" search={{ status: "failed" }}>
+            {t("overview.moreFailures", { count: failures.data.more })}{" "}
+            <Link to="/jobs" search={{ status: "failed,expired" }}>
               {t("overview.failuresSee")}
             </Link>
           </p>
         )}
       </Card>
-      <LastHour />
+      <HistoryCard
+        subject={{}}
+        charts={["ended", "startDelay"]}
+        range={parseRange(range)}
+        onRange={(range) => void navigate({ search: { range }, replace: true })}
+      />
       <div className={style.two}>
         <Card
           title={t("overview.now")}
@@ -221,17 +235,18 @@ function AttentionList({ items }: { items: readonly AttentionItem[] }) {
   );
 }
 
-/** Maximum number of schedules with active runs that are watched. */
+/** Active jobs whose schedules are watched, and maximum number of these schedules. */
+const WATCHED_JOBS = 100;
 const WATCHED_SCHEDULES_MAX = 20;
 
 /** Returns schedules that may need attention: those with active runs, and paused ones. */
 function useWatchedSchedules(): Schedule[] {
-  const open = useQuery(recentQuery(["ready", "waiting", "running", "retrying"], 200)).data?.items ?? [];
+  const open = useQuery(recentQuery(LIVE_STATUSES, WATCHED_JOBS)).data?.items ?? [];
   const paused = useQuery(schedulesQuery({ status: "paused" }, 50)).data?.items ?? [];
   const ids = [...new Set(open.flatMap((job) => job.origin?.schedule ?? []))].slice(0, WATCHED_SCHEDULES_MAX);
-  const read = useQueries({ queries: ids.map((id) => ({ ...scheduleQuery(id), refetchInterval: 10_000 })) });
-  const watched = read.flatMap(({ data }) => data ?? []);
-  return [...watched, ...paused.filter(({ id }) => !ids.includes(id))];
+  const watched = useQuery(watchedSchedulesQuery(ids)).data?.items ?? [];
+  const active = watched.filter(({ id }) => ids.includes(id));
+  return [...active, ...paused.filter(({ id }) => !ids.includes(id))];
 }
 
 function usePendingApprovals(): PendingApproval[] {
@@ -239,29 +254,25 @@ function usePendingApprovals(): PendingApproval[] {
   return live.flatMap((run) => (run.approvals ?? []).map(({ step, since }) => ({ run, step, since })));
 }
 
-const DAY_MS = 86_400_000;
-
-/** The next firings: each schedule once, with its next time. */
+/** The schedules that fire next. */
 function NextFirings() {
   const { t } = useTranslation();
-  const { data } = useQuery(upcomingQuery(DAY_MS));
-  const first = new Map((data?.items ?? []).toReversed().map((firing) => [firing.schedule_id, firing]));
-  const next = [...first.values()].sort((a, b) => Date.parse(a.at) - Date.parse(b.at)).slice(0, 8);
+  const next = useQuery(nextSchedulesQuery(LIST_ROWS)).data?.items;
   return (
     <Card
       title={t("overview.next")}
       aside={<Link to="/schedules/timetable">{t("nav.timetable")}</Link>}
       flush
     >
-      {data && next.length === 0 && <p className={style.nothing}>{t("overview.nothingFires")}</p>}
+      {next?.length === 0 && <p className={style.nothing}>{t("overview.nothingFires")}</p>}
       <div className={style.queues}>
-        {next.map((firing) => (
-          <div key={firing.schedule_id}>
-            <Link to="/schedules/$id" params={{ id: firing.schedule_id }} className="clip">
-              {firing.name}
+        {next?.map((schedule) => (
+          <div key={schedule.id}>
+            <Link to="/schedules/$id" params={{ id: schedule.id }} className="clip">
+              {schedule.name}
             </Link>
             <span />
-            <RelativeTime at={firing.at} />
+            <RelativeTime at={schedule.next_at} />
           </div>
         ))}
       </div>
@@ -271,50 +282,6 @@ function NextFirings() {
 
 function endTime(job: Job): number {
   return Date.parse(job.finished_at ?? job.updated_at);
-}
-
-/** Returns the newest jobs, loaded once and updated by events. */
-function useChartJobs() {
-  const query = recentQuery(STATUSES, CHART_JOBS);
-  const options = { queryKey: ["charts"], queryFn: query.queryFn, refetchInterval: CHART_REFETCH_MS };
-  const { data, error } = useQuery(options);
-  const [jobs, setJobs] = useState<ReadonlyMap<string, ChartJob>>(new Map());
-  useEffect(() => {
-    // Oldest first, in the order in which events add jobs.
-    setJobs(new Map(data?.items.toReversed().map((job) => [job.id, job])));
-    let pending: FeedEvent[] = [];
-    const timer = setInterval(() => {
-      if (pending.length === 0) return;
-      const batch = pending;
-      pending = [];
-      setJobs((jobs) => applyJobEvents(jobs, batch));
-    }, CHART_UPDATE_MS);
-    const stop = feed.onBatch((batch) => (pending = pending.concat(batch)));
-    return () => {
-      clearInterval(timer);
-      stop();
-    };
-  }, [data]);
-  return { jobs, error: data ? null : error, isSample: Boolean(data?.next_cursor) };
-}
-
-function LastHour() {
-  const { t } = useTranslation();
-  const now = Math.floor(useNow() / 10_000) * 10_000;
-  const { jobs, error, isSample } = useChartJobs();
-  const hour = useMemo(() => minuteBuckets(jobs.values(), Math.max(now, Date.now())), [jobs, now]);
-  if (error) return <ErrorBox error={error} />;
-  const aside = isSample ? t("overview.sampled", { count: jobs.size }) : t("overview.lastHour");
-  return (
-    <div className={style.two}>
-      <Card title={t("overview.throughput")} aside={aside}>
-        <Throughput buckets={hour} />
-      </Card>
-      <Card title={t("overview.delay")} aside={aside}>
-        <Delays buckets={hour} />
-      </Card>
-    </div>
-  );
 }
 
 function JobList({ jobs, none }: { jobs: readonly Job[] | undefined; none: string }) {

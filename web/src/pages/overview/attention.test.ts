@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 
 import type { Job, Queue, Schedule, Worker, WorkflowRun } from "../../api/schema";
-import { isTruncated, attentionItems } from "./attention";
+import type { Failure } from "../../lib/failures";
+import { attentionItems } from "./attention";
 
 const NOW = Date.parse("2026-11-21T12:00:00Z");
 const worker = (over: Partial<Worker>) =>
@@ -14,14 +15,16 @@ const queue = (over: Partial<Queue>) => ({
   version: 0,
   ...over,
 });
-const job = (name: string, status: string, finished_at: string) =>
-  ({ name, status, finished_at, created_at: finished_at, updated_at: finished_at }) as Job;
+const failure = (name: string | null, failed: number, over: Partial<Failure> = {}): Failure => ({
+  ...{ namespace: "default", name, failed, expired: 0, newest: null },
+  ...over,
+});
 const all = <T>(...items: T[]) => ({ items });
 const calm = {
   ready: { status: "ready" },
   workers: [worker({})],
   queues: [queue({})],
-  failedJobs: all<Job>(),
+  failures: [],
   failedRuns: all<WorkflowRun>(),
   approvals: [],
   schedules: [],
@@ -41,22 +44,26 @@ test("lost workers, failures by name, and stuck and paused queues are listed, th
       queue({ name: "p", settings: { paused: true } }),
       queue({ name: "fine", oldest_waiting_since: "2026-11-21T11:59:50Z" }),
     ],
-    failedJobs: all(
-      job("a", "failed", "2026-11-21T11:00:00Z"),
-      job("b", "failed", "2026-11-21T10:00:00Z"),
-      job("b", "failed", "2026-11-21T09:00:00Z"),
-      job("c", "expired", "2026-11-21T09:00:00Z"),
-      job("old", "failed", "2026-11-19T09:00:00Z"),
-    ),
+    failures: [
+      failure("b", 1_000_000),
+      failure("a", 1),
+      failure("c", 0, { expired: 1 }),
+      failure("fixed", 5, { newest: { status: "succeeded" } as Job }),
+      failure(null, 4),
+    ],
   });
   expect(
-    items.map((need) => (need.kind === "failing" ? `${need.kind} ${need.name} ${need.count}` : need.kind)),
+    items.map((need) =>
+      "failure" in need ? `${need.kind} ${need.failure.name} ${need.failure.failed}` : need.kind,
+    ),
   ).toEqual([
     "workerLost",
     "stuck",
-    "failing b 2",
+    "failing b 1000000",
     "failing a 1",
-    "expired",
+    "failing c 0",
+    "recovered fixed 5",
+    "failing null 4",
     "paused",
     "workerUnschedulable",
   ]);
@@ -81,14 +88,9 @@ test("late and stuck runs are listed by schedule, and so are automatically pause
 test("failed runs are counted by workflow; jobs of their steps and called runs are not listed", () => {
   const run = (workflow: string, finished_at: string, over: Partial<WorkflowRun> = {}) =>
     ({ workflow, status: "failed", finished_at, updated_at: finished_at, ...over }) as WorkflowRun;
-  const ofStep = {
-    ...job("load", "failed", "2026-11-21T11:00:00Z"),
-    step: { run: "r", name: "load" },
-  } as Job;
   const asks = { run: run("release", ""), step: "approve", since: "2026-11-21T11:00:00Z" };
   const items = attentionItems({
     ...calm,
-    failedJobs: all(ofStep),
     approvals: [asks],
     failedRuns: all(
       run("etl", "2026-11-21T11:00:00Z"),
@@ -106,35 +108,22 @@ test("items that block work come before any number of failures", () => {
     ...calm,
     queues: [queue({ name: "gpu", settings: { paused: true }, waiting: 316 })],
     approvals: [{ run: {} as WorkflowRun, step: "gate", since: "" }],
-    failedJobs: all(...Array.from({ length: 20 }, (_, i) => job(`j${i}`, "failed", "2026-11-21T11:00:00Z"))),
+    failures: Array.from({ length: 20 }, (_, i) => failure(`j${i}`, 1_000_000 - i)),
   });
   expect(items.slice(0, 3).map(({ kind }) => kind)).toEqual(["paused", "approval", "failing"]);
   expect(items).toHaveLength(22);
 });
 
-test("a truncated sample gives a minimum, a complete one the exact number", () => {
+test("a truncated sample of runs gives a minimum, a complete one the exact number", () => {
+  const run = (workflow: string, finished_at: string) =>
+    ({ workflow, status: "failed", finished_at, updated_at: finished_at }) as WorkflowRun;
   const counted = (oldest: string, next_cursor: string | null) =>
     attentionItems({
       ...calm,
-      failedJobs: {
-        items: [job("a", "failed", "2026-11-21T11:00:00Z"), job("b", "failed", oldest)],
-        next_cursor,
-      },
+      failedRuns: { items: [run("a", "2026-11-21T11:00:00Z"), run("b", oldest)], next_cursor },
     }).map((need) => "atLeast" in need && need.atLeast);
   expect(counted("2026-11-21T10:00:00Z", "more")).toEqual([true, true]);
   expect(counted("2026-11-21T10:00:00Z", null)).toEqual([false, false]);
-  // A job after the sample was created earlier, but may have failed later.
+  // A run after the sample was created earlier, but may have failed later.
   expect(counted("2026-11-20T10:00:00Z", "more")).toEqual([true]);
-});
-
-test("a truncated sample is detected even if it has no items", () => {
-  const ofStep = {
-    ...job("load", "failed", "2026-11-21T11:00:00Z"),
-    step: { run: "r", name: "load" },
-  } as Job;
-  const failedJobs = { items: Array.from({ length: 200 }, () => ofStep), next_cursor: "more" };
-  expect(attentionItems({ ...calm, failedJobs })).toEqual([]);
-  expect(isTruncated(failedJobs)).toBe(true);
-  expect(isTruncated({ items: [], next_cursor: null })).toBe(false);
-  expect(isTruncated(undefined)).toBe(false);
 });

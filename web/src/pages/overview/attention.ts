@@ -1,16 +1,16 @@
 /** Items that need attention, the most severe first. */
 
-import type { Job, Queue, Ready, Schedule, Worker, WorkflowRun } from "../../api/schema";
+import type { Queue, Ready, Schedule, Worker, WorkflowRun } from "../../api/schema";
+import { type Failure, isRecovered } from "../../lib/failures";
 
 export type AttentionItem =
   | { kind: "server"; detail: string }
   | { kind: "workerLost"; worker: Worker }
   | { kind: "workerUnhealthy"; worker: Worker; problem: string }
   | { kind: "noWorkers" }
-  | { kind: "failing"; name: string; count: number; atLeast: boolean; last: Job }
+  | { kind: "failing" | "recovered"; failure: Failure }
   | { kind: "runFailed"; name: string; count: number; atLeast: boolean; last: WorkflowRun }
   | { kind: "approval"; run: WorkflowRun; step: string; since: string }
-  | { kind: "expired"; count: number; atLeast: boolean; last: Job }
   | { kind: "late"; schedule: Schedule; count: number; since: string }
   | { kind: "stuckRun"; schedule: Schedule; count: number; since: string }
   | { kind: "autoPaused"; schedule: Schedule }
@@ -20,7 +20,7 @@ export type AttentionItem =
 
 /** Waiting time from which a queue is listed as stuck. */
 export const STUCK_AFTER_MS = 60_000;
-/** Maximum age of listed failures. */
+/** Maximum age of listed failed runs. */
 export const RECENT_MS = 86_400_000;
 
 export interface PendingApproval {
@@ -39,7 +39,7 @@ export interface Sample<T> {
  * Returns whether a sample may lack rows of the last day. Lists are ordered by creation, but rows count by their end:
  * a row after the sample may have ended a moment ago.
  */
-export function isTruncated(sample: Sample<unknown> | undefined): boolean {
+function isTruncated(sample: Sample<unknown> | undefined): boolean {
   return Boolean(sample?.next_cursor);
 }
 
@@ -47,8 +47,8 @@ export interface AttentionInput {
   ready: Ready | undefined;
   workers: readonly Worker[] | undefined;
   queues: readonly Queue[] | undefined;
-  /** Newest failed and expired jobs, newest first. */
-  failedJobs: Sample<Job> | undefined;
+  /** Job names with failures in the last day, in the order in which they are listed. */
+  failures: readonly Failure[] | undefined;
   /** Newest failed workflow runs, newest first. */
   failedRuns: Sample<WorkflowRun> | undefined;
   /** Steps that wait for approval. */
@@ -62,7 +62,7 @@ export interface AttentionInput {
 const SYSTEM_ACTOR = "belfry";
 
 export function attentionItems(seen: AttentionInput): AttentionItem[] {
-  const { ready, workers, queues, failedJobs, failedRuns, approvals, schedules, now } = seen;
+  const { ready, workers, queues, failures, failedRuns, approvals, schedules, now } = seen;
   const items: AttentionItem[] = [];
   if (ready && ready.status !== "ready") {
     const wrong = ready.checks?.find((check) => !check.ok);
@@ -85,7 +85,9 @@ export function attentionItems(seen: AttentionInput): AttentionItem[] {
     if (since && now - Date.parse(since) > STUCK_AFTER_MS) items.push({ kind: "stuck", queue, since });
   }
   if (failedRuns) items.push(...failedWorkflowItems(failedRuns, now));
-  if (failedJobs) items.push(...failedJobItems(failedJobs, now));
+  for (const failure of failures ?? []) {
+    items.push({ kind: isRecovered(failure) ? "recovered" : "failing", failure });
+  }
   for (const queue of paused) if (queue.waiting === 0) items.push({ kind: "paused", queue });
   for (const worker of workers ?? []) {
     if (worker.status !== "lost" && worker.admission !== "open")
@@ -122,25 +124,4 @@ function failedWorkflowItems(sample: Sample<WorkflowRun>, now: number): Attentio
     const [last] = of;
     return last ? [{ kind: "runFailed" as const, name, count: of.length, atLeast, last }] : [];
   });
-}
-
-/** Returns the failed jobs of the last day by name, most frequent first, and one item for all expired jobs. */
-function failedJobItems(sample: Sample<Job>, now: number): AttentionItem[] {
-  const atLeast = isTruncated(sample);
-  const recent = sample.items.filter(
-    (job) => now - Date.parse(job.finished_at ?? job.updated_at) < RECENT_MS,
-  );
-  const byName = new Map<string, Job[]>();
-  for (const job of recent) {
-    // Failures of step jobs are listed with their run.
-    if (job.status === "failed" && !job.step) byName.set(job.name, [...(byName.get(job.name) ?? []), job]);
-  }
-  const expired = recent.filter((job) => job.status === "expired");
-  const groups: AttentionItem[] = [...byName].flatMap(([name, of]) => {
-    const [last] = of;
-    return last ? [{ kind: "failing" as const, name, count: of.length, atLeast, last }] : [];
-  });
-  groups.sort((a, b) => (b.kind === "failing" ? b.count : 0) - (a.kind === "failing" ? a.count : 0));
-  const [last] = expired;
-  return last ? [...groups, { kind: "expired", count: expired.length, atLeast, last }] : groups;
 }

@@ -1,0 +1,274 @@
+/** Charts of a range of time, in plain SVG: a few small charts need no library. */
+
+import { type ReactNode, useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { usePreferences } from "../../lib/preferences";
+import { formatDuration } from "../../lib/quantities";
+import { axisMarks, type Interval, niceCeiling, type Quantiles, type Range } from "../../lib/statistics";
+import { formatMinute, formatMonthDay, formatWeekday, type Zone } from "../../lib/time";
+import style from "./charts.module.css";
+
+const WIDTH = 600;
+const HEIGHT = 120;
+/** Position in percent up to which a label at the axis fits. */
+const LABEL_MAX = 97;
+/** Position in percent from which a tip is at the left of the pointer. */
+const TIP_LEFT_FROM = 50;
+
+export interface ChartProps {
+  range: Range;
+  intervals: readonly Interval[];
+}
+
+interface Hover {
+  interval: Interval;
+  /** Position in percent of the width. */
+  at: number;
+}
+
+function intervalText({ from, to }: Interval, range: Range, language: string, zone: Zone): string {
+  const start = formatMinute(from, language, zone);
+  if (range === "1h") return start;
+  const day = range === "24h" ? "" : `${formatWeekday(from, language, zone)} `;
+  return `${day}${start}–${formatMinute(to, language, zone)}`;
+}
+
+function ChartFrame(
+  props: ChartProps & {
+    title: string;
+    /** Series and their names. */
+    legend: ReadonlyArray<readonly [series: string, name: string]>;
+    top: string;
+    label: string;
+    children: ReactNode;
+    tip: (interval: Interval) => ReactNode;
+  },
+) {
+  const { range, intervals, title, legend, top, label, children, tip } = props;
+  const { language, zone } = usePreferences();
+  const [hover, setHover] = useState<Hover | null>(null);
+  const from = intervals[0]?.from ?? 0;
+  const to = intervals.at(-1)?.to ?? 1;
+  const isDays = range === "7d" || range === "30d";
+  const marks = axisMarks(range, from, to, zone)
+    .map((at) => ({ at, percent: ((at - from) / (to - from)) * 100 }))
+    .filter(({ percent }) => percent <= LABEL_MAX);
+  return (
+    <figure className={style.chart}>
+      <figcaption className={style.head}>
+        <h3>{title}</h3>
+        <span className={style.legend}>
+          {legend.map(([series, name]) => (
+            <span key={series}>
+              <i data-series={series} aria-hidden />
+              {name}
+            </span>
+          ))}
+        </span>
+      </figcaption>
+      <span className={`${style.top} num`}>{top}</span>
+      <div
+        className={style.plot}
+        onPointerLeave={() => setHover(null)}
+        onPointerMove={(event) => {
+          const box = event.currentTarget.getBoundingClientRect();
+          const part = Math.max(0, Math.min(0.999, (event.clientX - box.left) / box.width));
+          const interval = intervals[Math.floor(part * intervals.length)];
+          if (interval) setHover({ interval, at: part * 100 });
+        }}
+      >
+        <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={label}>
+          <line x1="0" x2={WIDTH} y1="0.5" y2="0.5" className={style.gridLine} />
+          <line x1="0" x2={WIDTH} y1={HEIGHT / 2} y2={HEIGHT / 2} className={style.gridLine} />
+          <line x1="0" x2={WIDTH} y1={HEIGHT - 0.5} y2={HEIGHT - 0.5} className={style.baseLine} />
+          {children}
+        </svg>
+        {hover && (
+          <div
+            className={style.tip}
+            style={{ left: `${hover.at}%` }}
+            data-left={hover.at > TIP_LEFT_FROM || undefined}
+          >
+            <strong className="num">{intervalText(hover.interval, range, language, zone)}</strong>
+            {tip(hover.interval)}
+          </div>
+        )}
+      </div>
+      <div className={`${style.marks} num`} aria-hidden>
+        {marks.map(({ at, percent }) => (
+          <span key={at} style={{ left: `${percent}%` }}>
+            {isDays ? formatMonthDay(at, language, zone) : formatMinute(at, language, zone)}
+          </span>
+        ))}
+      </div>
+    </figure>
+  );
+}
+
+function TipRow({ series, name, value }: { series?: string; name: string; value: string }) {
+  return (
+    <span className={style.tipRow}>
+      {series && <i data-series={series} />}
+      {name} <b className="num">{value}</b>
+    </span>
+  );
+}
+
+/** Stacked bars of counts. */
+function Bars<Series extends string>(
+  props: ChartProps & {
+    series: readonly Series[];
+    title: string;
+    label: string;
+    name: (series: Series) => string;
+    count: (interval: Interval, series: Series) => number;
+  },
+) {
+  const { intervals, series, name, count } = props;
+  const sum = (interval: Interval) => series.reduce((all, key) => all + count(interval, key), 0);
+  const top = niceCeiling(Math.max(1, ...intervals.map(sum)));
+  const width = WIDTH / intervals.length;
+  const gap = width / 5;
+  return (
+    <ChartFrame
+      {...props}
+      legend={series.map((key) => [key, name(key)])}
+      top={top.toLocaleString()}
+      tip={(interval) =>
+        series.map((key) => (
+          <TipRow key={key} series={key} name={name(key)} value={count(interval, key).toLocaleString()} />
+        ))
+      }
+    >
+      {intervals.map((interval, i) => {
+        let y = HEIGHT;
+        return series.map((key) => {
+          const height = (count(interval, key) / top) * HEIGHT;
+          if (height === 0) return null;
+          y -= height;
+          return (
+            <rect
+              key={`${interval.from}${key}`}
+              data-series={key}
+              x={i * width + gap / 2}
+              y={y}
+              width={width - gap}
+              height={height}
+            />
+          );
+        });
+      })}
+    </ChartFrame>
+  );
+}
+
+const OUTCOMES = ["succeeded", "failed", "other"] as const;
+
+/** Ended jobs by outcome; `total` is their number in the whole range. */
+export function EndedJobs(props: ChartProps & { total: number }) {
+  const { t } = useTranslation();
+  const { range, total } = props;
+  return (
+    <Bars
+      {...props}
+      series={OUTCOMES}
+      title={t(`chart.ended.${range}`)}
+      label={t("chart.endedLabel", { count: total, range: t(`chart.ranges.${range}`) })}
+      name={(series) => t(`chart.series.${series}`)}
+      count={(interval, series) => interval[series]}
+    />
+  );
+}
+
+const LEVELS = ["running", "waiting"] as const;
+
+/** Highest numbers of running and waiting jobs. */
+export function Levels(props: ChartProps & { hasWaiting: boolean }) {
+  const { t } = useTranslation();
+  const { range, intervals, hasWaiting } = props;
+  const series = hasWaiting ? LEVELS : LEVELS.slice(0, 1);
+  const highest = (key: (typeof LEVELS)[number]) =>
+    Math.max(0, ...intervals.map(({ levels }) => levels?.[key] ?? 0)).toLocaleString();
+  return (
+    <Bars
+      {...props}
+      series={series}
+      title={t(hasWaiting ? "chart.levels" : "chart.runningLevel")}
+      label={
+        hasWaiting
+          ? t("chart.levelsLabel", {
+              running: highest("running"),
+              waiting: highest("waiting"),
+              range: t(`chart.ranges.${range}`),
+            })
+          : t("chart.runningLevelLabel", {
+              running: highest("running"),
+              range: t(`chart.ranges.${range}`),
+            })
+      }
+      name={(key) => t(`status.${key}`)}
+      count={(interval, key) => interval.levels?.[key] ?? 0}
+    />
+  );
+}
+
+/** Median and 95th percentile of durations; `total` are those of the whole range. */
+export function Durations(props: ChartProps & { kind: "startDelay" | "runTime"; total: Quantiles | null }) {
+  const { t } = useTranslation();
+  const { range, intervals, kind, total } = props;
+  const top = niceDuration(Math.max(1, ...intervals.map((interval) => interval[kind]?.p95 ?? 0)));
+  const width = WIDTH / intervals.length;
+  const gap = width / 5;
+  const y = (value: number) => HEIGHT - (value / top) * (HEIGHT - 4) - 1;
+  return (
+    <ChartFrame
+      {...props}
+      title={t(`chart.${kind}`)}
+      legend={[
+        ["median", t("chart.median")],
+        ["p95", "p95"],
+      ]}
+      top={formatDuration(top)}
+      label={
+        total
+          ? t(`chart.${kind}Label`, { p95: formatDuration(total.p95), range: t(`chart.ranges.${range}`) })
+          : t(`chart.${kind}None`, { range: t(`chart.ranges.${range}`) })
+      }
+      tip={(interval) => {
+        const of = interval[kind];
+        if (!of) return <span className={style.tipRow}>{t(`chart.${kind}Nothing`)}</span>;
+        return (
+          <>
+            <TipRow series="median" name={t("chart.median")} value={formatDuration(of.p50)} />
+            <TipRow series="p95" name="p95" value={formatDuration(of.p95)} />
+          </>
+        );
+      }}
+    >
+      {intervals.map((interval, i) => {
+        const of = interval[kind];
+        if (!of) return null;
+        const x = i * width + gap / 2;
+        return (
+          <g key={interval.from}>
+            <rect
+              data-series="p95"
+              x={x}
+              y={y(of.p95)}
+              width={width - gap}
+              height={Math.max(2, y(of.p50) - y(of.p95))}
+            />
+            <rect data-series="median" x={x} y={y(of.p50) - 1} width={width - gap} height={2.5} />
+          </g>
+        );
+      })}
+    </ChartFrame>
+  );
+}
+
+/** Returns a duration that is not shorter and is round in its unit, in milliseconds. */
+function niceDuration(ms: number): number {
+  const unit = [86_400_000, 3_600_000, 60_000, 1_000].find((each) => ms > each) ?? 1;
+  return niceCeiling(ms / unit) * unit;
+}
