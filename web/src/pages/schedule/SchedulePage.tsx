@@ -1,4 +1,4 @@
-/** One schedule: its rule in words, statistics, next firings, ledger, backfills and spec. */
+/** One schedule: its rule in words, statistics, history, next firings, ledger, backfills and spec. */
 
 import { ActionIcon, Button, Menu, Tabs } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -32,8 +32,10 @@ import {
 import type { Schedule, LateOrStuckRun } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { toYaml } from "../../lib/spec";
+import { parseRange } from "../../lib/statistics";
 import { usePageTitle } from "../../lib/title";
 import { runAction } from "../../ui/notify";
+import { HistoryCard } from "../../ui/charts/History";
 import { CodeHighlight } from "../../ui/Code";
 import { Card, Loading, Page, ErrorBox } from "../../ui/kit";
 import { RelativeTime } from "../../ui/Time";
@@ -127,6 +129,12 @@ function ScheduleDetails({ schedule }: { schedule: Schedule }) {
               <ScheduleRunBars runs={runs} linked />
             </Card>
           )}
+          <HistoryCard
+            subject={{ schedule: schedule.id }}
+            charts={["ended", "runTime", "startDelay"]}
+            range={parseRange(search.range)}
+            onRange={(range) => void navigate({ search: { ...search, range }, replace: true })}
+          />
           <Card flush className={style.tabs}>
             <Tabs
               value={tab}

@@ -1,4 +1,4 @@
-/** One worker: executions, capacity, capabilities. */
+/** One worker: history, executions, capacity, capabilities. */
 
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
@@ -6,11 +6,13 @@ import { Check, ChevronRight, ListChecks, X } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
 import { unwrap, api } from "../../api/client";
-import { workersQuery } from "../../api/queries";
+import { WORKERS_REFETCH_MS, workersQuery } from "../../api/queries";
 import type { Worker } from "../../api/schema";
 import { formatBytes, parseBytes } from "../../lib/quantities";
 import { translateMessage } from "../../lib/serverMessages";
+import { parseRange } from "../../lib/statistics";
 import { usePageTitle } from "../../lib/title";
+import { HistoryCard } from "../../ui/charts/History";
 import { Card, EmptyState, KeyValueList, Id, Labels, Loading, Page, ErrorBox } from "../../ui/kit";
 import { ExecutionBadge, WorkerBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
@@ -24,7 +26,9 @@ const route = getRouteApi("/workers/$id");
 export function WorkerPage() {
   const { t } = useTranslation();
   const { id } = route.useParams();
-  const { data, error } = useQuery(workersQuery);
+  const { range } = route.useSearch();
+  const navigate = route.useNavigate();
+  const { data, error } = useQuery({ ...workersQuery, refetchInterval: WORKERS_REFETCH_MS });
   const worker = data?.items.find((each) => each.id === id);
   usePageTitle(worker?.name ?? "");
   const executions = useQuery({
@@ -60,34 +64,42 @@ export function WorkerPage() {
   return (
     <Page title={title} actions={<WorkerActions worker={worker} />}>
       <div className={style.columns}>
-        <Card title={t("worker.executions")} flush>
-          {executions.error && <ErrorBox error={executions.error} />}
-          {executions.data?.items.length === 0 && (
-            <EmptyState icon={ListChecks} title={t("worker.noExecutions")} />
-          )}
-          <div className={style.executions}>
-            {executions.data?.items.map((execution) => (
-              <div key={execution.id}>
-                <ExecutionBadge status={execution.status} />
-                <Link
-                  to="/jobs/$id"
-                  params={{ id: execution.job_id }}
-                  search={{ execution: String(execution.number) }}
-                  className={`${style.name} clip`}
-                >
-                  {execution.job_name}
-                </Link>
-                <span className="quiet num">{t("job.attempt", { number: execution.number })}</span>
-                <span className="quiet">
-                  <RelativeTime at={execution.assigned_at} />
-                </span>
-                <span className={style.took}>
-                  <Elapsed from={execution.started_at} to={execution.finished_at} />
-                </span>
-              </div>
-            ))}
-          </div>
-        </Card>
+        <div className={style.main}>
+          <HistoryCard
+            subject={{ worker_id: id }}
+            charts={["ended", "levels", "runTime", "startDelay"]}
+            range={parseRange(range)}
+            onRange={(range) => void navigate({ search: { range }, replace: true })}
+          />
+          <Card title={t("worker.executions")} flush>
+            {executions.error && <ErrorBox error={executions.error} />}
+            {executions.data?.items.length === 0 && (
+              <EmptyState icon={ListChecks} title={t("worker.noExecutions")} />
+            )}
+            <div className={style.executions}>
+              {executions.data?.items.map((execution) => (
+                <div key={execution.id}>
+                  <ExecutionBadge status={execution.status} />
+                  <Link
+                    to="/jobs/$id"
+                    params={{ id: execution.job_id }}
+                    search={{ execution: String(execution.number) }}
+                    className={`${style.name} clip`}
+                  >
+                    {execution.job_name}
+                  </Link>
+                  <span className="quiet num">{t("job.attempt", { number: execution.number })}</span>
+                  <span className="quiet">
+                    <RelativeTime at={execution.assigned_at} />
+                  </span>
+                  <span className={style.took}>
+                    <Elapsed from={execution.started_at} to={execution.finished_at} />
+                  </span>
+                </div>
+              ))}
+            </div>
+          </Card>
+        </div>
         <div className={style.aside}>
           <Card title={t("worker.capacity")}>
             <WorkerMeters worker={worker} />

@@ -5,7 +5,7 @@ import { Link } from "@tanstack/react-router";
 import { Server } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
-import { workersQuery } from "../../api/queries";
+import { WORKERS_REFETCH_MS, workersQuery } from "../../api/queries";
 import type { Worker } from "../../api/schema";
 import { translateMessage } from "../../lib/serverMessages";
 import { usePageTitle } from "../../lib/title";
@@ -27,7 +27,7 @@ function byAttention(a: Worker, b: Worker): number {
 export function WorkersPage() {
   const { t } = useTranslation();
   usePageTitle(t("nav.workers"));
-  const { data, error, refetch } = useQuery(workersQuery);
+  const { data, error, refetch } = useQuery({ ...workersQuery, refetchInterval: WORKERS_REFETCH_MS });
   const workers = data?.items;
   return (
     <Page title={t("nav.workers")}>
