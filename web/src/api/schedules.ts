@@ -75,7 +75,7 @@ export const watchedSchedulesQuery = (ids: readonly string[]) =>
     },
     enabled: ids.length > 0,
     placeholderData: keepPreviousData,
-    refetchInterval: 30_000,
+    refetchInterval: 10_000,
   });
 
 /** The schedules that fire next, in this order. */
