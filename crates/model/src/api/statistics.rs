@@ -213,7 +213,7 @@ pub struct StatisticsTotals {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StatisticsOrder {
-    /// By the number of failed jobs, most first.
+    /// By the number of failed and expired jobs, most first.
     #[default]
     Failed,
     /// By the number of created jobs, most first.

@@ -57,7 +57,7 @@ struct SeriesParams {
     worker_id: Option<WorkerId>,
     /// Start of the range, inclusive; rounded down to the start of an interval [default: an hour before `until`].
     from: Option<Timestamp>,
-    /// End of the range, exclusive [default: now].
+    /// End of the range, exclusive; rounded up to the end of an interval [default: now].
     until: Option<Timestamp>,
     /// Length of the intervals: a multiple of 10 seconds, which are kept for an hour, of a minute, which are kept for two
     /// days, or of an hour, which are kept for a year [default: about 120 intervals].
@@ -95,7 +95,14 @@ async fn get_statistics_series(
         levels: point.level.map(Into::into),
     });
     let (points, total) = (points.collect(), StatisticsCounts::from(&total));
+    let until = ceil(until, step);
     Ok(Json(StatisticsSeries { from, until, step, total, points }))
+}
+
+/// Rounds a time up to a multiple of a length, counted from 1970.
+fn ceil(at: Timestamp, length: Duration) -> Timestamp {
+    let start = floor(at, length);
+    if start < at { start + length } else { start }
 }
 
 /// Rounds a time down to a multiple of a length, counted from 1970.
@@ -110,8 +117,9 @@ fn range(
     default: Duration,
     now: Timestamp,
 ) -> Result<(Timestamp, Timestamp), ApiError> {
-    let until = until.unwrap_or(now);
-    let from = from.unwrap_or(until - default);
+    let from = from.unwrap_or(until.unwrap_or(now) - default);
+    // Engine time may be a little ahead of this clock.
+    let until = until.unwrap_or(now + Resolution::Seconds.interval());
     if from >= until {
         return Err(ApiError::parameter("from", "must be before `until`"));
     }
@@ -211,7 +219,7 @@ struct TotalsParams {
     /// Start of the range, inclusive; rounded down to an interval of ten seconds, a minute or an hour, the longer the
     /// range. At most 31 days before `until`, unless `by` is `all` [default: 24 hours before `until`].
     from: Option<Timestamp>,
-    /// End of the range, exclusive [default: now].
+    /// End of the range, exclusive; rounded up to the end of an interval [default: now].
     until: Option<Timestamp>,
     /// Order of the subjects [default: `failed`].
     #[serde(default)]
@@ -267,7 +275,9 @@ async fn get_statistics_totals(
         .collect();
     // The sort is stable, so equal subjects stay in the order of their names.
     match params.order {
-        StatisticsOrder::Failed => totals.sort_by_key(|(_, total)| Reverse(total.failed_total())),
+        StatisticsOrder::Failed => {
+            totals.sort_by_key(|(_, total)| Reverse(total.failed_total() + total.expired))
+        }
         StatisticsOrder::Submitted => totals.sort_by_key(|(_, total)| Reverse(total.submitted)),
         StatisticsOrder::Retried => {
             totals.sort_by_key(|(_, total)| Reverse(total.retried.values().sum::<u64>()))
@@ -284,6 +294,7 @@ async fn get_statistics_totals(
         .take(limit)
         .map(|(subject, total)| StatisticsTotal { subject: subject.into(), counts: total.into() });
     let items = items.collect();
+    let until = ceil(until, resolution.interval());
     Ok(Json(StatisticsTotals { from, until, by: params.by, subjects: count, items }))
 }
 
