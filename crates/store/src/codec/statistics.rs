@@ -80,11 +80,95 @@ struct LevelRow {
     memory: u64,
 }
 
-#[derive(Serialize, Deserialize)]
-struct PointRow {
-    interval: u16,
-    tally: TallyRow,
-    level: Option<LevelRow>,
+/// The intervals of a chunk, a column for each field: equal values stand together, so they compress well.
+#[derive(Default, Serialize, Deserialize)]
+struct Columns {
+    intervals: Vec<u16>,
+    submitted: Vec<u64>,
+    started: Vec<u64>,
+    succeeded: Vec<u64>,
+    failed: Vec<Vec<(u8, u64)>>,
+    cancelled: Vec<u64>,
+    expired: Vec<u64>,
+    retried: Vec<Vec<(u8, u64)>>,
+    start_delays: HistogramColumns,
+    run_times: HistogramColumns,
+    levels: Vec<Option<LevelRow>>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct HistogramColumns {
+    sums_ms: Vec<u64>,
+    /// Number of buckets of each histogram.
+    lengths: Vec<u8>,
+    buckets: Vec<u8>,
+    counts: Vec<u64>,
+}
+
+impl HistogramColumns {
+    fn push(&mut self, histogram: &Histogram) {
+        let (buckets, sum_ms) = histogram.parts();
+        self.sums_ms.push(sum_ms);
+        self.lengths.push(u8::try_from(buckets.len()).unwrap_or(u8::MAX));
+        self.buckets.extend(buckets.iter().map(|(bucket, _)| bucket));
+        self.counts.extend(buckets.iter().map(|(_, count)| count));
+    }
+
+    /// Returns the histograms in order; `None` if a column is too short.
+    fn histograms(self) -> Option<Vec<Histogram>> {
+        let mut parts = self.buckets.into_iter().zip(self.counts);
+        let histogram = |(sum_ms, length): (u64, u8)| {
+            let buckets: Vec<_> = parts.by_ref().take(usize::from(length)).collect();
+            (buckets.len() == usize::from(length)).then(|| Histogram::from_parts(buckets, sum_ms))
+        };
+        self.sums_ms.into_iter().zip(self.lengths).map(histogram).collect()
+    }
+}
+
+impl Columns {
+    fn of(points: &BTreeMap<u16, Point>) -> Self {
+        let mut columns = Self::default();
+        for (&interval, Point { tally, level }) in points {
+            columns.intervals.push(interval);
+            columns.submitted.push(tally.submitted);
+            columns.started.push(tally.started);
+            columns.succeeded.push(tally.succeeded);
+            columns.failed.push(cause_rows(&tally.failed));
+            columns.cancelled.push(tally.cancelled);
+            columns.expired.push(tally.expired);
+            columns.retried.push(cause_rows(&tally.retried));
+            columns.start_delays.push(&tally.start_delay);
+            columns.run_times.push(&tally.run_time);
+            columns.levels.push(level.as_ref().map(LevelRow::from));
+        }
+        columns
+    }
+
+    fn points(self) -> Result<BTreeMap<u16, Point>, DecodeError> {
+        let short = || DecodeError::decode("points", "a column is too short");
+        let (mut submitted, mut started) = (self.submitted.into_iter(), self.started.into_iter());
+        let (mut succeeded, mut failed) = (self.succeeded.into_iter(), self.failed.into_iter());
+        let (mut cancelled, mut expired) = (self.cancelled.into_iter(), self.expired.into_iter());
+        let (mut retried, mut levels) = (self.retried.into_iter(), self.levels.into_iter());
+        let mut start_delays = self.start_delays.histograms().ok_or_else(short)?.into_iter();
+        let mut run_times = self.run_times.histograms().ok_or_else(short)?.into_iter();
+        let point = |interval| {
+            let tally = Tally {
+                submitted: submitted.next().ok_or_else(short)?,
+                started: started.next().ok_or_else(short)?,
+                succeeded: succeeded.next().ok_or_else(short)?,
+                failed: causes(failed.next().ok_or_else(short)?)?,
+                cancelled: cancelled.next().ok_or_else(short)?,
+                expired: expired.next().ok_or_else(short)?,
+                retried: causes(retried.next().ok_or_else(short)?)?,
+                start_delay: start_delays.next().ok_or_else(short)?,
+                run_time: run_times.next().ok_or_else(short)?,
+            };
+            let level = levels.next().ok_or_else(short)?.map(Into::into);
+            Ok((interval, Point { tally, level }))
+        };
+        self.intervals.into_iter().map(point).collect()
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -296,22 +380,14 @@ fn context_of_chunk(key: &ChunkKey) -> Context {
 ///
 /// Only the longest intervals are compressed: they are kept for a year, the others are small in total.
 pub(crate) fn seal_points(key: &ChunkKey, points: &BTreeMap<u16, Point>) -> Vec<u8> {
-    let rows: Vec<_> = points
-        .iter()
-        .map(|(&interval, point)| PointRow {
-            interval,
-            tally: (&point.tally).into(),
-            level: point.level.as_ref().map(LevelRow::from),
-        })
-        .collect();
-    let plain = postcard::to_stdvec(&rows).expect("the row structs are plain data");
+    let plain = postcard::to_stdvec(&Columns::of(points)).expect("the row structs are plain data");
     let compressed = (key.resolution == Resolution::Hour).then(|| compress(&plain));
     let row = ChunkRow { compressed: compressed.is_some(), points: compressed.unwrap_or(plain).into() };
     seal(context_of_chunk(key), &row)
 }
 
 fn compress(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("a buffer accepts all bytes")
 }
 
@@ -327,10 +403,62 @@ pub(crate) fn open_points(key: &ChunkKey, sealed: &[u8]) -> Result<BTreeMap<u16,
     } else {
         row.points
     };
-    let rows: Vec<PointRow> = postcard::from_bytes(&plain).map_err(|error| failed(&error))?;
-    rows.into_iter()
-        .map(|row| {
-            Ok((row.interval, Point { tally: row.tally.try_into()?, level: row.level.map(Into::into) }))
-        })
-        .collect()
+    let columns: Columns = postcard::from_bytes(&plain).map_err(|error| failed(&error))?;
+    columns.points()
+}
+
+#[cfg(test)]
+mod tests {
+    use model::JobStatus;
+
+    use super::*;
+    use crate::suite::sample::Sampler;
+
+    /// H6. A year of hours of jobs that run four times an hour, with times that vary as in reality. A schedule takes
+    /// the same again.
+    #[test]
+    fn a_year_of_a_thousand_names_takes_less_than_100_megabytes() {
+        let mut sampler = Sampler::new(1);
+        let subject = Subject::Job { namespace: "default".into(), name: "nightly-report".into() };
+        let chunk = Resolution::Hour.chunk_of(Timestamp::from_millis(1_800_000_000_000));
+        let key = ChunkKey::of(Resolution::Hour, &subject, chunk);
+        let intervals = Resolution::Hour.chunk().as_millis() / Resolution::Hour.interval().as_millis();
+        let mut points = BTreeMap::new();
+        for interval in 0..u16::try_from(intervals).unwrap() {
+            let mut tally = Tally { submitted: 4, started: 4, ..Tally::default() };
+            for _ in 0..4 {
+                let is_failure = sampler.below(50) == 0;
+                tally.count_end(
+                    if is_failure { JobStatus::Failed } else { JobStatus::Succeeded },
+                    if is_failure { Cause::RunFailed } else { Cause::Succeeded },
+                );
+                tally.start_delay.observe(Duration::from_millis(2 + sampler.below(8)));
+                tally.run_time.observe(Duration::from_millis(40_000 + sampler.below(20_000)));
+            }
+            points.insert(interval, Point { tally, level: None });
+        }
+        let sealed = seal_points(&key, &points);
+        assert_eq!(open_points(&key, &sealed).unwrap(), points);
+        let chunks_of_a_year = 53;
+        let year = sealed.len() * chunks_of_a_year * 1_000;
+        println!("a chunk has {} bytes, a year {} MB", sealed.len(), year / 1_000_000);
+        assert!(year < 100_000_000, "{year}");
+    }
+
+    #[test]
+    fn a_chunk_belongs_to_its_key() {
+        let subject = Subject::Queue("q".into());
+        let at = Timestamp::from_millis(1_800_000_000_000);
+        let key = ChunkKey::of(Resolution::Minute, &subject, at);
+        let point = Point { tally: Tally { submitted: 1, ..Tally::default() }, level: None };
+        let sealed = seal_points(&key, &[(3, point)].into());
+        for other in [
+            ChunkKey { name: "r".into(), ..key.clone() },
+            ChunkKey { resolution: Resolution::Seconds, ..key.clone() },
+            ChunkKey { kind: SubjectKind::Job.code(), ..key.clone() },
+            ChunkKey { chunk: key.chunk + Duration::from_secs(1), ..key.clone() },
+        ] {
+            assert!(open_points(&other, &sealed).is_err(), "{other:?}");
+        }
+    }
 }
