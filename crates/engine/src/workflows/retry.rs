@@ -82,7 +82,7 @@ impl Run {
         let definition = &self.plan.definition;
         let Some(spec) = definition.workflow.steps.get(index(step)).filter(|_| began) else { return false };
         definition.workflow.retry.final_steps.contains(&spec.name)
-            || definition.is_at_most_once(&spec.action) && !(self.continues_calls(step) && !after_another)
+            || definition.is_at_most_once(&spec.action) && (after_another || !self.continues_calls(step))
     }
 
     /// Returns whether the next calls of an ended step continue their ended runs and start no `at_most_once` job

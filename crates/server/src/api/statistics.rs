@@ -158,8 +158,7 @@ fn steps(
     let divides = |known: &Resolution| millis > 0 && millis.is_multiple_of(known.interval().as_millis());
     // The longest intervals suffice, and are the cheapest to add up.
     let resolution = has_range()
-        .filter(divides)
-        .last()
+        .rfind(divides)
         .or_else(|| (divides(&Resolution::Hour) && has_range().next().is_none()).then_some(Resolution::Hour));
     let resolution = resolution.ok_or_else(|| {
         let known = has_range().next().unwrap_or(Resolution::Hour);
