@@ -224,6 +224,11 @@ impl Statistics {
         self.next_sample.is_some_and(|at| at <= now)
     }
 
+    /// Cancels the planned sample; it is planned again as after a count.
+    pub(crate) fn cancel_sample(&mut self) {
+        (self.next_sample, self.changed) = (None, true);
+    }
+
     /// Whether nothing was counted and no sample taken since the last flush.
     pub(crate) fn is_idle(&self) -> bool {
         self.tallies.is_empty() && self.levels.is_empty()
@@ -296,8 +301,12 @@ mod tests {
         // The timer of the moved sample changes nothing.
         assert!(!statistics.is_sample_due(start + IDLE_SAMPLE_INTERVAL));
         assert_eq!(statistics.plan_sample(due, false), Some(due + SAMPLE_INTERVAL));
+        // A sample that is due while the store is full is taken later.
+        statistics.cancel_sample();
+        let later = due + SAMPLE_INTERVAL;
+        assert_eq!(statistics.plan_sample(later, false), Some(later + SAMPLE_INTERVAL));
         statistics.sample(Vec::new());
-        assert_eq!(statistics.plan_sample(due + SAMPLE_INTERVAL, false), None);
+        assert_eq!(statistics.plan_sample(later + SAMPLE_INTERVAL, false), None);
     }
 
     #[test]

@@ -203,8 +203,10 @@ impl Tally {
     }
 }
 
-/// Work and resources at a time. Of an interval: the highest sampled values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Work and resources at a time. Of an interval: the highest sampled values. Samples are taken every ten seconds while
+/// jobs change, and every minute while jobs wait or run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = StatisticsLevels)]
 pub struct Level {
     /// Number of jobs in their queues.
     pub waiting: u64,
@@ -214,13 +216,13 @@ pub struct Level {
     pub oldest_waiting: Duration,
     /// Number of executions that the workers may run at the same time.
     pub slots: u64,
-    /// CPU allocated to executions.
+    /// CPU allocated to executions, in millicores.
     pub allocated_cpu: Millicores,
-    /// CPU of the workers.
+    /// CPU of the workers, in millicores.
     pub cpu: Millicores,
-    /// Memory allocated to executions.
+    /// Memory allocated to executions, in bytes.
     pub allocated_memory: Bytes,
-    /// Memory of the workers.
+    /// Memory of the workers, in bytes.
     pub memory: Bytes,
 }
 

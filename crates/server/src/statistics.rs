@@ -41,20 +41,25 @@ pub(crate) async fn run(services: Services) {
             trimmed = Some(tokio::time::Instant::now());
         }
         let has_counted = services.node.take_counted();
-        if (has_counted || is_new_leader) && !logged(fold(&services).await, "fold statistics") {
-            services.node.set_counted();
+        if has_counted || is_new_leader {
+            let folded = fold(&services).await;
+            if !matches!(folded, Ok(true)) {
+                services.node.set_counted();
+            }
+            logged(folded.map(drop), "fold statistics");
         }
         is_new_leader = false;
     }
 }
 
-async fn fold(services: &Services) -> Result<(), StoreError> {
+/// Returns whether no commit from before the call is left over.
+async fn fold(services: &Services) -> Result<bool, StoreError> {
     for _ in 0..FOLDS_MAX {
         if services.node.store().fold_statistics().await? < FEW {
-            break;
+            return Ok(true);
         }
     }
-    Ok(())
+    Ok(false)
 }
 
 async fn trim(services: &Services) -> Result<(), StoreError> {
@@ -66,13 +71,9 @@ async fn trim(services: &Services) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns whether it succeeded; logs an error.
-fn logged(outcome: Result<(), StoreError>, what: &str) -> bool {
-    match outcome {
-        Ok(()) => true,
-        Err(error) => {
-            tracing::warn!(error = %Chain(&error), "cannot {what}; retrying later");
-            false
-        }
+/// Logs an error.
+fn logged(outcome: Result<(), StoreError>, what: &str) {
+    if let Err(error) = outcome {
+        tracing::warn!(error = %Chain(&error), "cannot {what}; retrying later");
     }
 }

@@ -160,7 +160,7 @@ impl Jobs {
         }
         record.started_at = Some(latest);
         if known.is_none() {
-            return job.count_start(cx, latest);
+            return job.record_start(cx, latest);
         }
         // The job started first with this execution, or with an earlier one.
         if job.state.started_at == known {

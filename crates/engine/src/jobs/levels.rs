@@ -1,4 +1,8 @@
 //! Samples of queues and workers for the statistics.
+//!
+//! Counts follow from transitions; levels (waiting and running jobs, allocated resources) are only sampled. A timer
+//! takes the samples ([`Statistics`](crate::statistics::Statistics) decides when). They change nothing else: an engine
+//! that samples decides the same as one that does not.
 
 use std::sync::Arc;
 
@@ -15,6 +19,9 @@ impl Jobs {
     pub(crate) fn sample_levels(&self, cx: &mut Context) {
         if !cx.statistics.is_sample_due(cx.steady) {
             return;
+        }
+        if cx.holds_new_work {
+            return cx.statistics.cancel_sample();
         }
         let mut levels = self.queue_levels(cx);
         levels.extend(self.worker_levels());
@@ -37,12 +44,12 @@ impl Jobs {
     /// Arms the next sample, if jobs wait or run or anything was counted since the last one. While the store is full,
     /// nothing is sampled: the reserved space is for running jobs.
     pub(crate) fn arm_sample(&self, cx: &mut Context) {
-        let is_busy = [JobStatus::Waiting, JobStatus::Running]
-            .iter()
-            .any(|status| self.live_counts().get(status).is_some_and(|&count| count > 0));
         if !cx.config.samples_levels || cx.holds_new_work {
             return;
         }
+        let is_busy = [JobStatus::Waiting, JobStatus::Running]
+            .iter()
+            .any(|status| self.live_counts().get(status).is_some_and(|&count| count > 0));
         if let Some(at) = cx.statistics.plan_sample(cx.steady, is_busy) {
             cx.steady_timers.arm(at, Timer::SampleLevels);
         }

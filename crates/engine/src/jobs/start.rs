@@ -9,8 +9,8 @@ use crate::context::Context;
 use crate::jobs::{Job, Jobs};
 
 impl Job {
-    /// Records and counts the start of its live execution.
-    pub(super) fn count_start(&mut self, cx: &mut Context, at: Timestamp) {
+    /// Records the start of its live execution, and counts it.
+    pub(super) fn record_start(&mut self, cx: &mut Context, at: Timestamp) {
         let Some(live) = &self.live else { return };
         let first = self.state.started_at.is_none();
         let delay = self.state.queued_at.filter(|_| first).map(|queued_at| at.since(queued_at));
@@ -32,7 +32,7 @@ impl Jobs {
         live.record.status = ExecutionStatus::Running;
         live.record.started_at = Some(now);
         let kind = EventKind::Started { job: id, execution: live.record.id, worker: live.record.worker };
-        job.count_start(cx, now);
+        job.record_start(cx, now);
         let namespace = Some(Arc::clone(&job.profile.namespace));
         cx.emit(namespace, kind);
         self.touch_execution(cx, id);

@@ -1,4 +1,9 @@
 //! Invariants of workflows, and the comparison with a rebuilt engine.
+//!
+//! [`Workflows::check_workflows`] runs after each flush of a test and in the simulator. It counts again what the runs
+//! maintain: statuses, unfinished steps, running work, timers.
+//! [`Workflows::workflow_difference`] compares the rows, and what is derived from them, of two engines over the same
+//! rows: also the rows that a called run keeps for its next call.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,8 @@
 //! Statistics: series of one subject, and totals of many.
+//!
+//! The engine and the store count with [`Tally`] and [`Histogram`]; here are the forms in which the API shows them:
+//! sums instead of parts, and quantiles instead of buckets. A subject is written as the fields that identify it, so
+//! that a client can use them as parameters of the next request.
 
 use super::*;
 use crate::statistics::{Histogram, Level, OTHER_NAMES, Subject, SubjectKind, Tally};
@@ -126,36 +130,6 @@ impl From<&Tally> for StatisticsCounts {
     }
 }
 
-/// Work and resources: the highest values that were sampled in an interval. Samples are taken every ten seconds while
-/// jobs change, and every minute while jobs wait or run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct StatisticsLevels {
-    /// Number of jobs in their queues.
-    pub waiting: u64,
-    /// Number of jobs that run.
-    pub running: u64,
-    /// How long the oldest waiting job has been due.
-    pub oldest_waiting: Duration,
-    /// Number of executions that the workers may run at the same time.
-    pub slots: u64,
-    /// CPU allocated to executions, in millicores.
-    pub allocated_cpu: Millicores,
-    /// CPU of the workers, in millicores.
-    pub cpu: Millicores,
-    /// Memory allocated to executions, in bytes.
-    pub allocated_memory: Bytes,
-    /// Memory of the workers, in bytes.
-    pub memory: Bytes,
-}
-
-impl From<Level> for StatisticsLevels {
-    fn from(level: Level) -> Self {
-        let Level { waiting, running, oldest_waiting, slots, allocated_cpu, cpu, allocated_memory, memory } =
-            level;
-        Self { waiting, running, oldest_waiting, slots, allocated_cpu, cpu, allocated_memory, memory }
-    }
-}
-
 /// One interval of a series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StatisticsPoint {
@@ -166,7 +140,7 @@ pub struct StatisticsPoint {
     pub counts: StatisticsCounts,
     /// Work and resources. Absent if no sample was taken, or for subjects other than queues, workers and all jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub levels: Option<StatisticsLevels>,
+    pub levels: Option<Level>,
 }
 
 /// Series of statistics of one subject.

@@ -92,7 +92,7 @@ async fn get_statistics_series(
     let points = points.into_iter().map(|(at, point)| StatisticsPoint {
         at,
         counts: StatisticsCounts::from(&point.tally),
-        levels: point.level.map(Into::into),
+        levels: point.level,
     });
     let (points, total) = (points.collect(), StatisticsCounts::from(&total));
     let until = ceil(until, step);

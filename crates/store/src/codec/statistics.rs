@@ -1,4 +1,10 @@
 //! Encoding of statistics: what one commit counted, and the chunks of series.
+//!
+//! - [`seal_counted`]: one row for each commit, read once by a fold.
+//! - [`seal_points`]: the intervals of a chunk, by column. Hours are compressed, because they are kept for a year.
+//! - [`subject_columns`]: a subject as the columns of its chunks' keys.
+//!
+//! A test holds the size of a year to its bound.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,4 +1,8 @@
 //! Rules for statistics.
+//!
+//! A count is in exactly one place: pending with its commit, or in the series. So each rule asks before and after a
+//! fold, and must get the same answer. The rules know nothing of rows and chunks: they compare what they counted with
+//! what the store returns, for every kind of subject and in every resolution.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
