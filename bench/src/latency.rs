@@ -185,7 +185,7 @@ fn delays(sent: &Times, started: &Times) -> anyhow::Result<Vec<f64>> {
 /// Waits until the worker is connected.
 async fn until_connected(client: &client::Client) {
     until("the worker is connected", Duration::from_secs(30), async || {
-        let workers = client.workers_page(&client::Page::default()).await.ok()?.items;
+        let workers = client.workers_page(&Default::default(), &Default::default()).await.ok()?.items;
         (!workers.is_empty()).then_some(())
     })
     .await;

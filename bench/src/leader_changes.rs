@@ -72,7 +72,7 @@ impl Site {
         let site = Self { _worker: worker, shared, token, folder };
         let client = site.client(0)?;
         until("the worker is connected, and both servers are listed", SOON, async || {
-            let workers = client.workers_page(&client::Page::default()).await.ok()?.items;
+            let workers = client.workers_page(&Default::default(), &Default::default()).await.ok()?.items;
             let servers = client.servers().await.ok()?;
             (!workers.is_empty() && servers.len() == 2).then_some(())
         })

@@ -11,7 +11,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use client::{Client, JobFilter, LedgerFilter, LogQuery, LogSource, ScheduleRef, Timeouts};
+use client::{Client, JobFilter, LedgerFilter, LogQuery, LogSource, ScheduleRef, Timeouts, WorkerFilter};
 use futures::TryStreamExt as _;
 use harness::{Server, Site, until};
 use model::firing::FiringOutcome;
@@ -147,7 +147,7 @@ async fn every_server_accepts_requests_and_the_leader_can_be_drained() {
     .await;
     // A leader publishes what workers hold a few times a second, after the status of the job.
     until("the other server shows the slot in use", SOON, async || {
-        let workers: Vec<_> = two.workers().try_collect().await.ok()?;
+        let workers: Vec<_> = two.workers(WorkerFilter::default()).try_collect().await.ok()?;
         (workers.first()?.allocated.executions == 1).then_some(())
     })
     .await;

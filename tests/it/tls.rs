@@ -96,6 +96,6 @@ async fn a_worker_whose_ca_file_names_another_authority_refuses_the_server() {
         std::fs::read_to_string(&log).ok()?.contains("invalid peer certificate").then_some(())
     })
     .await;
-    let workers = site.client().workers_page(&client::Page::default()).await.unwrap().items;
+    let workers = site.client().workers_page(&Default::default(), &Default::default()).await.unwrap().items;
     assert!(workers.is_empty(), "{workers:?}");
 }

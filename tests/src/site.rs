@@ -142,7 +142,7 @@ impl Site {
     pub async fn until_ready(&self, name: &str) {
         let client = self.client();
         until(&format!("worker {name} is ready"), PATIENCE, async || {
-            let workers = client.workers_page(&client::Page::default()).await.ok()?.items;
+            let workers = client.workers_page(&Default::default(), &Default::default()).await.ok()?.items;
             workers
                 .iter()
                 .any(|w| w.name == name && w.status == model::worker::WorkerStatus::Ready)

@@ -33,6 +33,8 @@ pub struct JobFilter {
     pub queue: Option<String>,
     /// Name of the job.
     pub name: Option<String>,
+    /// Text that the name contains; letter case is ignored.
+    pub text: Option<String>,
     /// Labels, of which the job must have all.
     pub labels: Vec<(String, String)>,
     /// Worker of the newest execution.
@@ -43,6 +45,8 @@ pub struct JobFilter {
     pub backfill: Option<BackfillId>,
     /// Run of a workflow that created the job.
     pub run: Option<RunId>,
+    /// Name of the workflow whose run created the job; called runs are included.
+    pub workflow: Option<String>,
     /// Start of the range of submission times, inclusive.
     pub created_after: Option<Timestamp>,
     /// End of the range of submission times, exclusive.
@@ -58,10 +62,12 @@ impl JobFilter {
             .query_opt("namespace", self.namespace.as_ref())
             .query_opt("queue", self.queue.as_ref())
             .query_opt("name", self.name.as_ref())
+            .query_opt("text", self.text.as_ref())
             .query_opt("worker_id", self.worker_id)
             .query_opt("schedule", self.schedule)
             .query_opt("backfill", self.backfill)
             .query_opt("run", self.run)
+            .query_opt("workflow", self.workflow.as_ref())
             .query_opt("created_after", self.created_after)
             .query_opt("created_before", self.created_before)
             .page(page);

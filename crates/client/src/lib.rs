@@ -47,6 +47,7 @@
 //! ```
 
 pub mod artifacts;
+mod bulk;
 pub mod calendars;
 pub mod error;
 pub mod events;
@@ -67,6 +68,7 @@ pub mod workers;
 pub mod workflows;
 
 pub use artifacts::{ArtifactBody, ArtifactFilter};
+pub use bulk::ChangeJobs;
 pub use error::Error;
 pub use events::{EventFilter, FeedItem};
 pub use http::{Client, RetryNotice};
@@ -80,6 +82,7 @@ pub use server::{Me, ServerVersion};
 pub use statistics::TotalsQuery;
 pub use task::{AddedElements, SavedCheckpoint, Task};
 pub use watch::RunView;
+pub use workers::WorkerFilter;
 pub use workflows::{WorkflowFilter, WorkflowRef};
 
 /// Installs `ring` as the TLS provider of this process.

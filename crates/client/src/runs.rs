@@ -14,7 +14,7 @@ use model::api::{
 };
 use model::run::{RunStatus, StepStatus};
 use model::why::{RunWhy, StepWhy};
-use model::{BackfillId, RunId, ScheduleId};
+use model::{BackfillId, RunId, ScheduleId, Timestamp};
 use serde_json::{Map, Value};
 
 use crate::error::Error;
@@ -30,12 +30,18 @@ pub struct RunFilter {
     pub namespace: Option<String>,
     /// Workflow, by id or name. A name also selects runs that other workflows called.
     pub workflow: Option<String>,
+    /// Text that the name of the workflow contains; letter case is ignored.
+    pub text: Option<String>,
     /// Run whose steps called the runs.
     pub caller: Option<RunId>,
     /// Schedule that started the runs.
     pub schedule: Option<ScheduleId>,
     /// Backfill that started the runs.
     pub backfill: Option<BackfillId>,
+    /// Start of the range of start times, inclusive.
+    pub created_after: Option<Timestamp>,
+    /// End of the range of start times, exclusive.
+    pub created_before: Option<Timestamp>,
 }
 
 impl RunFilter {
@@ -45,9 +51,12 @@ impl RunFilter {
             .query_opt("status", (!statuses.is_empty()).then(|| statuses.join(",")))
             .query_opt("namespace", self.namespace.as_ref())
             .query_opt("workflow", self.workflow.as_ref())
+            .query_opt("text", self.text.as_ref())
             .query_opt("caller", self.caller)
             .query_opt("schedule", self.schedule)
             .query_opt("backfill", self.backfill)
+            .query_opt("created_after", self.created_after)
+            .query_opt("created_before", self.created_before)
             .page(page)
     }
 }

@@ -1,13 +1,42 @@
 //! Workers and queues: list, cordon, drain, configure, pause and resume.
 
+use std::sync::Arc;
+
 use model::WorkerId;
 use model::api::{List, Queue, Worker};
 use model::queue::QueueSettings;
+use model::worker::{Admission, WorkerStatus};
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::http::{Client, Request};
 use crate::page::{self, Items, Page};
+
+/// Filter for workers. By default it selects all workers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WorkerFilter {
+    /// Statuses; an empty list selects all.
+    pub status: Vec<WorkerStatus>,
+    /// Admissions; an empty list selects all.
+    pub admission: Vec<Admission>,
+    /// Labels, of which the worker must have all.
+    pub labels: Vec<(String, String)>,
+    /// Text that the name contains; letter case is ignored.
+    pub text: Option<String>,
+}
+
+impl WorkerFilter {
+    fn request(&self, page: &Page) -> Request {
+        let statuses: Vec<_> = self.status.iter().map(|status| status.as_str()).collect();
+        let admissions: Vec<_> = self.admission.iter().map(|admission| admission.as_str()).collect();
+        let request = Request::get(["workers"])
+            .query_opt("status", (!statuses.is_empty()).then(|| statuses.join(",")))
+            .query_opt("admission", (!admissions.is_empty()).then(|| admissions.join(",")))
+            .query_opt("text", self.text.as_ref())
+            .page(page);
+        self.labels.iter().fold(request, |r, (key, value)| r.query("label", format!("{key}={value}")))
+    }
+}
 
 #[derive(Serialize)]
 struct Pause<'a> {
@@ -20,20 +49,20 @@ fn worker(id: WorkerId) -> [String; 2] {
 }
 
 impl Client {
-    /// Returns one page of workers.
+    /// Returns one page of the workers that match the filter.
     ///
     /// # Errors
     /// [Request errors](crate#request-errors).
-    pub async fn workers_page(&self, page: &Page) -> Result<List<Worker>, Error> {
-        self.json(Request::get(["workers"]).page(page)).await
+    pub async fn workers_page(&self, filter: &WorkerFilter, page: &Page) -> Result<List<Worker>, Error> {
+        self.json(filter.request(page)).await
     }
 
-    /// Streams all workers.
-    pub fn workers(&self) -> Items<Worker> {
-        let client = self.clone();
+    /// Streams all workers that match the filter.
+    pub fn workers(&self, filter: WorkerFilter) -> Items<Worker> {
+        let (client, filter) = (self.clone(), Arc::new(filter));
         page::all(move |page| {
-            let client = client.clone();
-            async move { client.workers_page(&page).await }
+            let (client, filter) = (client.clone(), filter.clone());
+            async move { client.workers_page(&filter, &page).await }
         })
     }
 

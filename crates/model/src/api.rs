@@ -23,12 +23,14 @@ use crate::status::{ExecutionStatus, JobStatus};
 use crate::time::{Duration, Timestamp};
 use crate::worker::{Admission, Capabilities, Capacity, Health, WorkerStatus};
 
+mod bulk;
 mod code;
 mod notices;
 mod schedules;
 mod statistics;
 mod workflows;
 
+pub use bulk::*;
 pub use code::Code;
 pub use notices::*;
 pub use schedules::*;

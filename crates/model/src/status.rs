@@ -14,15 +14,9 @@ macro_rules! statuses {
         #[serde(rename_all = "snake_case")]
         pub enum $name { $($(#[$vdoc])* $variant,)* }
 
+        $crate::status::words! { $name, concat!("a status of ", $what), { $($variant = $text;)* } }
+
         impl $name {
-            /// All statuses, in the order in which an object goes through them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// Returns the name of the status in the API, the CLI and the docs.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text,)* }
-            }
-
             /// Returns the number of the status in stores; a number never changes its meaning.
             pub const fn code(self) -> u8 {
                 match self { $(Self::$variant => $code,)* }
@@ -33,6 +27,21 @@ macro_rules! statuses {
                 match code { $($code => Some(Self::$variant),)* _ => None }
             }
         }
+    };
+}
+
+/// The words of an enum: its values in order, their names, and the value with a name.
+macro_rules! words {
+    ($name:ident, $what:expr, { $($variant:ident = $text:literal;)* }) => {
+        impl $name {
+            /// All values, in the order in which an object goes through them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Returns the name in the API, the CLI and the docs.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+        }
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -41,34 +50,34 @@ macro_rules! statuses {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::status::UnknownStatus;
+            type Err = $crate::status::UnknownWord;
 
-            fn from_str(text: &str) -> Result<Self, $crate::status::UnknownStatus> {
+            fn from_str(text: &str) -> Result<Self, $crate::status::UnknownWord> {
                 Self::ALL.iter().copied().find(|s| s.as_str() == text).ok_or_else(|| {
                     let known = Self::ALL.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(", ");
-                    $crate::status::UnknownStatus::new(text, $what, known)
+                    $crate::status::UnknownWord::new(text, $what, known)
                 })
             }
         }
     };
 }
 
-/// Text that is not the name of a status.
+/// Text that is not the name of a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a status of {what}: expected one of {known}")]
-pub struct UnknownStatus {
+#[error("`{text}` is not {what}: expected one of {known}")]
+pub struct UnknownWord {
     text: String,
     what: &'static str,
     known: String,
 }
 
-impl UnknownStatus {
+impl UnknownWord {
     pub(crate) fn new(text: &str, what: &'static str, known: String) -> Self {
         Self { text: text.chars().take(64).collect(), what, known }
     }
 }
 
-pub(crate) use statuses;
+pub(crate) use {statuses, words};
 
 statuses! {
     /// Status of a job. See [`crate::lifecycle`] for the transitions.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::quantity::{Bytes, Millicores};
+use crate::status::words;
 
 /// Total resources and slots of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -81,6 +82,8 @@ pub enum WorkerStatus {
     Expected,
 }
 
+words! { WorkerStatus, "a status of a worker", { Ready = "ready"; Lost = "lost"; Expected = "expected"; } }
+
 /// Admission of new executions to a worker, as set by an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -92,4 +95,8 @@ pub enum Admission {
     Cordoned,
     /// The worker accepts no new executions; running executions are stopped and placed on other workers.
     Draining,
+}
+
+words! {
+    Admission, "an admission of a worker", { Open = "open"; Cordoned = "cordoned"; Draining = "draining"; }
 }

@@ -53,6 +53,8 @@ pub struct JobFilter {
     pub queue: Option<String>,
     /// Name of the job.
     pub name: Option<String>,
+    /// Substring of the name, case-insensitive.
+    pub text: Option<String>,
     /// Labels; the job must have all of them.
     pub labels: BTreeMap<String, String>,
     /// Worker of the newest execution.
@@ -67,6 +69,8 @@ pub struct JobFilter {
     pub backfill: Option<BackfillId>,
     /// Workflow run that created the job.
     pub run: Option<RunId>,
+    /// Name of the workflow whose run created the job; called runs are included.
+    pub workflow: Option<String>,
 }
 
 /// Stored job.
@@ -328,6 +332,8 @@ pub struct RunFilter {
     pub workflow: Option<WorkflowId>,
     /// Name of the workflow; called runs are included.
     pub name: Option<String>,
+    /// Substring of the name, case-insensitive.
+    pub text: Option<String>,
     /// Any of these statuses; empty matches all.
     pub statuses: Vec<RunStatus>,
     /// Run that called the run.
@@ -336,6 +342,10 @@ pub struct RunFilter {
     pub schedule: Option<ScheduleId>,
     /// Backfill that started the run; runs that it called are not included.
     pub backfill: Option<BackfillId>,
+    /// Minimum creation time, inclusive.
+    pub created_after: Option<Timestamp>,
+    /// Maximum creation time, exclusive.
+    pub created_before: Option<Timestamp>,
 }
 
 /// Stored run.

@@ -38,7 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use client::{JobFilter, Page};
+use client::{JobFilter, Page, WorkerFilter};
 use futures::TryStreamExt as _;
 use harness::story::Story;
 use harness::{Recorder, Site, until, within};
@@ -274,7 +274,7 @@ impl Storm {
 
 /// Returns the ids of the workers, in the order of the site.
 async fn worker_ids(site: &Site) -> Vec<WorkerId> {
-    let known: Vec<_> = site.client().workers().try_collect().await.unwrap();
+    let known: Vec<_> = site.client().workers(WorkerFilter::default()).try_collect().await.unwrap();
     let id = |name: &str| known.iter().find(|worker| worker.name == name).unwrap().id;
     site.workers.iter().map(|worker| id(worker.name())).collect()
 }
@@ -303,7 +303,7 @@ async fn state(site: &Site) -> String {
     let Some(client) = site.server.impatient_client() else {
         return "the server has no token".into();
     };
-    let workers = client.workers_page(&Page::default()).await;
+    let workers = client.workers_page(&WorkerFilter::default(), &Page::default()).await;
     let live = JobStatus::ALL.iter().copied().filter(|s| !s.is_final()).collect();
     let filter = JobFilter { status: live, ..JobFilter::default() };
     let jobs = client.jobs_page(&filter, &Page { limit: Some(1_000), cursor: None }).await;

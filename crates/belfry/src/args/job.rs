@@ -154,8 +154,7 @@ pub(crate) enum JobCommand {
     /// Cancel jobs; running jobs are stopped
     Cancel(CancelArgs),
     /// Run ended jobs again, as new jobs
-    #[command(before_help = examples! { "belfry job retry JOB" })]
-    Retry(IdsArgs),
+    Retry(RetryArgs),
 }
 
 /// `belfry job list`
@@ -165,6 +164,15 @@ pub(crate) enum JobCommand {
     "belfry job list -n '*' --all -o json"
 })]
 pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) filter: JobFilterArgs,
+    #[command(flatten)]
+    pub(crate) many: ListLimit,
+}
+
+/// Conditions for jobs; all of them must match.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
+pub(crate) struct JobFilterArgs {
     /// Filter by status: ready, waiting, running, retrying, succeeded, failed, cancelled, expired
     #[arg(short, long, value_name = "STATUS", value_delimiter = ',')]
     pub(crate) status: Vec<JobStatus>,
@@ -174,6 +182,9 @@ pub(crate) struct ListArgs {
     /// Filter by job name
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// Filter by a part of the job name; letter case is ignored
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) text: Option<String>,
     /// Filter by owner
     #[arg(long, value_name = "NAME")]
     pub(crate) owner: Option<String>,
@@ -192,14 +203,15 @@ pub(crate) struct ListArgs {
     /// Filter by workflow run ID
     #[arg(long, value_name = "RUN")]
     pub(crate) run: Option<RunId>,
+    /// Filter by the name of the workflow whose run created the job
+    #[arg(long, value_name = "NAME")]
+    pub(crate) workflow: Option<String>,
     /// Start of the range of submission times: 1h (ago), 08:00 (most recent), yesterday, 2026-11-21T08:00 (local)
     #[arg(long, value_name = "TIME", value_parser = past)]
     pub(crate) after: Option<Timestamp>,
     /// End of the range of submission times, exclusive, in the same formats
     #[arg(long, value_name = "TIME", value_parser = past)]
     pub(crate) before: Option<Timestamp>,
-    #[command(flatten)]
-    pub(crate) many: ListLimit,
 }
 
 /// The length of a list.
@@ -283,16 +295,57 @@ pub(crate) struct UpdateArgs {
     pub(crate) spec: SpecArgs,
 }
 
+/// Text below the help of commands that change all jobs that match filters.
+const SELECTION_HELP: &str = "With filters, the command counts the jobs, asks for a confirmation, and \
+    changes them page by page. It lists the jobs that could not be changed by reason, and then exits with \
+    code 1. It is safe to interrupt the command and to run it again.";
+
+/// Jobs that match filters, instead of a list of IDs.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SelectionArgs {
+    #[command(flatten)]
+    pub(crate) filter: JobFilterArgs,
+    /// Select all jobs of the namespace, without a filter
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Only count the jobs; `-o name` lists them
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Skip the confirmation
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+/// `belfry job retry`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry job retry JOB"
+    "belfry job retry --name sync-crm --after 1h"
+    "belfry job retry --status failed,cancelled --label team=pay --dry-run"
+})]
+#[command(after_help = SELECTION_HELP)]
+pub(crate) struct RetryArgs {
+    /// IDs of the jobs; without IDs, the filters select failed and expired jobs
+    #[arg(value_name = "JOB", conflicts_with = "SelectionArgs")]
+    pub(crate) ids: Vec<JobId>,
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+}
+
 /// `belfry job cancel`
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
     "belfry job cancel JOB --reason 'no longer needed'"
-    "belfry job list --all --status waiting -o name | xargs -r belfry job cancel"
+    "belfry job cancel --status waiting --queue import"
+    "belfry job cancel --label team=pay --dry-run"
 })]
+#[command(after_help = SELECTION_HELP)]
 pub(crate) struct CancelArgs {
-    /// IDs of the jobs
-    #[arg(value_name = "JOB", required = true)]
+    /// IDs of the jobs; without IDs, the filters select the jobs that have not ended
+    #[arg(value_name = "JOB", conflicts_with = "SelectionArgs")]
     pub(crate) ids: Vec<JobId>,
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
     /// Reason for the cancellation, recorded in the history of the job
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,

@@ -13,8 +13,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use model::worker::{Admission, WorkerStatus};
 
 use super::examples;
+use super::spec::{Pair, parse_pair};
 
 /// `belfry dev`
 #[derive(Debug, Args)]
@@ -189,7 +191,7 @@ pub(crate) struct WorkerRunArgs {
 pub(crate) enum WorkerCommand {
     /// List workers
     #[command(visible_alias = "ls")]
-    List,
+    List(WorkerListArgs),
     /// Show the details of a worker
     #[command(before_help = examples! { "belfry worker get w1" })]
     Get(WorkerNameArgs),
@@ -209,6 +211,27 @@ pub(crate) enum WorkerCommand {
     /// Remove lost workers that do not return
     #[command(before_help = examples! { "belfry worker remove w1" })]
     Remove(WorkerRemoveArgs),
+}
+
+/// `belfry worker list`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry worker list --status lost"
+    "belfry worker list --label zone=a --admission cordoned,draining"
+})]
+pub(crate) struct WorkerListArgs {
+    /// Filter by connection status: ready, lost, expected
+    #[arg(short, long, value_name = "STATUS", value_delimiter = ',')]
+    pub(crate) status: Vec<WorkerStatus>,
+    /// Filter by admission of new executions: open, cordoned, draining
+    #[arg(long, value_name = "ADMISSION", value_delimiter = ',')]
+    pub(crate) admission: Vec<Admission>,
+    /// Filter by label; repeat to require all labels
+    #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = parse_pair)]
+    pub(crate) labels: Vec<Pair>,
+    /// Filter by a part of the worker name; letter case is ignored
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) text: Option<String>,
 }
 
 /// One worker.

@@ -11,12 +11,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use model::{BackfillId, Duration, RunId, RunStatus, ScheduleId, StepStatus};
+use model::{BackfillId, Duration, RunId, RunStatus, ScheduleId, StepStatus, Timestamp};
 
 use super::examples;
 use super::job::ListLimit;
 use super::schedule::ApplyArgs;
-use super::spec::{Pair, parse_pair};
+use super::spec::{Pair, parse_pair, past};
 
 /// `belfry workflow …`
 #[derive(Debug, Subcommand)]
@@ -228,6 +228,9 @@ pub(crate) struct RunListArgs {
     /// Filter by workflow name or ID; a name also selects runs that other workflows called
     #[arg(long, value_name = "WORKFLOW")]
     pub(crate) workflow: Option<String>,
+    /// Filter by a part of the workflow name; letter case is ignored
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) text: Option<String>,
     /// Filter by the ID of the calling run: the run with a step that started these runs
     #[arg(long, value_name = "RUN")]
     pub(crate) caller: Option<RunId>,
@@ -237,6 +240,12 @@ pub(crate) struct RunListArgs {
     /// Filter by backfill ID
     #[arg(long, value_name = "BACKFILL")]
     pub(crate) backfill: Option<BackfillId>,
+    /// Start of the range of start times: 1h (ago), 08:00 (most recent), yesterday, 2026-11-21T08:00 (local)
+    #[arg(long, value_name = "TIME", value_parser = past)]
+    pub(crate) after: Option<Timestamp>,
+    /// End of the range of start times, exclusive, in the same formats
+    #[arg(long, value_name = "TIME", value_parser = past)]
+    pub(crate) before: Option<Timestamp>,
     #[command(flatten)]
     pub(crate) many: ListLimit,
 }

@@ -12,8 +12,10 @@ use futures::TryStreamExt as _;
 use model::{JobId, WorkerId};
 use serde_json::{Value, json};
 
-use super::{Context, for_each_item, logs, note_truncated, read_items, submit, wait, workers};
-use crate::args::job::{CancelArgs, ExecutionsArgs, JobCommand, ListArgs, UpdateArgs};
+use super::{
+    Context, Namespace, bulk, for_each_item, logs, note_truncated, read_items, submit, wait, workers,
+};
+use crate::args::job::{CancelArgs, ExecutionsArgs, JobCommand, JobFilterArgs, ListArgs, UpdateArgs};
 use crate::args::spec::{Pair, Patch};
 use crate::failure::Failure;
 
@@ -34,7 +36,9 @@ pub(super) async fn run(context: &Context, command: JobCommand) -> Result<(), Fa
         }
         JobCommand::Executions(args) => executions(context, args).await,
         JobCommand::Update(args) => update(context, *args).await,
+        JobCommand::Cancel(args) if args.ids.is_empty() => bulk::cancel(context, args).await,
         JobCommand::Cancel(args) => cancel(context, args).await,
+        JobCommand::Retry(args) if args.ids.is_empty() => bulk::retry(context, args.selection).await,
         JobCommand::Retry(args) => {
             let (client, _) = context.connect()?;
             let (done, result) =
@@ -46,24 +50,34 @@ pub(super) async fn run(context: &Context, command: JobCommand) -> Result<(), Fa
 
 async fn list(context: &Context, args: ListArgs) -> Result<(), Failure> {
     let (client, namespace) = context.connect()?;
-    let filter = JobFilter {
+    let filter = filter(&client, &namespace, args.filter).await?;
+    let (jobs, more) = read_items(client.jobs(filter), &args.many).await?;
+    context.out.list(&jobs, "jobs")?;
+    note_truncated(context.out, more, &args.many);
+    Ok(())
+}
+
+pub(super) async fn filter(
+    client: &Client,
+    namespace: &Namespace,
+    args: JobFilterArgs,
+) -> Result<JobFilter, Failure> {
+    Ok(JobFilter {
         status: args.status,
         owner: args.owner,
         namespace: namespace.filter(),
         queue: args.queue,
         name: args.name,
+        text: args.text,
         labels: args.labels.into_iter().map(|Pair(key, value)| (key, value)).collect(),
-        worker_id: worker(&client, args.worker.as_deref()).await?,
+        worker_id: worker(client, args.worker.as_deref()).await?,
         schedule: args.schedule,
         backfill: args.backfill,
         run: args.run,
+        workflow: args.workflow,
         created_after: args.after,
         created_before: args.before,
-    };
-    let (jobs, more) = read_items(client.jobs(filter), &args.many).await?;
-    context.out.list(&jobs, "jobs")?;
-    note_truncated(context.out, more, &args.many);
-    Ok(())
+    })
 }
 
 async fn worker(client: &Client, named: Option<&str>) -> Result<Option<WorkerId>, Failure> {
@@ -169,7 +183,7 @@ async fn cancel(context: &Context, args: CancelArgs) -> Result<(), Failure> {
     result
 }
 
-async fn settle(client: &Client, id: JobId) -> Result<(), Failure> {
+pub(super) async fn settle(client: &Client, id: JobId) -> Result<(), Failure> {
     client.wait(id).await?;
     Ok(())
 }

@@ -14,6 +14,7 @@
 
 mod apply;
 mod artifacts;
+mod bulk;
 mod calendars;
 mod config;
 mod events;
@@ -35,6 +36,7 @@ mod workers;
 mod workflows;
 
 use std::future::Future;
+use std::io::{IsTerminal as _, Write as _};
 
 use clap::CommandFactory as _;
 use client::Client;
@@ -205,6 +207,26 @@ async fn version(context: &Context, server: bool) -> Result<(), Failure> {
         text.push_str(&format!("server {version} at {url}\n"));
     }
     context.out.data(text)
+}
+
+/// Asks the user to confirm an action that cannot be undone, such as "remove worker w1". `otherwise` says what a "no"
+/// means, such as "no worker was removed".
+fn confirm(what: &str, otherwise: &str) -> Result<(), Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::usage(format!(
+            "cannot {what} without a confirmation: standard input is not a terminal"
+        ))
+        .help("use `--yes` to skip the confirmation"));
+    }
+    let mut stderr = std::io::stderr().lock();
+    write!(stderr, "{what}? [y/N] ")?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Failure::message(Exit::Failed, format!("not confirmed: {otherwise}"))),
+    }
 }
 
 /// Reads items up to the limit of `many`, and returns whether there are more.

@@ -1,22 +1,27 @@
 //! `belfry worker list|get|cordon|uncordon|drain|remove`: manages workers.
 
-use std::io::{IsTerminal as _, Write as _};
-
-use client::Client;
+use client::{Client, WorkerFilter};
 use futures::TryStreamExt as _;
 use model::WorkerId;
 use model::api::Worker;
 
-use super::{Context, for_each_item};
+use super::{Context, confirm, for_each_item};
 use crate::args::serve::{WorkerCommand, WorkerRemoveArgs};
+use crate::args::spec::Pair;
 use crate::failure::{Exit, Failure};
 use crate::output::text::escape;
 
 pub(super) async fn run(context: &Context, command: WorkerCommand) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
     match command {
-        WorkerCommand::List => {
-            let workers: Vec<_> = client.workers().try_collect().await?;
+        WorkerCommand::List(args) => {
+            let filter = WorkerFilter {
+                status: args.status,
+                admission: args.admission,
+                labels: args.labels.into_iter().map(|Pair(key, value)| (key, value)).collect(),
+                text: args.text,
+            };
+            let workers: Vec<_> = client.workers(filter).try_collect().await?;
             context.out.list(&workers, "workers")
         }
         WorkerCommand::Get(args) => {
@@ -55,10 +60,8 @@ async fn admit<F: Future<Output = Result<Worker, Failure>>>(
 
 async fn remove(context: &Context, client: &Client, args: WorkerRemoveArgs) -> Result<(), Failure> {
     if !args.yes {
-        confirm(&format!(
-            "remove worker {}",
-            args.workers.iter().map(|w| escape(w)).collect::<Vec<_>>().join(", ")
-        ))?;
+        let names: Vec<_> = args.workers.iter().map(|w| escape(w)).collect();
+        confirm(&format!("remove worker {}", names.join(", ")), "no worker was removed")?;
     }
     let (_, result) = for_each_item(context.out, args.workers, async |name| {
         let id = find(client, &name).await?;
@@ -76,7 +79,7 @@ pub(super) async fn find(client: &Client, text: &str) -> Result<WorkerId, Failur
         return Ok(id);
     }
     let mut found = Vec::new();
-    let mut workers = client.workers();
+    let mut workers = client.workers(WorkerFilter::default());
     while let Some(worker) = workers.try_next().await? {
         if worker.name == text {
             found.push(worker.id);
@@ -91,24 +94,5 @@ pub(super) async fn find(client: &Client, text: &str) -> Result<WorkerId, Failur
             Err(Failure::usage(format!("{} workers have the name `{text}`", several.len()))
                 .help(format!("use one of the IDs: {}", ids.join(", "))))
         }
-    }
-}
-
-/// Asks the user to confirm an action that cannot be undone, such as "remove worker w1".
-fn confirm(what: &str) -> Result<(), Failure> {
-    if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage(format!(
-            "cannot {what} without a confirmation: standard input is not a terminal"
-        ))
-        .help("use `--yes` to skip the confirmation"));
-    }
-    let mut stderr = std::io::stderr().lock();
-    write!(stderr, "{what}? [y/N] ")?;
-    stderr.flush()?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    match answer.trim() {
-        "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Failure::message(Exit::Failed, "not confirmed: no worker was removed")),
     }
 }

@@ -203,6 +203,8 @@ struct ListJobsParams {
     queue: Option<String>,
     /// Only jobs of this name.
     name: Option<String>,
+    /// Only jobs whose name contains this text. Letter case is ignored.
+    text: Option<String>,
     /// Only jobs with this label, as `KEY=VALUE`; repeat to require several labels.
     #[param(value_type = Option<Vec<String>>)]
     label: Labels,
@@ -214,6 +216,8 @@ struct ListJobsParams {
     backfill: Option<BackfillId>,
     /// Only jobs of this run of a workflow.
     run: Option<RunId>,
+    /// Only jobs of runs of the workflow with this name; runs that other runs called are included.
+    workflow: Option<String>,
     /// Only jobs that were submitted at this time or later.
     created_after: Option<Timestamp>,
     /// Only jobs that were submitted before this time.
@@ -237,11 +241,13 @@ impl ListJobsParams {
             owner: self.owner,
             queue: self.queue,
             name: self.name,
+            text: self.text,
             labels: self.label.0,
             worker: self.worker_id,
             schedule: self.schedule,
             backfill: self.backfill,
             run: self.run,
+            workflow: self.workflow,
             created_after: self.created_after,
             created_before: self.created_before,
         }
@@ -330,14 +336,29 @@ async fn update_job(
         return Err(ApiError::new(Code::UnsupportedMediaType, detail));
     }
     let change: Value = body.format.parse(&body.bytes)?;
+    apply_patch(&api, &actor, id, &wanted, &change).await?;
+    shown(&rows::job(&api, id).await?)
+}
+
+/// Applies a merge patch to the spec of a job that has not started.
+///
+/// # Errors
+/// The refusals of [`update_job`].
+pub(super) async fn apply_patch(
+    api: &Api,
+    actor: &Actor,
+    id: JobId,
+    wanted: &Precondition,
+    change: &Value,
+) -> Result<(), ApiError> {
     until_applied(format!("job `{id}`"), || async {
-        let row = rows::job(&api, id).await?;
+        let row = rows::job(api, id).await?;
         let version = row.state.version;
         wanted.expected(format!("job `{id}`"), version)?;
         if row.state.status.is_final() {
             return Err(ended("change", &row).into());
         }
-        let spec = patch::apply(&convert::spec(&row)?, &change)?;
+        let spec = patch::apply(&convert::spec(&row)?, change)?;
         let mut head =
             submit::head(spec, row.retry_of, SystemClock.now()).map_err(ApiError::invalid_fields)?;
         head.origin.clone_from(&row.origin);
@@ -348,8 +369,7 @@ async fn update_job(
             other => Err(unexpected(&other).into()),
         }
     })
-    .await?;
-    shown(&rows::job(&api, id).await?)
+    .await
 }
 
 fn ended(verb: &str, row: &JobRow) -> ApiError {
@@ -369,7 +389,7 @@ async fn delete_job(
     Extension(actor): Extension<Actor>,
     Path(id): Path<JobId>,
 ) -> Result<Response, ApiError> {
-    cancel(&api, &actor, id, None).await
+    cancelled(id, cancel(&api, &actor, id, None).await?)
 }
 
 /// Cancel a job
@@ -389,31 +409,52 @@ async fn cancel_job(
     Path(id): Path<JobId>,
     MaybeBody(body): MaybeBody<CancelJob>,
 ) -> Result<Response, ApiError> {
-    const REASON_LEN_MAX: usize = 1_000;
-    let length = body.reason.as_ref().map_or(0, String::len);
-    if length > REASON_LEN_MAX {
-        let wrong = format!("has {length} bytes: expected at most {REASON_LEN_MAX}");
-        return Err(ApiError::invalid_fields(vec![super::problem::field_error("reason", &wrong)]));
-    }
-    cancel(&api, &actor, id, body.reason).await
+    check_reason(body.reason.as_deref())?;
+    cancelled(id, cancel(&api, &actor, id, body.reason.as_deref()).await?)
 }
 
-async fn cancel(api: &Api, actor: &Actor, id: JobId, reason: Option<String>) -> Result<Response, ApiError> {
-    let (actor, reason) = (Arc::clone(&actor.name), reason.map(String::into_boxed_str));
-    let status = match api.node.request(|ticket| Input::Cancel { ticket, job: id, actor, reason }).await {
-        Ok(Reply::Cancelling { status, .. }) => status,
-        Ok(other) => return Err(unexpected(&other)),
-        Err(RequestError::Refused(Refusal::JobNotLive { .. })) => {
-            let row = rows::job(api, id).await?;
-            if row.state.status != JobStatus::Cancelled {
-                return Err(ended("cancel", &row));
-            }
-            row.state.status
-        }
-        Err(error) => return Err(error.into()),
-    };
+/// Checks the length of the reason for a cancellation.
+///
+/// # Errors
+/// `invalid_spec`
+pub(super) fn check_reason(reason: Option<&str>) -> Result<(), ApiError> {
+    const REASON_LEN_MAX: usize = 1_000;
+    let length = reason.map_or(0, str::len);
+    if length <= REASON_LEN_MAX {
+        return Ok(());
+    }
+    let wrong = format!("has {length} bytes: expected at most {REASON_LEN_MAX}");
+    Err(ApiError::invalid_fields(vec![super::problem::field_error("reason", &wrong)]))
+}
+
+fn cancelled(id: JobId, status: JobStatus) -> Result<Response, ApiError> {
     let code = if status.is_final() { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok((code, Json(CancelledJob { id, status })).into_response())
+}
+
+/// Cancels a job, and returns its status.
+///
+/// # Errors
+/// `job_not_found`; `job_ended` unless it is already cancelled.
+pub(super) async fn cancel(
+    api: &Api,
+    actor: &Actor,
+    id: JobId,
+    reason: Option<&str>,
+) -> Result<JobStatus, ApiError> {
+    let (actor, reason) = (Arc::clone(&actor.name), reason.map(Box::from));
+    match api.node.request(|ticket| Input::Cancel { ticket, job: id, actor, reason }).await {
+        Ok(Reply::Cancelling { status, .. }) => Ok(status),
+        Ok(other) => Err(unexpected(&other)),
+        Err(RequestError::Refused(Refusal::JobNotLive { .. })) => {
+            let row = rows::job(api, id).await?;
+            match row.state.status {
+                JobStatus::Cancelled => Ok(JobStatus::Cancelled),
+                _ => Err(ended("cancel", &row)),
+            }
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Retry an ended job
@@ -441,23 +482,34 @@ async fn retry_job(
     IdempotencyKey(key): IdempotencyKey,
 ) -> Result<Response, ApiError> {
     api.shared.limits.charge(&caller, 1)?;
-    let row = rows::job(&api, id).await?;
-    if !row.state.status.is_final() {
-        return Err(ApiError::new(
-            Code::JobNotEnded,
-            format!("cannot retry job `{id}`: it has not ended yet (`{}`)", row.state.status),
-        ));
+    one_submitted(retry(&api, &actor, &rows::job(&api, id).await?, key).await?)
+}
+
+/// Submits the job that repeats an ended one.
+///
+/// # Errors
+/// The refusals of [`retry_job`].
+pub(super) async fn retry(
+    api: &Api,
+    actor: &Actor,
+    row: &JobRow,
+    key: Option<String>,
+) -> Result<Vec<SubmittedJob>, ApiError> {
+    let (id, status) = (row.id, row.state.status);
+    if !status.is_final() {
+        let detail = format!("cannot retry job `{id}`: it has not ended yet (`{status}`)");
+        return Err(ApiError::new(Code::JobNotEnded, detail));
     }
-    let spec = JobSpec { run_at: None, idempotency_key: key, ..convert::spec(&row)? };
+    let spec = JobSpec { run_at: None, idempotency_key: key, ..convert::spec(row)? };
     let mut job =
-        submit::new_job(spec, Some(id), &actor, SystemClock.now()).map_err(ApiError::invalid_fields)?;
+        submit::new_job(spec, Some(id), actor, SystemClock.now()).map_err(ApiError::invalid_fields)?;
     if let Some(origin) = &row.origin {
         // Still a run of its schedule, and counted for its overlap policy.
         let origin =
             Origin { cause: FiringCause::Retry, backfill: None, start_by: None, ..Origin::clone(origin) };
         job.head = Arc::new(JobHead { origin: Some(Arc::new(origin)), ..JobHead::clone(&job.head) });
     }
-    one_submitted(submitted(&api, |ticket| Input::Submit { ticket, jobs: vec![job] }).await?)
+    submitted(api, |ticket| Input::Submit { ticket, jobs: vec![job] }).await
 }
 
 /// Status transitions of a job.

@@ -26,6 +26,7 @@
 //! - Reads come from the store, so they include everything that was acknowledged.
 
 mod artifacts;
+mod bulk;
 mod calendars;
 mod convert;
 mod cookie;
@@ -169,6 +170,7 @@ fn compression() -> CompressionLayer<impl Predicate> {
 fn table() -> Routes {
     let mut routes = Routes::default();
     jobs::routes(&mut routes);
+    bulk::routes(&mut routes);
     executions::routes(&mut routes);
     logs::routes(&mut routes);
     events::routes(&mut routes);

@@ -84,6 +84,11 @@ impl ApiError {
         self.0.code
     }
 
+    /// Returns what failed, and on which object.
+    pub(super) fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
     /// Creates a refusal of a body that parses but is invalid; names every problem.
     pub(super) fn invalid(invalid: &Invalid) -> Self {
         let errors = invalid.problems.iter().map(|p| field_error(&p.path, &p.message));

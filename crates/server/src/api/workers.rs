@@ -1,5 +1,7 @@
 //! Workers: list, show, cordon, drain, delete.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
@@ -7,11 +9,12 @@ use engine::output::WorkerView;
 use engine::{Input, Reply};
 use model::WorkerId;
 use model::api::{List, Worker};
-use model::worker::Admission;
+use model::record::WorkerRecord;
+use model::worker::{Admission, WorkerStatus};
 use serde::Deserialize;
 use utoipa_axum::routes;
 
-use super::extract::{Params, Path};
+use super::extract::{Labels, Many, Params, Path};
 use super::problem::{ApiError, Code};
 use super::requests::{deleted, unexpected};
 use super::routes::Routes;
@@ -39,11 +42,41 @@ pub(super) fn routes(routes: &mut Routes) {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct ListWorkersParams {
+    /// Statuses to list, separated by commas.
+    #[param(value_type = Option<String>, example = "lost,expected")]
+    status: Many<WorkerStatus>,
+    /// Admissions to list, separated by commas.
+    #[param(value_type = Option<String>, example = "cordoned,draining")]
+    admission: Many<Admission>,
+    /// Only workers with this label, as `KEY=VALUE`; repeat to require several labels.
+    #[param(value_type = Option<Vec<String>>)]
+    label: Labels,
+    /// Only workers whose name contains this text. Letter case is ignored.
+    text: Option<String>,
     /// Maximum number of items on the page, from 1 to 1000 [default: 50]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// `next_cursor` of the previous page.
     cursor: Option<String>,
+}
+
+/// Conditions for a list of workers; all of them must match.
+#[derive(Debug)]
+struct WorkerFilter {
+    statuses: Vec<WorkerStatus>,
+    admissions: Vec<Admission>,
+    labels: BTreeMap<String, String>,
+    /// In lower case.
+    text: Option<String>,
+}
+
+impl WorkerFilter {
+    fn matches(&self, record: &WorkerRecord) -> bool {
+        (self.statuses.is_empty() || self.statuses.contains(&record.status))
+            && (self.admissions.is_empty() || self.admissions.contains(&record.admission))
+            && self.labels.iter().all(|(key, value)| record.labels.get(key) == Some(value))
+            && self.text.as_ref().is_none_or(|text| record.name.to_lowercase().contains(text))
+    }
 }
 
 /// List workers, newest first
@@ -55,14 +88,20 @@ async fn list_workers(
     Params(params): Params<ListWorkersParams>,
 ) -> Result<Json<List<Worker>>, ApiError> {
     let limit = page::limit(params.limit)?;
-    let after = api.shared.cursors.read::<WorkerId>("workers", &(), params.cursor.as_deref())?;
+    let filter = WorkerFilter {
+        statuses: params.status.0,
+        admissions: params.admission.0,
+        labels: params.label.0,
+        text: params.text.map(|text| text.to_lowercase()),
+    };
+    let after = api.shared.cursors.read::<WorkerId>("workers", &filter, params.cursor.as_deref())?;
     let mut records = api.node.store().workers().await?;
-    records.retain(|record| after.is_none_or(|after| record.id < after));
+    records.retain(|record| after.is_none_or(|after| record.id < after) && filter.matches(record));
     records.sort_unstable_by_key(|record| std::cmp::Reverse(record.id));
     let more = records.len() > limit;
     records.truncate(limit);
     let last = records.last().filter(|_| more);
-    let next_cursor = last.map(|record| api.shared.cursors.make("workers", &(), &record.id.to_string()));
+    let next_cursor = last.map(|record| api.shared.cursors.make("workers", &filter, &record.id.to_string()));
     let view = api.node.view();
     let items = records.into_iter().map(|record| {
         let seen = seen(&view.workers, record.id);

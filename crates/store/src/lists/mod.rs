@@ -104,6 +104,18 @@ impl Conditions {
         }
     }
 
+    /// Adds the condition that the name contains the text; the letter case of ASCII is ignored.
+    fn add_text(&mut self, text: Option<&String>) {
+        self.add_optional("{position}(lower(t.name), ?) > 0", text.map(|text| text.to_ascii_lowercase()));
+    }
+
+    /// Adds the conditions of a page, and of a range of creation times, which are part of IDs.
+    fn add_range(&mut self, id: &str, after: Option<u128>, created: (Option<Timestamp>, Option<Timestamp>)) {
+        let below = after.into_iter().chain(created.1.map(first_id_from)).min();
+        self.add_optional(&format!("{id} < ?"), below.map(Value::Id));
+        self.add_optional(&format!("{id} >= ?"), created.0.map(first_id_from).map(Value::Id));
+    }
+
     fn join(&self) -> String {
         if self.text.is_empty() { "TRUE".into() } else { self.text.join(" AND ") }
     }
@@ -219,17 +231,18 @@ fn job_conditions(filter: &JobFilter, after: Option<JobId>) -> Conditions {
         conditions
             .add_all(&format!("{id} IN ({places})"), filter.ids.iter().map(|job| Value::Id(job.to_bits())));
     }
-    let below = [after.map(JobId::to_bits), filter.created_before.map(first_id_from)];
-    conditions.add_optional(&format!("{id} < ?"), below.into_iter().flatten().min().map(Value::Id));
-    conditions.add_optional(&format!("{id} >= ?"), filter.created_after.map(first_id_from).map(Value::Id));
+    conditions.add_range(id, after.map(JobId::to_bits), (filter.created_after, filter.created_before));
     conditions.add_optional("t.namespace = ?", filter.namespace.clone());
     conditions.add_optional("t.name = ?", filter.name.clone());
+    conditions.add_text(filter.text.as_ref());
     conditions.add_optional("t.owner = ?", filter.owner.clone());
     conditions.add_optional("t.queue = ?", filter.queue.clone());
     conditions.add_optional("t.worker = ?", filter.worker.map(|worker| Value::Id(worker.to_bits())));
     conditions.add_optional("t.schedule = ?", filter.schedule.map(|schedule| Value::Id(schedule.to_bits())));
     conditions.add_optional("t.backfill = ?", filter.backfill.map(|backfill| Value::Id(backfill.to_bits())));
     conditions.add_optional("t.run = ?", filter.run.map(|run| Value::Id(run.to_bits())));
+    let of_workflow = "EXISTS (SELECT 1 FROM runs r WHERE r.id = t.run AND r.name = ?)";
+    conditions.add_optional(of_workflow, filter.workflow.clone());
     for (key, value) in filter.labels.iter().skip(usize::from(by_label)) {
         conditions.add_all(
             "EXISTS (SELECT 1 FROM labels o WHERE o.job = t.id AND o.key = ? AND o.value = ?)",
@@ -448,6 +461,11 @@ mod tests {
             ),
             (JobFilter { run, schedule, ..JobFilter::default() }, "jobs_ended_run (run=? AND id<?)"),
             (JobFilter { schedule, backfill, ..JobFilter::default() }, "jobs_ended_backfill"),
+            (
+                JobFilter { text: text("a"), namespace: text("b"), ..JobFilter::default() },
+                "jobs_ended_namespace",
+            ),
+            (JobFilter { workflow: text("a"), ..JobFilter::default() }, "runs_name (name=? AND id=?)"),
             (
                 JobFilter { statuses: vec![JobStatus::Running], ..JobFilter::default() },
                 "l USING COVERING INDEX executions_number (job<?)",

@@ -55,8 +55,7 @@ fn shared_conditions(filter: &ScheduleFilter, labels: usize, conditions: &mut Co
     conditions
         .add_optional("t.status = ?", filter.status.map(|status| i64::from(schedule_status_code(status))));
     conditions.add_optional("t.next_at < ?", filter.due_before.map(Timestamp::as_micros));
-    let text = filter.text.as_ref().map(|text| text.to_ascii_lowercase());
-    conditions.add_optional("{position}(lower(t.name), ?) > 0", text);
+    conditions.add_text(filter.text.as_ref());
     for (key, value) in filter.labels.iter().skip(labels) {
         conditions.add_all(
             "EXISTS (SELECT 1 FROM schedule_labels o

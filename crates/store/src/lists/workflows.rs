@@ -27,8 +27,7 @@ pub(crate) fn workflows(filter: &WorkflowFilter, page: Page<WorkflowId>) -> List
     conditions.add_optional(&format!("{id} < ?"), page.after.map(|id| Value::Id(id.to_bits())));
     conditions.add_optional("t.namespace = ?", filter.namespace.clone());
     conditions.add_optional("t.owner = ?", filter.owner.clone());
-    let text = filter.text.as_ref().map(|text| text.to_ascii_lowercase());
-    conditions.add_optional("{position}(lower(t.name), ?) > 0", text);
+    conditions.add_text(filter.text.as_ref());
     for (key, value) in filter.labels.iter().skip(1) {
         conditions.add_all(
             "EXISTS (SELECT 1 FROM workflow_labels o
@@ -56,9 +55,11 @@ fn workflow_leg(filter: &WorkflowFilter) -> Leg {
 /// Returns the query for a page of runs.
 pub(crate) fn runs(filter: &RunFilter, page: Page<RunId>) -> List {
     let mut conditions = Conditions::default();
-    conditions.add_optional("t.id < ?", page.after.map(|id| Value::Id(id.to_bits())));
+    let created = (filter.created_after, filter.created_before);
+    conditions.add_range("t.id", page.after.map(RunId::to_bits), created);
     conditions.add_optional("t.namespace = ?", filter.namespace.clone());
     conditions.add_optional("t.name = ?", filter.name.clone());
+    conditions.add_text(filter.text.as_ref());
     conditions.add_optional("t.workflow = ?", filter.workflow.map(|id| Value::Id(id.to_bits())));
     conditions.add_optional("t.caller = ?", filter.caller.map(|id| Value::Id(id.to_bits())));
     conditions.add_optional("t.schedule = ?", filter.schedule.map(|id| Value::Id(id.to_bits())));

@@ -10,7 +10,10 @@
 //! - Counts by status equal the number of jobs, after every type of change.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use model::record::JobHead;
+use model::run::{RunStatus, StepOrigin};
 use model::{ExecutionStatus, JobId, JobStatus, Timestamp};
 
 use super::{Fixture, Job, Subject, execution, new_execution};
@@ -33,6 +36,7 @@ fn matches(filter: &JobFilter, job: &Job) -> bool {
         && is(&filter.namespace, &spec.namespace)
         && is(&filter.queue, &spec.queue)
         && is(&filter.name, &spec.name)
+        && filter.text.as_ref().is_none_or(|text| spec.name.contains(&text.to_ascii_lowercase()))
         && filter.owner.as_ref().is_none_or(|owner| spec.owner.as_ref() == Some(owner))
         && filter.labels.iter().all(|(key, value)| spec.labels.get(key) == Some(value))
         && filter.worker.is_none_or(|worker| job.state.worker == Some(worker))
@@ -78,6 +82,9 @@ pub async fn every_filter_of_jobs_finds_the_matching_jobs<S: Subject>() {
         JobFilter { queue: text("slow"), ..JobFilter::default() },
         JobFilter { queue: text("default"), namespace: text("team-b"), ..JobFilter::default() },
         JobFilter { name: text("report"), owner: text("a"), ..JobFilter::default() },
+        JobFilter { text: text("EPO"), ..JobFilter::default() },
+        JobFilter { text: text("epo"), namespace: text("team-b"), ..JobFilter::default() },
+        JobFilter { text: text("%"), ..JobFilter::default() },
         JobFilter { worker, ..JobFilter::default() },
         JobFilter { labels: label("team", "钟楼"), ..JobFilter::default() },
         JobFilter { labels: label("team", "钟楼"), namespace: text("default"), ..JobFilter::default() },
@@ -121,6 +128,33 @@ pub async fn every_filter_of_jobs_finds_the_matching_jobs<S: Subject>() {
         assert_eq!(ids(&scene, &filter).await, expected, "{filter:?}");
     }
     assert!(found > 500, "the filters find too little to say much: {found}");
+}
+
+/// A5. By the name of the workflow, live and ended.
+pub async fn jobs_are_found_by_the_workflow_of_their_run<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(13).await;
+    let mut expected: BTreeMap<String, Vec<JobId>> = BTreeMap::new();
+    for _ in 0..8 {
+        let run = scene.run(RunStatus::Running);
+        let name = &run.head.definition.workflow.name;
+        scene.commit(run.changes()).await;
+        for status in [JobStatus::Waiting, JobStatus::Failed] {
+            let mut job = scene.job(status);
+            let step = StepOrigin { run: run.id, ..scene.sampler.step_origin() };
+            job.head = Arc::new(JobHead { step: Some(Arc::new(step)), ..JobHead::clone(&job.head) });
+            scene.commit(vec![job.change(true)]).await;
+            expected.entry(name.clone()).or_default().insert(0, job.id);
+        }
+    }
+    some_jobs(&mut scene, 20).await;
+    assert!(expected.len() > 1, "all runs have one name");
+    let of = |workflow: &str| JobFilter { workflow: Some(workflow.to_owned()), ..JobFilter::default() };
+    for (name, jobs) in &expected {
+        assert_eq!(ids(&scene, &of(name)).await, *jobs, "{name}");
+        let failed = JobFilter { statuses: vec![JobStatus::Failed], ..of(name) };
+        assert_eq!(ids(&scene, &failed).await.len(), jobs.len() / 2, "{name}");
+    }
+    assert_eq!(ids(&scene, &of("report")).await, []);
 }
 
 fn label(key: &str, value: &str) -> BTreeMap<String, String> {

@@ -219,6 +219,7 @@ macro_rules! store_suite {
             checkpoints: a_checkpoint_is_deleted_with_its_job,
             checkpoints: a_checkpoint_of_a_shard_without_a_lease_is_refused,
             lists: every_filter_of_jobs_finds_the_matching_jobs,
+            lists: jobs_are_found_by_the_workflow_of_their_run,
             lists: a_list_is_limited_by_creation_time,
             lists: pages_have_no_gaps_or_duplicates_while_jobs_end,
             lists: lists_are_newest_first_and_have_no_histories,

@@ -193,6 +193,9 @@ fn matches(filter: &RunFilter, run: &Run) -> bool {
     (filter.statuses.is_empty() || filter.statuses.contains(&run.state.status))
         && filter.namespace.as_ref().is_none_or(|wanted| *wanted == spec.namespace)
         && filter.name.as_ref().is_none_or(|wanted| *wanted == spec.name)
+        && filter.text.as_ref().is_none_or(|text| spec.name.contains(&text.to_ascii_lowercase()))
+        && filter.created_after.is_none_or(|at| run.id.created_at() >= at)
+        && filter.created_before.is_none_or(|at| run.id.created_at() < at)
         && filter.workflow.is_none_or(|wanted| head.workflow == Some(wanted))
         && filter.caller.is_none_or(|wanted| head.caller.is_some_and(|caller| caller.run == wanted))
         && filter.schedule.is_none_or(|wanted| origin.is_some_and(|origin| origin.schedule == wanted))
@@ -206,6 +209,7 @@ pub async fn every_filter_of_runs_finds_the_matching_runs<S: Subject>() {
     let of = RunFilter::default;
     let workflow = runs.iter().find_map(|run| run.head.workflow);
     let caller = runs.iter().find_map(|run| run.head.caller).map(|caller| caller.run);
+    let middle = Some(runs[70].id.created_at());
     let origin = runs.iter().filter(|run| run.head.caller.is_none());
     let origin = origin.filter_map(|run| run.head.origin.as_ref()).find(|o| o.backfill.is_some());
     let (schedule, backfill) = (origin.map(|o| o.schedule), origin.and_then(|o| o.backfill));
@@ -220,7 +224,11 @@ pub async fn every_filter_of_runs_finds_the_matching_runs<S: Subject>() {
         RunFilter { caller, ..of() },
         RunFilter { schedule, ..of() },
         RunFilter { backfill, schedule, ..of() },
+        RunFilter { text: text("TW"), ..of() },
+        RunFilter { text: text("o"), created_after: middle, ..of() },
+        RunFilter { created_before: middle, ..of() },
     ];
+    let base = filters.clone();
     for statuses in [
         vec![RunStatus::Running],
         vec![RunStatus::Waiting, RunStatus::Running, RunStatus::Paused, RunStatus::Stopping],
@@ -229,8 +237,7 @@ pub async fn every_filter_of_runs_finds_the_matching_runs<S: Subject>() {
         vec![RunStatus::Waiting, RunStatus::Failed, RunStatus::Stopping],
         vec![RunStatus::Succeeded, RunStatus::Paused],
     ] {
-        let base = filters[..10].to_vec();
-        filters.extend(base.into_iter().map(|filter| RunFilter { statuses: statuses.clone(), ..filter }));
+        filters.extend(base.iter().map(|filter| RunFilter { statuses: statuses.clone(), ..filter.clone() }));
     }
     let mut found = 0;
     for filter in filters {

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use client::{Client, JobFilter, Page, ScheduleFilter, WorkflowRef};
+use client::{Client, JobFilter, Page, ScheduleFilter, WorkerFilter, WorkflowRef};
 use forecast::{Plan, QualifiedName, RunHistory, RunTimes, Schedule, Worker};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 use model::api::{Job, ScheduleStatistics};
@@ -53,7 +53,7 @@ impl Source {
         let queues: Vec<_> = client.queues().try_collect().await?;
         let set_up = queues.into_iter().filter(|queue| queue.version > 0);
         plan.queues = set_up.map(|queue| (queue.name, queue.settings)).collect();
-        let workers: Vec<_> = client.workers().try_collect().await?;
+        let workers: Vec<_> = client.workers(WorkerFilter::default()).try_collect().await?;
         let there = workers.into_iter().filter(|worker| worker.status != WorkerStatus::Lost);
         plan.workers = there
             .map(|worker| Worker {

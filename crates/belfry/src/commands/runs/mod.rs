@@ -20,7 +20,7 @@ mod follow;
 use std::collections::BTreeMap;
 use std::future::ready;
 
-use client::{Client, JobFilter, RunFilter};
+use client::{Client, JobFilter, RunFilter, WorkerFilter};
 use futures::TryStreamExt as _;
 use model::api::{Job, RunStep, WorkflowRun};
 use model::run::ElementCounts;
@@ -99,9 +99,12 @@ async fn list(context: &Context, args: RunListArgs) -> Result<(), Failure> {
         status: args.status,
         namespace: namespace.filter(),
         workflow: args.workflow,
+        text: args.text,
         caller: args.caller,
         schedule: args.schedule,
         backfill: args.backfill,
+        created_after: args.after,
+        created_before: args.before,
     };
     let (found, more) = read_items(client.runs(filter), &args.many).await?;
     context.out.list(&found, "runs")?;
@@ -143,7 +146,7 @@ async fn running_elements(client: &Client, id: RunId, step: &str) -> Result<Vec<
     let runs = client.runs(RunFilter { caller: Some(id), status: live, ..RunFilter::default() });
     let of_step = |job: &Job| job.step.as_ref().is_some_and(|origin| origin.step == number);
     let jobs: Vec<Job> = jobs.try_filter(|job| ready(of_step(job))).try_collect().await?;
-    let names = client.workers().map_ok(|worker| (worker.id, worker.name));
+    let names = client.workers(WorkerFilter::default()).map_ok(|worker| (worker.id, worker.name));
     let names = if jobs.is_empty() { BTreeMap::new() } else { names.try_collect().await? };
     let mut live: Vec<_> = jobs.into_iter().map(|job| RunningElement::of_job(job, &names)).collect();
     let called = |run: &WorkflowRun| run.caller.is_some_and(|caller| caller.step == number);

@@ -228,6 +228,10 @@ async fn responses_match_the_document() {
         api.get(&format!("{one}{path}")).await;
     }
     api.send(Method::PATCH, &one, json!({"priority": 3})).await;
+    let listed = json!({"ids": [id, "job_01k9zq3m6c0000000000000000"]});
+    api.send(Method::POST, "/api/v1/jobs/update", json!({"jobs": listed, "patch": {"priority": 3}})).await;
+    api.send(Method::POST, "/api/v1/jobs/retry", json!({"jobs": listed})).await;
+    api.send(Method::POST, "/api/v1/jobs/cancel?limit=1", json!({"jobs": {"status": ["ready"]}})).await;
     api.send(Method::POST, &format!("{one}/retry"), Value::Null).await;
     hands.finish(&task, 1).await;
     let task = hands.start().await;

@@ -13,6 +13,7 @@
 
 mod access;
 mod artifacts;
+mod bulk;
 mod contract;
 mod events;
 mod jobs;

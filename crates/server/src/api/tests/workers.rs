@@ -30,6 +30,31 @@ async fn a_worker_shows_its_capacity_and_reservations() {
 }
 
 #[tokio::test]
+async fn workers_are_found_by_status_admission_label_and_name() {
+    let world = World::new().await;
+    let (one, two) = (ManualWorker::join(&world, 1).await, ManualWorker::join(&world, 2).await);
+    world.post_nothing(&format!("/api/v1/workers/{}/cordon", two.id)).await;
+    let (both, first, second) = (vec![two.id, one.id], vec![one.id], vec![two.id]);
+    for (query, expected) in [
+        ("status=ready,expected", &both),
+        ("status=lost", &vec![]),
+        ("admission=cordoned,draining", &second),
+        ("admission=open", &first),
+        ("label=zone=a", &both),
+        ("label=zone=b", &vec![]),
+        ("text=W", &both),
+        ("text=2", &second),
+        ("text=2&admission=open", &vec![]),
+    ] {
+        let found = world.get(&format!("/api/v1/workers?{query}")).await.column("id");
+        assert_eq!(found, expected.iter().map(ToString::to_string).collect::<Vec<_>>(), "{query}");
+    }
+    let wrong = world.get("/api/v1/workers?status=cordoned").await;
+    assert_eq!(wrong.code(), "400 invalid_parameter");
+    assert!(wrong.text().contains("is not a status of a worker: expected one of ready, lost, expected"));
+}
+
+#[tokio::test]
 async fn a_worker_is_cordoned_drained_and_uncordoned() {
     let world = World::new().await;
     let hands = ManualWorker::join(&world, 1).await;

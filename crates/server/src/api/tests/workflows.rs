@@ -581,7 +581,13 @@ async fn a_definition_can_come_with_the_start() {
     );
     let again = world.json(Method::POST, "/api/v1/runs", asked.clone(), &key).await;
     assert_eq!((again.status, &again.json()["id"]), (StatusCode::OK, &shown["id"]));
-    assert_eq!(world.get("/api/v1/runs?workflow=intake").await.column("id"), [id]);
+    for query in ["workflow=intake", "text=TAK", "text=intake&created_after=2020-01-01T00:00:00Z"] {
+        assert_eq!(world.get(&format!("/api/v1/runs?{query}")).await.column("id"), [id], "{query}");
+    }
+    for query in ["text=other", "created_before=2020-01-01T00:00:00Z"] {
+        assert!(world.get(&format!("/api/v1/runs?{query}")).await.column("id").is_empty(), "{query}");
+    }
+    assert!(!world.get("/api/v1/jobs?workflow=intake").await.column("id").is_empty());
     assert_eq!(world.get("/api/v1/workflows").await.column("name"), Vec::<String>::new());
 
     for code in [1, 0] {

@@ -16,7 +16,7 @@ use futures::{StreamExt, TryStreamExt};
 use model::api::{List, RunElement, RunSteps, WorkflowRun};
 use model::run::{RunStatus, StepCause, StepRecord, StepState, StepStatus};
 use model::why::{RunWhy, StepWhy};
-use model::{BackfillId, JobId, Refusal, RunId, ScheduleId, WorkflowId};
+use model::{BackfillId, JobId, Refusal, RunId, ScheduleId, Timestamp, WorkflowId};
 use serde::Deserialize;
 use store::query::{JobFilter, JobRow, Page, RunFilter, RunRow};
 use utoipa_axum::routes;
@@ -60,12 +60,18 @@ struct ListRunsParams {
     /// Only runs of this workflow. An ID lists the runs that were started directly; a name includes the runs that other
     /// runs called.
     workflow: Option<String>,
+    /// Only runs of workflows whose name contains this text. Letter case is ignored.
+    text: Option<String>,
     /// Only runs that this run called.
     caller: Option<RunId>,
     /// Only runs that this schedule started. Runs that these runs called are not listed.
     schedule: Option<ScheduleId>,
     /// Only runs that this backfill started. Runs that these runs called are not listed.
     backfill: Option<BackfillId>,
+    /// Only runs that were started at this time or later.
+    created_after: Option<Timestamp>,
+    /// Only runs that were started before this time.
+    created_before: Option<Timestamp>,
     /// Whether to return the steps of each run that wait for approval [default: false]
     approvals: bool,
     /// Maximum number of items on the page, from 1 to 1000 [default: 50]
@@ -92,10 +98,13 @@ async fn list_runs(
         namespace: page::namespace(params.namespace),
         workflow,
         name: params.workflow.filter(|_| workflow.is_none()),
+        text: params.text,
         statuses: params.status.0,
         caller: params.caller,
         schedule: params.schedule,
         backfill: params.backfill,
+        created_after: params.created_after,
+        created_before: params.created_before,
     };
     let after = api.shared.cursors.read::<RunId>("runs", &filter, params.cursor.as_deref())?;
     let page = api.node.store().runs(&filter, Page { after, limit }).await?;

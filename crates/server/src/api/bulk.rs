@@ -1,0 +1,348 @@
+//! Changes of many jobs with one request: cancel, retry, update.
+//!
+//! A request lists jobs, or gives conditions like those of a list. It handles one page of them, newest page first, and
+//! returns a cursor for the rest, so that no request runs for long and a client can show progress and continue after
+//! an interruption. Within a page, the jobs are handled from the oldest to the newest, so that retried jobs keep their
+//! order. Jobs that are created meanwhile are newer than the first page, and so are not selected.
+//!
+//! Each job is changed by the same function as in a request for one job. A refusal concerns one job and is returned
+//! with the others of its code; a temporary failure of the server ends the request, which the client then repeats.
+//!
+//! # Cost
+//! One query for each page, and one input to the engine for each job. The engine commits many inputs at once, because
+//! [`CONCURRENT`] of them wait together.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use futures::StreamExt;
+use model::api::{
+    BULK_JOBS_MAX, CancelJobs, ChangedJob, ChangedJobs, FieldError, JobSelection, RefusedJobs, RetryJobs,
+    UpdateJobs,
+};
+use model::limits::BODY_BYTES_MAX;
+use model::{JobId, JobStatus};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use store::query::{JobFilter, JobRow, Page};
+use utoipa_axum::routes;
+
+use super::extract::{Params, RawBody};
+use super::headers::{IdempotencyKey, Precondition};
+use super::limits::Caller;
+use super::problem::{ApiError, Code, field_error};
+use super::routes::Routes;
+use super::{Api, jobs, page};
+use crate::auth::{Actor, Resource, Verb};
+
+/// Idempotency key of retries without a key of the client, so that a repeated request retries no job twice.
+const RETRY_KEY: &str = "retry-of";
+/// Number of jobs of a page that are changed at the same time.
+const CONCURRENT: usize = 256;
+
+pub(super) fn routes(routes: &mut Routes) {
+    let jobs = Resource::Jobs;
+    let refusals = [Code::InvalidCursor, Code::InvalidSpec, Code::QueryTooSlow, Code::UnsupportedMediaType];
+    routes.needs(Verb::Change, jobs, &refusals, routes!(cancel_jobs));
+    routes.needs(Verb::Create, jobs, &[&refusals[..], &[Code::InvalidHeader]].concat(), routes!(retry_jobs));
+    routes.needs(Verb::Change, jobs, &refusals, routes!(update_jobs));
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct BulkParams {
+    /// Whether to return the selected jobs only, without changing them [default: false]
+    dry_run: bool,
+    /// Maximum number of jobs to handle, from 1 to 1000 [default: 1000]
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the previous response.
+    cursor: Option<String>,
+}
+
+/// Cancel many jobs
+///
+/// Each job is cancelled as with `POST /api/v1/jobs/{id}/cancel`. Repeat the request with `cursor` until the response
+/// has no `next_cursor`.
+#[utoipa::path(post, path = "/api/v1/jobs/cancel", tag = "jobs", params(BulkParams),
+    request_body(content(
+        (CancelJobs = "application/json", example = json!({"jobs": {"status": ["waiting"], "queue": "import"}, "reason": "wrong input"})),
+        (CancelJobs = "application/yaml"),
+    )),
+    responses((status = 200, description = "The cancelled jobs, and those that were refused", body = ChangedJobs))
+)]
+async fn cancel_jobs(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Params(params): Params<BulkParams>,
+    body: RawBody<BODY_BYTES_MAX>,
+) -> Result<Json<ChangedJobs>, ApiError> {
+    let CancelJobs { jobs, reason } = parse(&body)?;
+    jobs::check_reason(reason.as_deref())?;
+    handle(&api, &actor, &Action::Cancel { reason }, jobs, &params).await
+}
+
+/// Retry many jobs
+///
+/// Each job is retried as with `POST /api/v1/jobs/{id}/retry`. Repeat the request with `cursor` until the response has
+/// no `next_cursor`. A repeated request does not retry a job again while the server keeps idempotency keys, unless it
+/// has another `Idempotency-Key`.
+#[utoipa::path(post, path = "/api/v1/jobs/retry", tag = "jobs",
+    params(BulkParams, ("Idempotency-Key" = Option<String>, Header, description = "Key of the retries, if the jobs may have been retried before; kept for 7 days")),
+    request_body(content(
+        (RetryJobs = "application/json", example = json!({"jobs": {"status": ["failed"], "name": "sync-crm", "created_after": "2026-10-01T00:00:00Z"}})),
+        (RetryJobs = "application/yaml"),
+    )),
+    responses((status = 200, description = "The retried jobs with their new jobs, and those that were refused", body = ChangedJobs))
+)]
+async fn retry_jobs(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Extension(caller): Extension<Caller>,
+    Params(params): Params<BulkParams>,
+    IdempotencyKey(key): IdempotencyKey,
+    body: RawBody<BODY_BYTES_MAX>,
+) -> Result<Json<ChangedJobs>, ApiError> {
+    let RetryJobs { jobs } = parse(&body)?;
+    let action = Action::Retry { key, caller };
+    handle(&api, &actor, &action, jobs, &params).await
+}
+
+/// Change many jobs that have not started
+///
+/// The patch is applied to each job as with `PATCH /api/v1/jobs/{id}`. Repeat the request with `cursor` until the
+/// response has no `next_cursor`.
+#[utoipa::path(post, path = "/api/v1/jobs/update", tag = "jobs", params(BulkParams),
+    request_body(content(
+        (UpdateJobs = "application/json", example = json!({"jobs": {"queue": "import"}, "patch": {"priority": 80}})),
+        (UpdateJobs = "application/yaml"),
+    )),
+    responses((status = 200, description = "The changed jobs, and those that were refused", body = ChangedJobs))
+)]
+async fn update_jobs(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Params(params): Params<BulkParams>,
+    body: RawBody<BODY_BYTES_MAX>,
+) -> Result<Json<ChangedJobs>, ApiError> {
+    let UpdateJobs { jobs, patch } = parse(&body)?;
+    if patch.is_empty() {
+        let wrong = "is empty: expected at least one field of a job";
+        return Err(ApiError::invalid_fields(vec![field_error("patch", wrong)]));
+    }
+    handle(&api, &actor, &Action::Update { patch: patch.into() }, jobs, &params).await
+}
+
+fn changed_job(id: JobId) -> ChangedJob {
+    ChangedJob { id, retried_as: None, already_retried: false }
+}
+
+fn parse<T: DeserializeOwned>(body: &RawBody<BODY_BYTES_MAX>) -> Result<T, ApiError> {
+    body.format.parse(&body.bytes)
+}
+
+/// What a request does to each job.
+enum Action {
+    Cancel { reason: Option<String> },
+    Retry { key: Option<String>, caller: Caller },
+    Update { patch: Value },
+}
+
+impl Action {
+    /// Name of the list of jobs, in cursors.
+    fn list(&self) -> &'static str {
+        match self {
+            Self::Cancel { .. } => "cancel-jobs",
+            Self::Retry { .. } => "retry-jobs",
+            Self::Update { .. } => "update-jobs",
+        }
+    }
+
+    /// Statuses of the jobs that conditions select if they name no status.
+    fn default_statuses(&self) -> &'static [JobStatus] {
+        use JobStatus::{Expired, Failed, Ready, Retrying, Running, Waiting};
+        match self {
+            Self::Cancel { .. } => &[Ready, Waiting, Running, Retrying],
+            Self::Retry { .. } => &[Failed, Expired],
+            Self::Update { .. } => &[Ready, Waiting],
+        }
+    }
+
+    /// Whether the action can succeed for a job with this status.
+    fn applies_to(&self, status: JobStatus) -> bool {
+        match self {
+            Self::Retry { .. } => status.is_final(),
+            Self::Cancel { .. } | Self::Update { .. } => self.default_statuses().contains(&status),
+        }
+    }
+
+    /// Changes one job.
+    async fn apply(&self, api: &Api, actor: &Actor, row: &JobRow) -> Result<ChangedJob, ApiError> {
+        let mut changed = changed_job(row.id);
+        match self {
+            Self::Cancel { reason } => {
+                jobs::cancel(api, actor, row.id, reason.as_deref()).await?;
+            }
+            Self::Retry { key, .. } => {
+                let key = format!("{}/{}", key.as_deref().unwrap_or(RETRY_KEY), row.id);
+                if let Some(new) = jobs::retry(api, actor, row, Some(key)).await?.first() {
+                    (changed.retried_as, changed.already_retried) = (Some(new.id), !new.created);
+                }
+            }
+            Self::Update { patch } => {
+                jobs::apply_patch(api, actor, row.id, &Precondition::None, patch).await?;
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Reads one page of the selected jobs.
+    async fn select(
+        &self,
+        api: &Api,
+        selection: JobSelection,
+        params: &BulkParams,
+    ) -> Result<Selected, ApiError> {
+        let limit = page::limit(params.limit.or(Some(BULK_JOBS_MAX)))?;
+        let filter = self.filter(selection).map_err(|wrong| ApiError::invalid_fields(vec![wrong]))?;
+        // All listed jobs are in one page, so that the response names those that do not exist.
+        let limit = if filter.ids.is_empty() { limit } else { BULK_JOBS_MAX as usize };
+        let cursors = &api.shared.cursors;
+        let after = cursors.read::<JobId>(self.list(), &filter, params.cursor.as_deref())?;
+        let mut page = api.node.store().jobs(&filter, Page { after, limit }).await?;
+        let last = page.items.last().filter(|_| page.more);
+        let next_cursor = last.map(|row| cursors.make(self.list(), &filter, &row.id.to_string()));
+        page.items.reverse();
+        let missing = missing(&filter.ids, &page.items);
+        Ok(Selected { rows: page.items, missing, next_cursor })
+    }
+
+    fn filter(&self, selection: JobSelection) -> Result<JobFilter, FieldError> {
+        let listed = JobSelection::of(selection.ids.iter().copied());
+        if selection == JobSelection::default() {
+            return Err(field_error("jobs", "selects no jobs: expected `ids`, or at least one condition"));
+        }
+        if !listed.ids.is_empty() && selection != listed {
+            return Err(field_error("jobs.ids", "cannot be combined with conditions"));
+        }
+        let max = BULK_JOBS_MAX as usize;
+        if listed.ids.len() > max {
+            let wrong = format!("has {} entries: expected at most {max}", listed.ids.len());
+            return Err(field_error("jobs.ids", &wrong));
+        }
+        if let Some(at) = selection.status.iter().position(|status| !self.applies_to(*status)) {
+            let known: Vec<_> = JobStatus::ALL.iter().filter(|status| self.applies_to(**status)).collect();
+            let known: Vec<_> = known.iter().map(|status| status.as_str()).collect();
+            let wrong = format!("does not apply: expected one of {}", known.join(", "));
+            return Err(field_error(&format!("jobs.status[{at}]"), &wrong));
+        }
+        let statuses = match (listed.ids.is_empty(), selection.status.is_empty()) {
+            (true, true) => self.default_statuses().to_vec(),
+            _ => selection.status,
+        };
+        Ok(JobFilter {
+            ids: listed.ids,
+            statuses,
+            namespace: page::namespace(selection.namespace),
+            owner: selection.owner,
+            queue: selection.queue,
+            name: selection.name,
+            text: selection.text,
+            labels: selection.labels,
+            worker: selection.worker_id,
+            created_after: selection.created_after,
+            created_before: selection.created_before,
+            schedule: selection.schedule,
+            backfill: selection.backfill,
+            run: selection.run,
+            workflow: selection.workflow,
+        })
+    }
+}
+
+/// Returns the listed jobs that do not exist.
+fn missing(ids: &[JobId], found: &[JobRow]) -> Vec<JobId> {
+    let is_found = |id: &JobId| found.binary_search_by_key(id, |row| row.id).is_ok();
+    ids.iter().copied().filter(|id| !is_found(id)).collect()
+}
+
+/// One page of the jobs of a request.
+#[derive(Debug)]
+struct Selected {
+    /// From the oldest to the newest.
+    rows: Vec<JobRow>,
+    /// Listed jobs that do not exist.
+    missing: Vec<JobId>,
+    next_cursor: Option<String>,
+}
+
+/// Handles one page of the selected jobs.
+///
+/// # Errors
+/// Errors of the selection, and the first error that concerns the server and not a job, such as `loading` or
+/// `storage_full`.
+async fn handle(
+    api: &Api,
+    actor: &Actor,
+    action: &Action,
+    jobs: JobSelection,
+    params: &BulkParams,
+) -> Result<Json<ChangedJobs>, ApiError> {
+    let Selected { rows, missing, next_cursor } = action.select(api, jobs, params).await?;
+    let mut refused = Refusals::default();
+    for id in missing {
+        refused.add(id, &ApiError::new(Code::JobNotFound, format!("job `{id}` does not exist")));
+    }
+    let mut changed = Vec::with_capacity(rows.len());
+    if params.dry_run {
+        changed.extend(rows.iter().map(|row| changed_job(row.id)));
+    } else {
+        if let Action::Retry { caller, .. } = action {
+            api.shared.limits.charge(caller, rows.len())?;
+        }
+        let changes = rows.into_iter().map(|row| async move {
+            let result = action.apply(api, actor, &row).await;
+            (row.id, result)
+        });
+        let mut results = futures::stream::iter(changes).buffered(CONCURRENT);
+        while let Some((id, result)) = results.next().await {
+            match result {
+                Ok(job) => changed.push(job),
+                Err(error) if concerns_server(error.code()) => return Err(error),
+                Err(error) => refused.add(id, &error),
+            }
+        }
+    }
+    Ok(Json(ChangedJobs { changed, refused: refused.into_groups(), next_cursor }))
+}
+
+/// Whether an error has its cause in the server or the client's limits, so that it would meet the other jobs as well.
+fn concerns_server(code: Code) -> bool {
+    code.status() >= 500 || code.status() == 429
+}
+
+/// Refused jobs by code.
+#[derive(Debug, Default)]
+struct Refusals(BTreeMap<&'static str, RefusedJobs>);
+
+impl Refusals {
+    fn add(&mut self, id: JobId, error: &ApiError) {
+        let code = error.code().as_str();
+        let group = self.0.entry(code).or_insert_with(|| RefusedJobs {
+            code: code.to_owned(),
+            detail: error.detail().to_owned(),
+            jobs: Vec::new(),
+        });
+        group.jobs.push(id);
+    }
+
+    /// Returns the groups, the largest first.
+    fn into_groups(self) -> Vec<RefusedJobs> {
+        let mut groups: Vec<_> = self.0.into_values().collect();
+        groups.sort_by_key(|group| std::cmp::Reverse(group.jobs.len()));
+        groups
+    }
+}
