@@ -73,7 +73,7 @@ pub use error::Error;
 pub use events::{EventFilter, FeedItem};
 pub use http::{Client, RetryNotice};
 pub use jobs::{ExecutionFilter, JobFilter};
-pub use logs::{Begin, LogItem, LogPage, LogQuery, LogSource, LogStream};
+pub use logs::{Begin, LogItem, LogPage, LogQuery, LogSearchQuery, LogSource, LogStream};
 pub use page::{Items, Page};
 pub use retry::Timeouts;
 pub use runs::RunFilter;

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 
 use futures::stream::{self, StreamExt};
-use model::api::{Execution, LogEntry};
+use model::api::{Execution, LogEntry, LogSearch};
 use model::{ExecutionId, ExecutionStatus, JobId};
 use serde::{Deserialize, Serialize};
 
@@ -33,10 +33,15 @@ pub enum LogSource {
 
 impl LogSource {
     fn request(self) -> Request {
+        self.request_of(&["logs"])
+    }
+
+    fn request_of(self, path: &[&str]) -> Request {
         match self {
-            Self::Job(id, number) => Request::get(["jobs".to_owned(), id.to_string(), "logs".to_owned()])
-                .query_opt("execution", number),
-            Self::Execution(id) => Request::get(["executions".to_owned(), id.to_string(), "logs".to_owned()]),
+            Self::Job(id, number) => {
+                Request::get([&["jobs", &id.to_string()], path].concat()).query_opt("execution", number)
+            }
+            Self::Execution(id) => Request::get([&["executions", &id.to_string()], path].concat()),
         }
     }
 }
@@ -73,6 +78,30 @@ pub struct LogPage {
     pub next_offset: u64,
     /// Whether the log is complete: the execution has ended, and no entries follow.
     pub complete: bool,
+}
+
+/// Search in a log, for a text or a regular expression.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LogSearchQuery {
+    /// Text that the lines contain; letter case is ignored. Either this or `regex` is required.
+    pub text: Option<String>,
+    /// Regular expression that matches a part of the lines.
+    pub regex: Option<String>,
+    /// Number of lines to return before and after each matching line, up to 20.
+    pub context: usize,
+    /// Stream, `stdout` or `stderr`; `None` selects both.
+    pub stream: Option<String>,
+}
+
+impl LogSearchQuery {
+    fn apply(&self, request: Request, cursor: Option<&String>) -> Request {
+        request
+            .query_opt("text", self.text.as_ref())
+            .query_opt("regex", self.regex.as_ref())
+            .query("context", self.context)
+            .query_opt("stream", self.stream.as_ref())
+            .query_opt("cursor", cursor)
+    }
 }
 
 /// Item of a followed log.
@@ -137,6 +166,30 @@ impl LogStream {
 }
 
 impl Client {
+    /// Streams the matching lines of a log, in pages, in the order of the log.
+    ///
+    /// # Errors
+    /// Items are [request errors](crate#request-errors), among them `execution_not_found`, and `invalid_parameter` for an
+    /// invalid regular expression.
+    pub fn search_logs(&self, source: LogSource, query: LogSearchQuery) -> Items<LogSearch> {
+        enum Next {
+            Page(Option<String>),
+            Nothing,
+        }
+        let client = self.clone();
+        stream::try_unfold(Next::Page(None), move |next| {
+            let (client, query) = (client.clone(), query.clone());
+            async move {
+                let Next::Page(cursor) = next else { return Ok::<_, Error>(None) };
+                let request = query.apply(source.request_of(&["logs", "search"]), cursor.as_ref());
+                let page: LogSearch = client.json(request).await?;
+                let next = page.next_cursor.clone();
+                Ok(Some((page, next.map_or(Next::Nothing, |cursor| Next::Page(Some(cursor))))))
+            }
+        })
+        .boxed()
+    }
+
     /// Returns one page of a log.
     ///
     /// # Errors

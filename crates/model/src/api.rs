@@ -415,6 +415,49 @@ pub struct LogEntry {
     pub bytes: Option<String>,
 }
 
+/// Line of a log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LogLine {
+    /// Number of the line in the selected streams, from 1.
+    pub number: u64,
+    /// Time at which the end of the line was written, by the clock of the worker.
+    pub at: Timestamp,
+    /// Source of the line: `stdout`, `stderr`, or `notice` for messages of Belfry.
+    pub stream: String,
+    /// Text of the line without its end; bytes that are not valid UTF-8 are replaced by U+FFFD. Of a line with more than
+    /// 4 KiB, the part around the match.
+    pub text: String,
+    /// Whether `text` is only a part of the line.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+}
+
+/// Line of a log that matches a search.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LogHit {
+    /// The line that matches.
+    #[serde(flatten)]
+    pub line: LogLine,
+    /// Lines before it, in the order of the log.
+    pub before: Vec<LogLine>,
+    /// Lines after it, in the order of the log.
+    pub after: Vec<LogLine>,
+}
+
+/// Response to a search in a log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LogSearch {
+    /// Lines that match, in the order of the log.
+    pub items: Vec<LogHit>,
+    /// Number of lines from the beginning of the log that have been searched.
+    pub lines: u64,
+    /// Cursor with which the search continues. Absent at the end of the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    /// Whether nothing will be appended to the log.
+    pub complete: bool,
+}
+
 /// Event in the feed of `/events`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FeedEvent {

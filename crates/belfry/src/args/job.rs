@@ -72,10 +72,13 @@ pub(crate) struct SubmitArgs {
     "belfry logs JOB                log of the newest execution"
     "belfry logs JOB -f             follow the log until the job has ended"
     "belfry logs JOB --execution 1 --stream stderr --tail 20"
+    "belfry logs JOB --grep 'error|timeout' -C 3"
+    "belfry logs JOB --since 10m -f"
 })]
 #[command(
     after_help = "Both streams of the task go to standard output, in the order of the log. Notices of \
-    Belfry, for example about omitted output, go to standard error."
+    Belfry, for example about omitted output, go to standard error. With --grep, the exit code is 1 if no \
+    line matches."
 )]
 pub(crate) struct LogsArgs {
     /// ID of the job or execution
@@ -90,9 +93,34 @@ pub(crate) struct LogsArgs {
     /// Stream to show: stdout, stderr, all
     #[arg(long, value_name = "NAME", default_value = "all", value_parser = ["stdout", "stderr", "all"], hide_possible_values = true)]
     pub(crate) stream: String,
+    /// Show the log of the execution before the newest one
+    #[arg(short, long, conflicts_with_all = ["execution", "follow"])]
+    pub(crate) previous: bool,
     /// Show only the last N lines
     #[arg(long, value_name = "N")]
     pub(crate) tail: Option<usize>,
+    /// Show only output since this time: 10m (ago), 08:00 (most recent), yesterday, 2026-11-21T08:00 (local)
+    #[arg(long, value_name = "TIME", value_parser = past)]
+    pub(crate) since: Option<Timestamp>,
+    /// Show only output before this time, in the same formats
+    #[arg(long, value_name = "TIME", value_parser = past, conflicts_with = "follow")]
+    pub(crate) until: Option<Timestamp>,
+    /// Show only lines that match this regular expression, with their numbers; the server searches the log
+    #[arg(long, value_name = "REGEX", conflicts_with_all = ["follow", "tail", "raw"])]
+    pub(crate) grep: Option<String>,
+    /// With --grep: ignore letter case
+    #[arg(short, long, requires = "grep")]
+    pub(crate) ignore_case: bool,
+    /// With --grep: show N lines before and after each matching line, up to 20
+    #[arg(
+        short = 'C',
+        long,
+        value_name = "N",
+        requires = "grep",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    pub(crate) context: usize,
     /// Show the time of each line
     #[arg(short, long)]
     pub(crate) timestamps: bool,

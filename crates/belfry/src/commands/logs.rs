@@ -11,18 +11,19 @@
 //! - [`follow_until_ended`]: `submit --follow`: the log of all executions; fails with the exit code of the job.
 //! - [`Writer`]: selects the stream of each entry, adds timestamps at the start of lines, and buffers.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use client::{Begin, Client, LogItem, LogQuery, LogSource};
+use client::{Begin, Client, LogItem, LogQuery, LogSearchQuery, LogSource};
 use futures::TryStreamExt as _;
 use model::api::LogEntry;
-use model::{Duration, ExecutionId, JobId};
+use model::{Duration, ExecutionId, JobId, Timestamp};
 
 use super::{Context, wait};
 use crate::args::job::LogsArgs;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output::{Format, Output};
 
 /// Number of buffered bytes after which a stored log is written.
@@ -32,7 +33,10 @@ const NOT_STARTED_NOTE_AFTER: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(context: &Context, args: LogsArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
-    let target = target(&args)?;
+    let target = target(&client, &args).await?;
+    if let Some(pattern) = &args.grep {
+        return grep(context, &client, target, pattern, &args).await;
+    }
     let query = LogQuery {
         stream: Some(args.stream.clone()).filter(|s| s != "all"),
         tail: args.tail,
@@ -40,6 +44,7 @@ pub(super) async fn run(context: &Context, args: LogsArgs) -> Result<(), Failure
     };
     let mut writer = Writer::new(context.out, StderrTarget::Stdout, args.timestamps);
     // A file or a pipe gets the bytes of the task; a terminal gets valid UTF-8.
+    (writer.since, writer.until) = (args.since, args.until);
     writer.raw = args.raw || !args.timestamps && !std::io::stdout().is_terminal();
     if !args.follow {
         return print(&client, target, query, &mut writer).await;
@@ -65,16 +70,79 @@ pub(super) async fn run(context: &Context, args: LogsArgs) -> Result<(), Failure
     Ok(())
 }
 
-fn target(args: &LogsArgs) -> Result<LogSource, Failure> {
+async fn target(client: &Client, args: &LogsArgs) -> Result<LogSource, Failure> {
     if args.target.starts_with(ExecutionId::PREFIX) {
         let id = args.target.parse().map_err(|e: model::id::ParseIdError| Failure::usage(e.to_string()))?;
-        if args.execution.is_some() {
-            return Err(Failure::usage("`--execution` cannot be combined with an execution ID"));
+        if args.execution.is_some() || args.previous {
+            let option = if args.previous { "--previous" } else { "--execution" };
+            return Err(Failure::usage(format!("`{option}` cannot be combined with an execution ID")));
         }
         return Ok(LogSource::Execution(id));
     }
     let id = args.target.parse().map_err(|e: model::id::ParseIdError| Failure::usage(e.to_string()))?;
-    Ok(LogSource::Job(id, args.execution))
+    if !args.previous {
+        return Ok(LogSource::Job(id, args.execution));
+    }
+    match client.job(id).await?.executions {
+        number @ 2.. => Ok(LogSource::Job(id, Some(number - 1))),
+        _ => Err(Failure::message(Exit::NotFound, format!("{id} has no previous execution"))),
+    }
+}
+
+/// Returns whether a time is in the range that the user requested.
+fn within(at: Timestamp, since: Option<Timestamp>, until: Option<Timestamp>) -> bool {
+    since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until)
+}
+
+/// Writes the lines that match, with their numbers and the lines around them, like `grep -n`.
+async fn grep(
+    context: &Context,
+    client: &Client,
+    source: LogSource,
+    pattern: &str,
+    args: &LogsArgs,
+) -> Result<(), Failure> {
+    let query = LogSearchQuery {
+        regex: Some(if args.ignore_case { format!("(?i){pattern}") } else { pattern.to_owned() }),
+        context: args.context,
+        stream: Some(args.stream.clone()).filter(|s| s != "all"),
+        ..LogSearchQuery::default()
+    };
+    let mut pages = client.search_logs(source, query);
+    let (mut found, mut last) = (false, 0);
+    while let Some(page) = pages.try_next().await? {
+        let mut hits = page.items;
+        hits.retain(|hit| within(hit.line.at, args.since, args.until));
+        found |= !hits.is_empty();
+        if context.out.look.format == Format::Json {
+            let mut lines = Vec::new();
+            for hit in &hits {
+                serde_json::to_writer(&mut lines, hit).map_err(anyhow::Error::from)?;
+                lines.push(b'\n');
+            }
+            context.out.data(lines)?;
+            continue;
+        }
+        // Lines around one hit may be around the next one, or be hits themselves.
+        let mut lines = BTreeMap::new();
+        for hit in hits {
+            for line in hit.before.into_iter().chain(hit.after) {
+                lines.entry(line.number).or_insert((line, '-'));
+            }
+            lines.insert(hit.line.number, (hit.line, ':'));
+        }
+        let mut text = String::new();
+        for (number, (line, mark)) in lines.range(last + 1..) {
+            if args.context > 0 && last > 0 && *number > last + 1 {
+                text.push_str("--\n");
+            }
+            last = *number;
+            let time = if args.timestamps { format!("{} ", line.at) } else { String::new() };
+            text.push_str(&format!("{number}{mark}{time}{}\n", line.text));
+        }
+        context.out.data(text)?;
+    }
+    if found { Ok(()) } else { Err(Failure::silent(Exit::Failed)) }
 }
 
 async fn print(
@@ -152,11 +220,24 @@ struct Writer {
     to_stderr: bool,
     /// Whether the next entry starts a line; only then a timestamp is written.
     at_line_start: bool,
+    /// Times between which entries are written.
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
 }
 
 impl Writer {
     fn new(out: Output, split: StderrTarget, timestamps: bool) -> Self {
-        Self { out, split, timestamps, raw: false, buffer: Vec::new(), to_stderr: false, at_line_start: true }
+        Self {
+            out,
+            split,
+            timestamps,
+            raw: false,
+            buffer: Vec::new(),
+            to_stderr: false,
+            at_line_start: true,
+            since: None,
+            until: None,
+        }
     }
 
     fn item(&mut self, context: &Context, item: &LogItem) -> Result<(), Failure> {
@@ -171,6 +252,9 @@ impl Writer {
     }
 
     fn entry(&mut self, entry: &LogEntry) -> Result<(), Failure> {
+        if !within(entry.at, self.since, self.until) {
+            return Ok(());
+        }
         let notice = entry.stream == "notice";
         self.select_stream(notice || self.split == StderrTarget::Stderr && entry.stream == "stderr")?;
         if self.out.look.format == Format::Json {

@@ -3,11 +3,12 @@
 //! - `decode`: frames to entries, and to plain bytes.
 //! - `tail`: the last lines of a log.
 //! - `follow`: a stream that ends with the execution.
+//! - `search`: the lines that match a text or a regular expression.
 //!
 //! The leader handles all these requests, because growing logs are files of the leader.
 //!
 //! # Cost
-//! A page reads about 4 MiB at most. `tail` and `line` read the log from its beginning, with bounded memory.
+//! A page reads about 4 MiB at most. `tail`, `line` and searches read the log from its beginning, with bounded memory.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -16,7 +17,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use bytes::Bytes;
-use model::api::LogEntry;
+use model::api::{LogEntry, LogSearch};
 use model::record::ExecutionRecord;
 use model::{ExecutionId, JobId};
 use proto::logframe::Stream;
@@ -26,6 +27,7 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use self::decode::{Decoder, StreamFilter};
+use self::search::{Position, Query, Search};
 use self::tail::LastLines;
 use super::extract::{Params, Path};
 use super::headers::LastEventId;
@@ -39,6 +41,7 @@ use crate::objects::ObjectError;
 
 mod decode;
 mod follow;
+mod search;
 mod tail;
 
 /// Bytes of a log that are read at a time.
@@ -49,6 +52,13 @@ const ENTRIES_MAX: u32 = 10_000;
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Time after which the log of an ended execution counts as complete without the worker's confirmation.
 const END_TIMEOUT: model::Duration = model::Duration::from_secs(10);
+/// Most lines that a search returns before and after each hit.
+const CONTEXT_MAX: u32 = 20;
+/// Most hits of a page, and the default.
+const HITS_MAX: u32 = 1_000;
+const HITS: u32 = 100;
+/// Time after which a search returns what it has found.
+const SEARCH_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 pub(super) fn routes(routes: &mut Routes) {
     let refusals =
@@ -56,6 +66,11 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Read, Resource::Logs, &refusals, routes!(read_job_logs));
     routes.of_leader();
     routes.needs(Verb::Read, Resource::Logs, &refusals[1..], routes!(read_execution_logs));
+    routes.of_leader();
+    let refusals = [Code::JobNotFound, Code::ExecutionNotFound, Code::InvalidCursor];
+    routes.needs(Verb::Read, Resource::Logs, &refusals, routes!(search_job_logs));
+    routes.of_leader();
+    routes.needs(Verb::Read, Resource::Logs, &refusals[1..], routes!(search_execution_logs));
     routes.of_leader();
 }
 
@@ -232,6 +247,186 @@ async fn read_execution_logs(
     rows::execution(&api, id).await?;
     let answer = params.answer(&headers)?;
     read(&api, &caller, id, params, answer, last).await
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct SearchParams {
+    /// Text that the lines contain. Letter case is ignored.
+    #[param(min_length = 1, max_length = 1000)]
+    text: Option<String>,
+    /// Regular expression that matches a part of the lines, instead of `text`. `(?i)` at its start ignores letter case.
+    #[param(min_length = 1, max_length = 1000)]
+    regex: Option<String>,
+    /// Number of lines to return before and after each matching line, from 0 to 20 [default: 0]
+    #[param(minimum = 0, maximum = 20)]
+    context: u32,
+    /// Stream to search: `stdout`, `stderr` or `all` [default: `all`].
+    #[param(inline)]
+    stream: Streams,
+    /// Line at which to start, from 1 [default: 1]
+    #[param(minimum = 1)]
+    line: Option<u64>,
+    /// Maximum number of matching lines, from 1 to 1000 [default: 100]
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+impl SearchParams {
+    /// # Errors
+    /// `invalid_parameter`
+    fn query(&self) -> Result<Query, ApiError> {
+        let (name, pattern) = match (&self.text, &self.regex) {
+            (Some(text), None) => ("text", search::pattern(text, false, true)),
+            (None, Some(regex)) => ("regex", search::pattern(regex, true, false)),
+            _ => return Err(ApiError::parameter("text", "expected either `text` or `regex`")),
+        };
+        let limit = self.limit.unwrap_or(HITS);
+        for (name, asked, range) in
+            [("limit", limit, 1..=HITS_MAX), ("context", self.context, 0..=CONTEXT_MAX)]
+        {
+            if !range.contains(&asked) {
+                let wrong =
+                    format!("`{asked}` is out of range: expected {} to {}", range.start(), range.end());
+                return Err(ApiError::parameter(name, wrong));
+            }
+        }
+        if self.line == Some(0) {
+            return Err(ApiError::parameter("line", "`0` is out of range: expected at least 1"));
+        }
+        Ok(Query {
+            pattern: pattern.map_err(|wrong| ApiError::parameter(name, wrong))?,
+            streams: self.stream.into(),
+            context: self.context as usize,
+            limit: limit as usize,
+        })
+    }
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct SearchJobParams {
+    /// Number of the execution, from 1 [default: the newest execution].
+    execution: Option<u32>,
+    /// Text that the lines contain. Letter case is ignored.
+    #[param(min_length = 1, max_length = 1000)]
+    text: Option<String>,
+    /// Regular expression that matches a part of the lines, instead of `text`. `(?i)` at its start ignores letter case.
+    #[param(min_length = 1, max_length = 1000)]
+    regex: Option<String>,
+    /// Number of lines to return before and after each matching line, from 0 to 20 [default: 0]
+    #[param(minimum = 0, maximum = 20)]
+    context: u32,
+    /// Stream to search: `stdout`, `stderr` or `all` [default: `all`].
+    #[param(inline)]
+    stream: Streams,
+    /// Line at which to start, from 1 [default: 1]
+    #[param(minimum = 1)]
+    line: Option<u64>,
+    /// Maximum number of matching lines, from 1 to 1000 [default: 100]
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+impl SearchJobParams {
+    fn split(self) -> (Option<u32>, SearchParams) {
+        let Self { execution, text, regex, context, stream, line, limit, cursor } = self;
+        (execution, SearchParams { text, regex, context, stream, line, limit, cursor })
+    }
+}
+
+/// Search the log of a job
+///
+/// Searches the log of the newest execution, or of the one that `execution` names, line by line. The response has the
+/// matching lines in the order of the log. A request searches for at most 10 seconds; if the log has more lines,
+/// `next_cursor` continues.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/logs/search", tag = "logs",
+    params(("id" = JobId, Path), SearchJobParams),
+    responses((status = 200, description = "The matching lines", body = LogSearch)),
+)]
+async fn search_job_logs(
+    State(api): State<Api>,
+    Path(id): Path<JobId>,
+    Params(params): Params<SearchJobParams>,
+) -> Result<Json<LogSearch>, ApiError> {
+    let (number, params) = params.split();
+    let job = rows::job(&api, id).await?;
+    let execution = match (number, job.state.execution) {
+        (Some(number), _) => Some(numbered(&api, id, number).await?.record.id),
+        (None, newest) => newest,
+    };
+    let query = params.query()?;
+    match execution {
+        Some(execution) => find(&api, execution, &params, query).await,
+        None => {
+            let complete = job.state.status.is_final();
+            Ok(Json(LogSearch { items: Vec::new(), lines: 0, next_cursor: None, complete }))
+        }
+    }
+}
+
+/// Search the log of an execution
+///
+/// Parameters and response are those of the search in the log of a job.
+#[utoipa::path(get, path = "/api/v1/executions/{id}/logs/search", tag = "logs",
+    params(("id" = ExecutionId, Path), SearchParams),
+    responses((status = 200, description = "The matching lines", body = LogSearch)),
+)]
+async fn search_execution_logs(
+    State(api): State<Api>,
+    Path(id): Path<ExecutionId>,
+    Params(params): Params<SearchParams>,
+) -> Result<Json<LogSearch>, ApiError> {
+    rows::execution(&api, id).await?;
+    let query = params.query()?;
+    find(&api, id, &params, query).await
+}
+
+async fn find(
+    api: &Api,
+    execution: ExecutionId,
+    params: &SearchParams,
+    query: Query,
+) -> Result<Json<LogSearch>, ApiError> {
+    // A cursor belongs to the same search only; its page may have another size.
+    let asked = (execution, &params.text, &params.regex, params.stream);
+    let cursor = api.shared.cursors.read::<Position>("log-search", &asked, params.cursor.as_deref())?;
+    let start = cursor.unwrap_or(Position::from_line(params.line.unwrap_or(1)));
+    let mut search = Search::new(query, start);
+    let (mut offset, begun) = (start.offset(), std::time::Instant::now());
+    let ended_at = loop {
+        let part = api.objects.logs.read(execution, offset, search::CHUNK).await?;
+        if part.frames.is_empty() {
+            search.finish();
+            break Some(offset);
+        }
+        let permit = search::PERMITS.acquire().await;
+        let from = offset;
+        offset = part.next;
+        let searched = move || {
+            let full = search.feed(&part.frames, from);
+            (search, full)
+        };
+        let full;
+        (search, full) =
+            tokio::task::spawn_blocking(searched).await.map_err(|error| ApiError::internal(&error))?;
+        drop(permit);
+        if full || begun.elapsed() > SEARCH_TIMEOUT {
+            break None;
+        }
+    };
+    let (items, next, lines) = search.into_hits();
+    let (complete, next_cursor) = match ended_at {
+        Some(offset) => (ended(api, execution, offset).await?, None),
+        None => (false, Some(api.shared.cursors.make("log-search", &asked, &next.to_string()))),
+    };
+    Ok(Json(LogSearch { items, lines, next_cursor, complete }))
 }
 
 /// Returns the execution of a job with this number.

@@ -16,7 +16,8 @@ pub(super) enum StreamFilter {
 }
 
 impl StreamFilter {
-    fn has(self, stream: Stream) -> bool {
+    /// Returns whether the client requested the stream.
+    pub(super) fn has(self, stream: Stream) -> bool {
         match self {
             Self::All => true,
             Self::Only(wanted) => wanted == stream,

@@ -224,7 +224,15 @@ async fn responses_match_the_document() {
     let task = hands.start().await;
     hands.log(&task, 0, &[(Stream::Stdout, b"hello\n")], true).await;
     api.world.until(&id, "running").await;
-    for path in ["", "/why", "/events", "/executions", "/logs", "/logs?format=text"] {
+    for path in [
+        "",
+        "/why",
+        "/events",
+        "/executions",
+        "/logs",
+        "/logs?format=text",
+        "/logs/search?text=hello&context=1",
+    ] {
         api.get(&format!("{one}{path}")).await;
     }
     api.send(Method::PATCH, &one, json!({"priority": 3})).await;

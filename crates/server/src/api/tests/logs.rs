@@ -220,3 +220,59 @@ async fn bytes_that_are_not_utf8_are_returned_beside_the_text() {
     let tail = world.get(&format!("/api/v1/jobs/{id}/logs?tail=2&format=text")).await;
     assert_eq!(&tail.body[..], b"b\xff\nc\n");
 }
+
+#[tokio::test]
+async fn a_log_is_searched_by_text_and_expression_with_the_lines_around() {
+    let world = World::new().await;
+    let mut hands = ManualWorker::join(&world, 1).await;
+    let id = world.submit(json!({})).await;
+    let path = format!("/api/v1/jobs/{id}/logs/search");
+    let nothing = world.get(&format!("{path}?text=x")).await.json();
+    assert_eq!(nothing, json!({"items": [], "lines": 0, "complete": false}));
+    let task = hands.start().await;
+    let chunks: [(_, &[u8]); 4] = [
+        (Stdout, b"start\nload 1\nERROR: disk"),
+        (Stderr, b"warning\n"),
+        (Stdout, b" full\nretry\nerror: gone\n"),
+        (Stdout, b"no end"),
+    ];
+    hands.log(&task, 0, &chunks, true).await;
+    world.until(&id, "running").await;
+    let found = async |query: &str| {
+        let page = world.get(&format!("{path}?{query}")).await.json();
+        let items = page["items"].as_array().unwrap().iter();
+        let lines = items.map(|hit| format!("{}:{}", hit["number"], hit["text"].as_str().unwrap()));
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(found("text=error").await, ["4:ERROR: disk full", "6:error: gone"]);
+    assert_eq!(found("regex=%5Eerror").await, ["6:error: gone"]);
+    assert_eq!(found("regex=END%7Cend").await, ["7:no end"]);
+    assert_eq!(found("text=disk&stream=stdout").await, ["3:ERROR: disk full"]);
+    assert_eq!(found("text=error&line=5").await, ["6:error: gone"]);
+    let first = world.get(&format!("{path}?text=error&context=1&limit=1")).await.json();
+    assert_eq!(first["items"][0]["before"][0]["text"], "warning");
+    assert_eq!(first["items"][0]["before"][0]["stream"], "stderr");
+    assert_eq!(first["items"][0]["after"][0]["number"], 5);
+    let next = first["next_cursor"].as_str().unwrap();
+    assert_eq!(found(&format!("text=error&context=1&cursor={next}")).await, ["6:error: gone"]);
+    let last = world.get(&format!("{path}?text=error&cursor={next}")).await.json();
+    assert_eq!((last.get("next_cursor"), &last["lines"], &last["complete"]), (None, &json!(7), &json!(true)));
+    let by_execution = format!("/api/v1/executions/{}/logs/search?text=retry", task.execution);
+    assert_eq!(world.get(&by_execution).await.json()["items"][0]["number"], 5);
+    for (query, parameter) in [
+        ("", "text"),
+        ("text=a&regex=b", "text"),
+        ("text=", "text"),
+        ("regex=a(", "regex"),
+        ("text=a&context=21", "context"),
+        ("text=a&limit=1001", "limit"),
+        ("text=a&line=0", "line"),
+    ] {
+        let refused = world.get(&format!("{path}?{query}")).await;
+        assert_eq!(refused.code(), "400 invalid_parameter", "{query}");
+        assert_eq!(refused.json()["errors"][0]["path"], parameter, "{query}");
+    }
+    for query in [format!("text=other&cursor={next}"), "text=error&cursor=x".to_owned()] {
+        assert_eq!(world.get(&format!("{path}?{query}")).await.code(), "400 invalid_cursor", "{query}");
+    }
+}
