@@ -18,7 +18,7 @@ use crate::time::{Duration, Timestamp};
 mod schedule;
 mod workflow;
 
-pub use schedule::{calendar, name, note, schedule};
+pub use schedule::{calendar, name, note, own_name, schedule};
 pub use workflow::{definition, workflow, workflow_warnings};
 
 /// Error of one field.

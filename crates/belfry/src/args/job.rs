@@ -29,7 +29,9 @@ use super::spec::{DueArgs, Pair, ProcessArgs, SpecArgs, past};
     "belfry submit --input data=in.csv --store out.csv=result -- ./convert in.csv out.csv"
 })]
 #[command(
-    after_help = "The command prints the ID of the job. With --wait or --follow, its exit code is that of \
+    after_help = "The command prints the ID of the job. A job without a name gets the name of the program that its \
+    command runs: `nightly.sh` for `./scripts/nightly.sh`, `load.py` for `env A=b python load.py`, `import` for \
+    `sh -c 'cd /srv && ./import'`. With --wait or --follow, its exit code is that of \
     the job: 128 plus the signal if a signal ended the job, 1 if the job was cancelled or expired. With \
     --shards, --over or --on-all-workers, the jobs form one workflow run, and the command prints the ID of \
     the run."

@@ -59,6 +59,11 @@ pub(crate) struct ManyArgs {
 }
 
 impl ManyArgs {
+    /// Whether the options start one run of several jobs.
+    pub(crate) fn is_some(&self) -> bool {
+        self.shards.is_some() || self.shard_items.is_some() || self.over.is_some() || self.on_all_workers
+    }
+
     /// Returns the elements to run jobs for, if any. With `--on-all-workers` the constraints select the workers.
     ///
     /// # Errors

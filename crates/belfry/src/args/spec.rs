@@ -183,7 +183,7 @@ impl DueArgs {
 /// Options for the spec of a job.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SpecArgs {
-    /// Name of the job; need not be unique [default: job, or the name of its schedule]
+    /// Name of the job; need not be unique [default: the name of its command, or of its schedule]
     #[arg(long, value_name = "NAME", help_heading = "Job")]
     pub(crate) name: Option<String>,
     /// Owner of the job [default: your user name]

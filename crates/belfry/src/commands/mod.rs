@@ -19,6 +19,7 @@ mod calendars;
 mod config;
 mod events;
 mod forecast;
+mod job_name;
 mod jobs;
 mod logs;
 mod multiple;

@@ -5,6 +5,8 @@
 //! - [`show`]: writes the ids of submitted jobs; also used by `job retry`.
 //! - [`read_specs`]: parses a file.
 //!
+//! A job without a name gets the name of its command ([`job_name`]).
+//!
 //! A file contains one spec, a list of specs, an object with the key `jobs`, or several YAML documents. Flags are a
 //! merge patch on top of each spec ([`patched`]). The namespace comes from `--namespace`, else from the file, else from
 //! the settings. Options for several jobs (`--shards`, `--over`, `--on-all-workers`) are handled by `multiple`.
@@ -12,12 +14,13 @@
 use std::path::Path;
 
 use model::api::SubmittedJob;
+use model::spec::Run;
 use model::{JobSpec, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Context, Namespace, logs, multiple, wait};
+use super::{Context, Namespace, job_name, logs, multiple, wait};
 use crate::args::job::SubmitArgs;
 use crate::args::spec::{Patch, read_text};
 use crate::failure::Failure;
@@ -109,7 +112,7 @@ fn specs(args: &SubmitArgs, namespace: &Namespace, now: Timestamp) -> Result<Vec
 
     let read = match &args.file {
         Some(path) => read_file(path)?,
-        None => vec![FileSpec { names_namespace: false, spec: JobSpec::command(Vec::<String>::new()) }],
+        None => vec![FileSpec::default()],
     };
     if args.idempotency_key.is_some() && read.len() > 1 {
         let message =
@@ -117,16 +120,28 @@ fn specs(args: &SubmitArgs, namespace: &Namespace, now: Timestamp) -> Result<Vec
         return Err(Failure::usage(message).help("set `idempotency_key` in each job"));
     }
     read.into_iter()
-        .map(|FileSpec { names_namespace, mut spec }| {
+        .map(|FileSpec { names_namespace, names_job, mut spec }| {
             if namespace.by_flag() || !names_namespace {
                 namespace.one()?.clone_into(&mut spec.namespace);
             }
             if args.idempotency_key.is_some() {
                 spec.idempotency_key.clone_from(&args.idempotency_key);
             }
-            patched(&spec, &patch)
+            let mut spec = patched(&spec, &patch)?;
+            if !names_job && args.spec.name.is_none() {
+                spec.name = default_name(&spec, args).unwrap_or(spec.name);
+            }
+            Ok(spec)
         })
         .collect()
+}
+
+/// Returns the name of the command, in a form that is also valid for a run if the options start one.
+fn default_name(spec: &JobSpec, args: &SubmitArgs) -> Option<String> {
+    let Run::Process(process) = &spec.run else { return None };
+    let name = job_name::of_process(process, args.process.script.as_deref())?;
+    let is_reserved = args.many.is_some() && model::validate::own_name(&name).is_err();
+    Some(if is_reserved { format!("{name}-jobs") } else { name })
 }
 
 /// Applies a merge patch to a spec.
@@ -140,17 +155,27 @@ pub(super) fn patched(spec: &JobSpec, patch: &Value) -> Result<JobSpec, Failure>
         .map_err(|error| Failure::usage(format!("cannot build the job spec: {error}")))
 }
 
-/// Spec from a file, and whether the file sets its namespace.
+/// Spec from a file, and whether the file sets its namespace and its name.
 #[derive(Debug)]
 struct FileSpec {
     names_namespace: bool,
+    names_job: bool,
     spec: JobSpec,
 }
 
-/// Fields of a document that determine its form, and whether it sets a namespace.
+impl Default for FileSpec {
+    /// The spec of an empty file: a job without a command.
+    fn default() -> Self {
+        let spec = JobSpec::command(Vec::<String>::new());
+        Self { names_namespace: false, names_job: false, spec }
+    }
+}
+
+/// Fields of a document that determine its form, and whether it sets a namespace and a name.
 #[derive(Debug, Deserialize)]
 struct Header {
     namespace: Option<serde::de::IgnoredAny>,
+    name: Option<serde::de::IgnoredAny>,
     jobs: Option<Vec<Header>>,
 }
 
@@ -221,7 +246,11 @@ fn zip(shapes: Vec<Header>, specs: Vec<JobSpec>) -> Vec<FileSpec> {
     shapes
         .into_iter()
         .zip(specs)
-        .map(|(shape, spec)| FileSpec { names_namespace: shape.namespace.is_some(), spec })
+        .map(|(shape, spec)| FileSpec {
+            names_namespace: shape.namespace.is_some(),
+            names_job: shape.name.is_some(),
+            spec,
+        })
         .collect()
 }
 
@@ -257,9 +286,30 @@ mod tests {
     }
 
     #[test]
-    fn a_command_alone_is_a_job_of_defaults() {
-        assert_eq!(build(&["--", "echo", "-n", "hi"]).unwrap(), [JobSpec::command(["echo", "-n", "hi"])]);
-        assert_eq!(build(&["echo", "-n", "hi"]).unwrap(), [JobSpec::command(["echo", "-n", "hi"])]);
+    fn a_command_alone_is_a_job_of_defaults_with_the_name_of_the_command() {
+        let expected = JobSpec { name: "echo".into(), ..JobSpec::command(["echo", "-n", "hi"]) };
+        assert_eq!(build(&["--", "echo", "-n", "hi"]), build(&["echo", "-n", "hi"]));
+        assert_eq!(build(&["--", "echo", "-n", "hi"]).unwrap(), [expected]);
+    }
+
+    #[test]
+    fn only_a_job_without_a_name_gets_the_name_of_its_command() {
+        let names = |line: &[&str]| {
+            build(line).unwrap().into_iter().map(|spec| spec.name).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(&["--name", "load", "--", "./import"]), "load");
+        let (_dir, path) = file(
+            "[{\"name\": \"filed\", \"run\": {\"process\": {\"command\": [\"./a\"]}}},
+              {\"run\": {\"process\": {\"command\": [\"./b\"]}}},
+              {\"name\": \"job\", \"run\": {\"process\": {\"command\": [\"./c\"]}}},
+              {\"run\": {\"process\": {\"script\": \"./d\"}}}]",
+        );
+        assert_eq!(names(&["-f", &path]), "filed b job job");
+        let (_dir, script) = file("true");
+        assert_eq!(names(&["--script", &script]), "job");
+        // A run cannot have a name that a URL reserves; a job can.
+        assert_eq!(names(&["--", "./import"]), "import");
+        assert_eq!(names(&["--shards", "2", "--", "./import"]), "import-jobs");
     }
 
     /// A8. Every field of a spec can be said on the command line.
@@ -365,7 +415,7 @@ mod tests {
         let (_dir, path) = file("print('hi')\n");
         let spec =
             &build(&["--script", &path, "--interpreter", "python3", "--interpreter", "-u"]).unwrap()[0];
-        let model::spec::Run::Process(process) = &spec.run else { panic!("not a process") };
+        let Run::Process(process) = &spec.run else { panic!("not a process") };
         assert_eq!(process.script.as_deref(), Some("print('hi')\n"));
         assert_eq!(process.interpreter, ["python3", "-u"]);
         assert!(process.command.is_empty());
@@ -379,10 +429,10 @@ mod tests {
         let spec = &build(&["-f", &path, "--priority", "90", "--backoff-max", "8s", "-e", "B=2"]).unwrap()[0];
         assert_eq!((spec.name.as_str(), spec.namespace.as_str(), spec.priority), ("filed", "theirs", 90));
         assert_eq!((spec.retry.max_retries, spec.retry.backoff.initial.to_string()), (9, "7s".into()));
-        let model::spec::Run::Process(process) = &spec.run else { panic!("not a process") };
+        let Run::Process(process) = &spec.run else { panic!("not a process") };
         assert_eq!(process.env.len(), 2);
         let spec = &build(&["-f", &path, "--", "echo"]).unwrap()[0];
-        let model::spec::Run::Process(process) = &spec.run else { panic!("not a process") };
+        let Run::Process(process) = &spec.run else { panic!("not a process") };
         assert_eq!((process.command.len(), &process.script), (1, &None));
     }
 

@@ -91,6 +91,16 @@ pub fn name(name: &str) -> Result<(), Invalid> {
     check.finish()
 }
 
+/// Checks a name for a schedule, a calendar or a workflow: also excludes IDs and the words that URLs of the API reserve.
+///
+/// # Errors
+/// Returns [`Invalid`] with the path `name`.
+pub fn own_name(name: &str) -> Result<(), Invalid> {
+    let mut check = Check::default();
+    check.own_name(name);
+    check.finish()
+}
+
 /// Checks the length of a description, note or reason.
 ///
 /// # Errors
