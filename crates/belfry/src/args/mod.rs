@@ -87,7 +87,9 @@ pub(crate) struct Global {
         value_name = "FORMAT",
         hide_possible_values = true
     )]
-    #[arg(help = "Output format: table, wide (all columns), json, yaml, name (only IDs or names)")]
+    #[arg(
+        help = "Output format: table (fits the terminal), wide (all columns), json, yaml, name (IDs or names)"
+    )]
     pub(crate) output: Format,
     /// Maximum time to retry a request that fails temporarily [env: BELFRY_RETRY_FOR] [default: 10s]
     #[arg(long, global = true, value_name = "DURATION")]

@@ -18,6 +18,7 @@ use super::{
 use crate::args::job::{CancelArgs, ExecutionsArgs, JobCommand, JobFilterArgs, ListArgs, UpdateArgs};
 use crate::args::spec::{Pair, Patch};
 use crate::failure::Failure;
+use crate::output::objects::ExecutionOfJob;
 
 pub(super) async fn run(context: &Context, command: JobCommand) -> Result<(), Failure> {
     match command {
@@ -126,7 +127,12 @@ async fn executions(context: &Context, args: ExecutionsArgs) -> Result<(), Failu
         status: args.status,
     };
     let (executions, more) = read_items(client.executions(filter), &args.many).await?;
-    context.out.list(&executions, "executions")?;
+    if args.id.is_some() {
+        let of_job: Vec<_> = executions.into_iter().map(ExecutionOfJob).collect();
+        context.out.list(&of_job, "executions")?;
+    } else {
+        context.out.list(&executions, "executions")?;
+    }
     note_truncated(context.out, more, &args.many);
     Ok(())
 }

@@ -391,7 +391,7 @@ impl Row for TableRow {
         column("TABLE", 16),
         column("SOURCE ROWS", 11),
         column("TARGET ROWS", 11),
-        column("SHA-256", SHORT_HASH),
+        column("SHA-256", SHORT_HASH).optional(1),
         column("RESULT", 7),
         wide("SOURCE SHA-256", 64),
         wide("TARGET SHA-256", 64),
@@ -485,7 +485,12 @@ mod tests {
 
     #[test]
     fn comparison_shows_rows_hash_and_result() {
-        let look = OutputOptions { format: Format::Table, color: false, now: model::Timestamp::default() };
+        let look = OutputOptions {
+            format: Format::Table,
+            color: false,
+            now: model::Timestamp::default(),
+            width: None,
+        };
         let rows = rows(&[verified("jobs_ended", 120_000), verified("keys", 119_999)]);
         insta::assert_snapshot!(list(&look, &rows).unwrap(), @r"
         TABLE       SOURCE ROWS  TARGET ROWS  SHA-256           RESULT

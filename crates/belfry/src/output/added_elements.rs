@@ -63,7 +63,7 @@ mod tests {
     fn told(format: Format, batches: &[AddedElements]) -> String {
         let mut all = Added::default();
         batches.iter().cloned().for_each(|batch| all.include(batch));
-        added(&OutputOptions { format, color: false, now: Timestamp::default() }, &all).unwrap()
+        added(&OutputOptions { format, color: false, now: Timestamp::default(), width: None }, &all).unwrap()
     }
 
     /// C4.

@@ -230,12 +230,12 @@ impl Row for OverloadRow<'_> {
     const COLUMNS: &'static [Column] = &[
         column("FROM", 10),
         column("UNTIL", 10),
-        column("QUEUE", 12),
-        column("LATE JOBS", 9),
-        column("PEAK WAITING", 12),
-        column("LONGEST WAIT", 12),
-        column("JOB", 16),
-        column("REASON", 30),
+        column("QUEUE", 12).cut(12),
+        column("LATE JOBS", 9).optional(1),
+        column("PEAK WAITING", 12).optional(4),
+        column("LONGEST WAIT", 12).optional(3),
+        column("JOB", 16).cut(12).optional(2),
+        column("REASON", 30).cut(20),
     ];
 
     fn cells(&self, _: &OutputOptions) -> Vec<Cell> {
@@ -264,8 +264,8 @@ struct WorkerRow<'a>(&'a WorkerUse);
 
 impl Row for WorkerRow<'_> {
     const COLUMNS: &'static [Column] = &[
-        column("NAME", 16),
-        column("EXECUTIONS", 10),
+        column("NAME", 16).cut(12),
+        column("EXECUTIONS", 10).optional(1),
         column("CPU", 5),
         column("MEMORY", 6),
         column("SLOTS", 5),
@@ -312,12 +312,12 @@ impl Row for ScheduleRow<'_> {
         column("NAME", 20),
         column("FIRINGS", 7),
         column("LATE", 5),
-        column("MAX DELAY", 9),
-        column("SKIPPED", 7),
-        column("EXPIRED", 7),
+        column("MAX DELAY", 9).optional(1),
+        column("SKIPPED", 7).optional(3),
+        column("EXPIRED", 7).optional(4),
         column("FAILED", 6),
         wide("RUN TIME", 8),
-        column("NOTE", 20),
+        column("NOTE", 20).cut(12).optional(2),
     ];
 
     fn cells(&self, _: &OutputOptions) -> Vec<Cell> {
@@ -376,7 +376,7 @@ mod tests {
     }
 
     fn shown(format: Format, what_if: Option<WhatIf>) -> String {
-        let look = OutputOptions { format, color: false, now: Timestamp::default() };
+        let look = OutputOptions { format, color: false, now: Timestamp::default(), width: None };
         let mut plan = plan();
         let answer = |plan: &Plan| ::forecast::forecast(plan, &mut |_| {}).unwrap();
         let before = what_if.as_ref().map(|_| answer(&plan).summary);

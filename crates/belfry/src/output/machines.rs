@@ -54,13 +54,13 @@ fn lag(server: &Server) -> Cell {
 impl Row for Server {
     const COLUMNS: &'static [Column] = &[
         column("ID", 30),
-        column("NAME", 12),
+        column("NAME", 12).cut(12),
         column("STATUS", 8),
-        column("SHARDS", 6),
-        column("EPOCH", 5),
+        column("SHARDS", 6).optional(1),
+        column("EPOCH", 5).optional(4),
         column("LAG", 6),
-        column("URL", 28),
-        column("STARTED", 10),
+        column("URL", 28).optional(2),
+        column("STARTED", 10).optional(3),
         wide("VERSION", 9),
     ];
 
@@ -106,12 +106,12 @@ fn health_problem(worker: &Worker) -> Option<&str> {
 impl Row for Worker {
     const COLUMNS: &'static [Column] = &[
         column("ID", 30),
-        column("NAME", 16),
+        column("NAME", 16).cut(12),
         column("STATUS", 9),
         column("RUNNING", 7),
-        column("ALLOCATED CPU", 13),
-        column("ALLOCATED MEMORY", 20),
-        column("HEARTBEAT", 10),
+        column("ALLOCATED CPU", 13).optional(2),
+        column("ALLOCATED MEMORY", 20).optional(3),
+        column("HEARTBEAT", 10).optional(1),
         wide("VERSION", 9),
         wide("LABELS", 12),
         wide("CREATED", 30),
@@ -202,7 +202,7 @@ mod tests {
     use crate::output::{Format, list, one};
 
     fn look(format: Format) -> OutputOptions {
-        OutputOptions { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
+        OutputOptions { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap(), width: None }
     }
 
     fn worker(changes: serde_json::Value) -> Worker {

@@ -47,10 +47,10 @@ use crate::failure::Failure;
 /// Output format (`--output`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum Format {
-    /// A table with the most important columns.
+    /// A table with the most important columns; on a terminal, as narrow as the terminal.
     #[default]
     Table,
-    /// A table with all columns and exact times.
+    /// A table with all columns and exact times, however wide.
     Wide,
     /// The objects of the API as JSON; a stream has one object per line.
     Json,
@@ -68,6 +68,8 @@ pub(crate) struct OutputOptions {
     pub(crate) color: bool,
     /// Reference time of relative times such as `5s ago`.
     pub(crate) now: Timestamp,
+    /// Width of the terminal that tables must fit, in columns; `None` if standard output is not a terminal.
+    pub(crate) width: Option<usize>,
 }
 
 impl OutputOptions {
@@ -98,6 +100,7 @@ impl Output {
             format,
             color: colors && std::io::stdout().is_terminal(),
             now: jiff::Timestamp::now().into(),
+            width: terminal_width(),
         };
         Self { look, quiet, color_err: colors && std::io::stderr().is_terminal() }
     }
@@ -183,6 +186,12 @@ impl Output {
     pub(crate) fn item<T: Row>(&self, item: &T, first: bool) -> Result<(), Failure> {
         self.data(stream_item(&self.now(), item, first)?)
     }
+}
+
+/// Returns the width of the terminal on standard output; `None` if that is not a terminal, or has no size.
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|width| *width > 0)
 }
 
 /// Formats one object.
@@ -277,7 +286,27 @@ mod tests {
     use super::*;
 
     fn look(format: Format) -> OutputOptions {
-        OutputOptions { format, color: false, now: Timestamp::default() }
+        OutputOptions { format, color: false, now: Timestamp::default(), width: None }
+    }
+
+    /// With long names, and 30 characters for each ID.
+    #[test]
+    fn every_table_fits_80_columns() {
+        use model::api;
+
+        macro_rules! widths {
+            ($($row:ty)*) => { [$((stringify!($row), table::narrowest::<$row>())),*] };
+        }
+        let widths = widths! {
+            api::Job api::Execution objects::ExecutionOfJob api::JobEvent api::FeedEvent api::Queue api::Artifact
+            api::SubmittedJob api::CancelledJob api::Server api::Worker api::WorkflowRun api::RunStep
+            api::RunElement running_elements::RunningElement api::Schedule api::TriggeredSchedule
+            api::UpcomingFiring api::LedgerEntry api::Backfill api::Calendar api::Workflow api::PlannedStep
+            api::StatisticsTotal crate::settings::SettingRow
+        };
+        for (row, width) in widths {
+            assert!(width <= 80, "{row}: {width}");
+        }
     }
 
     /// A document is equal to its spec in each format, also if values look like keys of a document.

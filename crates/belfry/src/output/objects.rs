@@ -20,6 +20,7 @@ use model::api::{
 use model::record::FileVersion;
 use model::spec::Run;
 use model::{ExecutionStatus, JobStatus, RunId, Timestamp};
+use serde::Serialize;
 
 use super::OutputOptions;
 use super::runs::started_runs;
@@ -88,12 +89,12 @@ pub(super) fn exact_or_none(look: &OutputOptions, at: Option<Timestamp>) -> Cell
 impl Row for Job {
     const COLUMNS: &'static [Column] = &[
         column("ID", 30),
-        column("NAME", 16),
+        column("NAME", 16).cut(12),
         column("STATUS", 9),
-        column("RESULT", 12),
-        column("ATTEMPTS", 8),
-        column("DURATION", 8),
-        column("CREATED", 10),
+        column("RESULT", 12).cut(10),
+        column("ATTEMPTS", 8).optional(3),
+        column("DURATION", 8).optional(2),
+        column("CREATED", 10).optional(1),
         wide("NAMESPACE", 12),
         wide("QUEUE", 12),
         wide("PRIORITY", 8),
@@ -241,13 +242,13 @@ impl Row for Execution {
     const COLUMNS: &'static [Column] = &[
         column("ID", 30),
         column("JOB", 30),
-        column("ATTEMPT", 7),
+        column("ATTEMPT", 7).optional(3),
         column("STATUS", 9),
-        column("RESULT", 12),
-        column("DURATION", 8),
-        column("CPU TIME", 8),
-        column("PEAK MEMORY", 11),
-        column("ASSIGNED", 10),
+        column("RESULT", 12).cut(10).optional(1),
+        column("DURATION", 8).optional(2),
+        column("CPU TIME", 8).optional(6),
+        column("PEAK MEMORY", 11).optional(5),
+        column("ASSIGNED", 10).optional(4),
         wide("STARTED", 30),
         wide("FINISHED", 30),
         wide("WORKER", 30),
@@ -286,6 +287,40 @@ impl Row for Execution {
     }
 }
 
+/// Execution in the list of one job: the table has no column for the job.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct ExecutionOfJob(pub(crate) Execution);
+
+impl ExecutionOfJob {
+    /// Index of the column that is left out.
+    const JOB: usize = 1;
+
+    const OTHER_COLUMNS: [Column; Execution::COLUMNS.len() - 1] = {
+        let mut columns = [Execution::COLUMNS[0]; Execution::COLUMNS.len() - 1];
+        let mut i = 0;
+        while i < columns.len() {
+            columns[i] = Execution::COLUMNS[if i < Self::JOB { i } else { i + 1 }];
+            i += 1;
+        }
+        columns
+    };
+}
+
+impl Row for ExecutionOfJob {
+    const COLUMNS: &'static [Column] = &Self::OTHER_COLUMNS;
+
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
+        let mut cells = self.0.cells(look);
+        cells.remove(Self::JOB);
+        cells
+    }
+
+    fn name(&self) -> String {
+        self.0.name()
+    }
+}
+
 /// Formats versions of artifacts, each with the first 12 digits of its hash: `rows@4f2c19ab37de`.
 fn versions(files: Option<&[FileVersion]>) -> Cell {
     let short = |version: &FileVersion| {
@@ -302,9 +337,9 @@ impl Row for JobEvent {
     const COLUMNS: &'static [Column] = &[
         column("TIME", 30),
         column("STATUS", 9),
-        column("CAUSE", 16),
-        column("ATTEMPT", 7),
-        column("MESSAGE", 40),
+        column("CAUSE", 16).optional(2),
+        column("ATTEMPT", 7).optional(1),
+        column("MESSAGE", 40).cut(30),
     ];
 
     fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
@@ -328,11 +363,11 @@ impl Row for JobEvent {
 
 impl Row for FeedEvent {
     const COLUMNS: &'static [Column] = &[
-        column("SEQ", 8),
+        column("SEQ", 8).optional(2),
         column("TIME", 27),
         column("TYPE", 17),
         column("OBJECT", 30),
-        column("CAUSE", 14),
+        column("CAUSE", 14).optional(1),
         wide("NAMESPACE", 12),
         wide("EXECUTION", 30),
         wide("WORKER", 30),
@@ -391,9 +426,9 @@ impl Row for Queue {
         column("STATUS", 8),
         column("WAITING", 8),
         column("RUNNING", 8),
-        column("LIMIT", 6),
-        column("RATE LIMIT", 10),
-        column("OLDEST WAITING", 14),
+        column("LIMIT", 6).optional(1),
+        column("RATE LIMIT", 10).optional(3),
+        column("OLDEST WAITING", 14).optional(2),
         wide("BURST", 6),
         wide("WEIGHT", 6),
         wide("VERSION", 7),
@@ -450,8 +485,8 @@ impl Row for Artifact {
     const COLUMNS: &'static [Column] = &[
         column("NAME", 20),
         column("SIZE", 10),
-        column("SHA256", 16),
-        column("CREATED", 10),
+        column("SHA256", 16).optional(2),
+        column("CREATED", 10).optional(1),
         wide("NAMESPACE", 12),
         wide("CREATED BY", 20),
     ];
@@ -482,7 +517,7 @@ mod tests {
     use crate::output::{Format, list, one};
 
     fn look(format: Format) -> OutputOptions {
-        OutputOptions { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
+        OutputOptions { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap(), width: None }
     }
 
     fn from<T: DeserializeOwned>(value: serde_json::Value) -> T {

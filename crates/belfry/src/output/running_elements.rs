@@ -79,11 +79,11 @@ impl RunningElement {
 impl Row for RunningElement {
     const COLUMNS: &'static [Column] = &[
         column("INDEX", 6),
-        column("ELEMENT", 24),
+        column("ELEMENT", 24).cut(10),
         column("STATUS", 9),
-        column("WORKER", 16),
-        column("ATTEMPTS", 8),
-        column("DURATION", 8),
+        column("WORKER", 16).cut(10).optional(1),
+        column("ATTEMPTS", 8).optional(3),
+        column("DURATION", 8).optional(2),
         column("JOB/RUN", 30),
         wide("STARTED", 27),
     ];
@@ -92,7 +92,11 @@ impl Row for RunningElement {
         let (status, worker, tries, id) = match &self.work {
             JobOrRun::Job { job_id, status, worker_id, worker, executions } => (
                 job_status(*status),
-                worker.clone().or_else(|| worker_id.map(|id| id.to_string())).into(),
+                worker
+                    .as_deref()
+                    .map(Cell::from)
+                    .or_else(|| worker_id.map(|id| Cell::whole(id.to_string())))
+                    .unwrap_or_else(Cell::none),
                 executions.to_string().into(),
                 job_id.to_string(),
             ),
@@ -154,6 +158,7 @@ mod tests {
             format: Format::Table,
             color: false,
             now: "2026-11-21T08:10:00Z".parse().unwrap(),
+            width: None,
         };
         insta::assert_snapshot!("running_elements", list(&look, &rows).unwrap());
     }

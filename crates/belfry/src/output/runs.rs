@@ -63,12 +63,12 @@ fn progress(steps: &StepCounts) -> Cell {
 impl Row for WorkflowRun {
     const COLUMNS: &'static [Column] = &[
         column("ID", 30),
-        column("WORKFLOW", 16),
-        column("NUMBER", 6),
+        column("WORKFLOW", 16).cut(12),
+        column("NUMBER", 6).optional(4),
         column("STATUS", 9),
-        column("STEPS", 14),
-        column("DURATION", 8),
-        column("CREATED", 10),
+        column("STEPS", 14).optional(1),
+        column("DURATION", 8).optional(3),
+        column("CREATED", 10).optional(2),
         wide("NAMESPACE", 12),
         wide("GENERATION", 10),
         wide("CREATED BY", 12),
@@ -256,8 +256,12 @@ fn select_steps(steps: &[RunStep]) -> Vec<RunStep> {
 }
 
 impl Row for RunHistoryEntry {
-    const COLUMNS: &'static [Column] =
-        &[column("TIME", 27), column("STATUS", 9), column("CAUSE", 16), column("MESSAGE", 40)];
+    const COLUMNS: &'static [Column] = &[
+        column("TIME", 27),
+        column("STATUS", 9),
+        column("CAUSE", 16).optional(1),
+        column("MESSAGE", 40).cut(30),
+    ];
 
     fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
         let sentence = self.cause.sentence();
@@ -275,10 +279,10 @@ impl Row for RunStep {
     const COLUMNS: &'static [Column] = &[
         column("STEP", 24),
         column("STATUS", 15),
-        column("ELEMENTS", 12),
-        column("DURATION", 8),
+        column("ELEMENTS", 12).optional(2),
+        column("DURATION", 8).optional(3),
         column("JOB/RUN", 30),
-        column("MESSAGE", 40),
+        column("MESSAGE", 40).cut(18).optional(1),
         wide("KIND", 8),
         wide("UPSTREAM", 20),
         wide("JOIN RULE", 12),
@@ -384,12 +388,12 @@ const ELEMENT_CHARS_MAX: usize = 40;
 impl Row for RunElement {
     const COLUMNS: &'static [Column] = &[
         column("INDEX", 6),
-        column("ELEMENT", 20),
+        column("ELEMENT", 20).cut(10),
         column("STATUS", 9),
-        column("DURATION", 8),
-        column("ATTEMPTS", 8),
+        column("DURATION", 8).optional(2),
+        column("ATTEMPTS", 8).optional(3),
         column("JOB/RUN", 30),
-        column("MESSAGE", 40),
+        column("MESSAGE", 40).cut(16).optional(1),
         wide("WORKER", 30),
         wide("STARTED", 27),
         wide("FINISHED", 27),
@@ -441,7 +445,7 @@ mod tests {
     const JOB: &str = "job_01k9zq3m6c0000000000000000";
 
     fn look(format: Format) -> OutputOptions {
-        OutputOptions { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
+        OutputOptions { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap(), width: None }
     }
 
     fn with(mut value: Value, changes: &Value) -> Value {

@@ -71,11 +71,11 @@ impl Row for Schedule {
     const COLUMNS: &'static [Column] = &[
         column("NAME", 20),
         column("STATUS", 9),
-        column("TIMING", 20),
-        column("TIME ZONE", 16),
+        column("TIMING", 20).cut(14),
+        column("TIME ZONE", 16).optional(3),
         column("NEXT RUN", 10),
-        column("LAST RUN", 10),
-        column("SUCCESS RATE", 12),
+        column("LAST RUN", 10).optional(1),
+        column("SUCCESS RATE", 12).optional(2),
         wide("ID", 30),
         wide("NAMESPACE", 12),
         wide("OWNER", 12),
@@ -253,7 +253,7 @@ impl Row for UpcomingFiring {
     const COLUMNS: &'static [Column] = &[
         column("SCHEDULED TIME", 30),
         column("SCHEDULE", 20),
-        column("MEDIAN DURATION", 15),
+        column("MEDIAN DURATION", 15).optional(1),
         wide("NAMESPACE", 12),
         wide("ID", 30),
     ];
@@ -277,10 +277,10 @@ impl Row for LedgerEntry {
     const COLUMNS: &'static [Column] = &[
         column("SCHEDULED TIME", 27),
         column("OUTCOME", 16),
-        column("CAUSE", 8),
-        column("JOB/RUN", 30),
-        column("STATUS", 9),
-        column("DETAIL", 20),
+        column("CAUSE", 8).optional(4),
+        column("JOB/RUN", 30).optional(1),
+        column("STATUS", 9).optional(2),
+        column("DETAIL", 20).cut(16).optional(3),
         wide("DECIDED", 27),
         wide("GENERATION", 10),
         wide("TZDB", 6),
@@ -340,12 +340,12 @@ fn backfill_status(status: BackfillStatus) -> Cell {
 impl Row for Backfill {
     const COLUMNS: &'static [Column] = &[
         column("ID", 30),
-        column("SCHEDULE", 20),
+        column("SCHEDULE", 20).cut(12),
         column("STATUS", 9),
-        column("STARTED", 9),
-        column("SUCCEEDED", 9),
+        column("STARTED", 9).optional(2),
+        column("SUCCEEDED", 9).optional(1),
         column("FAILED", 6),
-        column("CREATED", 10),
+        column("CREATED", 10).optional(3),
         wide("FROM", 20),
         wide("UNTIL", 20),
         wide("SCHEDULE ID", 30),
@@ -464,8 +464,8 @@ impl Row for Calendar {
     const COLUMNS: &'static [Column] = &[
         column("NAME", 20),
         column("TYPE", 9),
-        column("DATA UNTIL", 11),
-        column("DESCRIPTION", 20),
+        column("DATA UNTIL", 11).optional(1),
+        column("DESCRIPTION", 20).cut(20).optional(2),
         wide("NAMESPACE", 12),
         wide("VERSION", 7),
         wide("UPDATED", 20),
@@ -525,8 +525,8 @@ impl Row for LocalizedFiring<'_> {
     const COLUMNS: &'static [Column] = &[
         column("LOCAL TIME", 25),
         column("UTC", 20),
-        column("FROM NOW", 10),
-        column("NOTES", 20),
+        column("FROM NOW", 10).optional(1),
+        column("NOTES", 20).cut(16),
         wide("RULES", 6),
     ];
 
@@ -600,7 +600,7 @@ mod tests {
     use crate::output::{list, one};
 
     fn look(format: Format) -> OutputOptions {
-        OutputOptions { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
+        OutputOptions { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap(), width: None }
     }
 
     fn from<T: DeserializeOwned>(value: serde_json::Value) -> T {

@@ -9,13 +9,13 @@ use super::time::format_duration;
 
 impl Row for StatisticsTotal {
     const COLUMNS: &'static [Column] = &[
-        column("NAME", 24),
+        column("NAME", 24).cut(20),
         column("SUBMITTED", 9),
-        column("SUCCEEDED", 9),
+        column("SUCCEEDED", 9).optional(1),
         column("FAILED", 8),
-        column("RETRIED", 8),
-        column("DELAY P95", 9),
-        column("RUN P50", 8),
+        column("RETRIED", 8).optional(4),
+        column("DELAY P95", 9).optional(2),
+        column("RUN P50", 8).optional(3),
         column("RUN P95", 8),
         wide("CANCELLED", 9),
         wide("EXPIRED", 8),
@@ -27,6 +27,9 @@ impl Row for StatisticsTotal {
 
     fn cells(&self, _: &OutputOptions) -> Vec<Cell> {
         let counts = &self.counts;
+        let name = subject(&self.subject);
+        // The name of a job is no argument of a command; all other names and the IDs are.
+        let name = if self.subject.job.is_some() { name.into() } else { Cell::whole(name) };
         let (delay, run) = (counts.start_delay.as_ref(), counts.run_time.as_ref());
         let time = |of: Option<&Distribution>, part: fn(&Distribution) -> model::Duration| {
             Cell::from(of.map(|of| format_duration(part(of))))
@@ -35,7 +38,7 @@ impl Row for StatisticsTotal {
         let causes: Vec<_> =
             counts.failed_by_cause.iter().map(|(cause, count)| format!("{cause}={count}")).collect();
         vec![
-            subject(&self.subject).into(),
+            name,
             counts.submitted.to_string().into(),
             counts.succeeded.to_string().into(),
             bad(counts.failed),

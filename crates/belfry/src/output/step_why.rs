@@ -213,7 +213,7 @@ mod tests {
         }))
         .unwrap();
         let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
-        let look = OutputOptions { format: Format::Table, color: false, now };
+        let look = OutputOptions { format: Format::Table, color: false, now, width: None };
         let again =
             told.reasons.iter().filter(|reason| matches!(reason.known(), Some(StepReason::RunRetrying(_))));
         let reasons = again.cloned().collect();

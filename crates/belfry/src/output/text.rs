@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use model::why::OpenEnum;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Escapes control characters and Unicode characters that change the direction of text. Without this, the name of a job
 /// could move the cursor, color the line or hide a part of it.
@@ -23,6 +24,22 @@ pub(crate) fn escape(text: &str) -> String {
         }
     }
     cleaned
+}
+
+/// Cuts a text to a width on a terminal; a cut text ends in `…`. A Chinese character takes two columns.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let (mut kept, mut used) = (String::new(), 0);
+    for c in text.chars() {
+        used += c.width().unwrap_or_default();
+        if used >= width {
+            break;
+        }
+        kept.push(c);
+    }
+    kept + "…"
 }
 
 /// Cuts a text to at most `max` characters; a cut text ends in `…`.
@@ -75,6 +92,15 @@ mod tests {
     fn long_text_is_cut_between_characters() {
         assert_eq!(short("钟楼钟楼", 3), "钟楼…");
         assert_eq!(short("abc", 3), "abc");
+    }
+
+    #[test]
+    fn text_is_cut_to_its_width_on_a_terminal() {
+        assert_eq!(
+            ["钟楼钟楼", "a钟楼钟", "abcdefg"].map(|text| cut(text, 6)),
+            ["钟楼…", "a钟楼…", "abcde…"]
+        );
+        assert_eq!(["钟楼钟", "abcdef", ""].map(|text| cut(text, 6)), ["钟楼钟", "abcdef", ""]);
     }
 
     #[test]

@@ -239,7 +239,7 @@ mod tests {
         }))
         .unwrap();
         let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
-        let look = OutputOptions { format: Format::Table, color: false, now };
+        let look = OutputOptions { format: Format::Table, color: false, now, width: None };
         insta::assert_snapshot!(why(&look, &told).unwrap());
     }
 }

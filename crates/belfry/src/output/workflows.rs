@@ -54,11 +54,11 @@ pub(super) fn joined(names: &[String]) -> Cell {
 impl Row for Workflow {
     const COLUMNS: &'static [Column] = &[
         column("NAME", 20),
-        column("STEPS", 6),
-        column("RUNS", 6),
+        column("STEPS", 6).optional(1),
+        column("RUNS", 6).optional(2),
         column("LAST STATUS", 11),
         column("LAST RUN", 10),
-        column("UPDATED", 10),
+        column("UPDATED", 10).optional(3),
         wide("ID", 30),
         wide("NAMESPACE", 12),
         wide("OWNER", 12),
@@ -205,9 +205,9 @@ struct DefinedStep<'a> {
 impl Row for DefinedStep<'_> {
     const COLUMNS: &'static [Column] = &[
         column("STEP", 24),
-        column("ACTION", 40),
-        column("FOR EACH", 16),
-        column("UPSTREAM", 20),
+        column("ACTION", 40).cut(20),
+        column("FOR EACH", 16).cut(10).optional(2),
+        column("UPSTREAM", 20).cut(12).optional(1),
         wide("JOIN RULE", 12),
         wide("CONDITION", 20),
     ];
@@ -271,10 +271,10 @@ impl Row for PlannedStep {
     const COLUMNS: &'static [Column] = &[
         column("LEVEL", 5),
         column("STEP", 24),
-        column("KIND", 8),
-        column("ELEMENTS", 6),
-        column("UPSTREAM", 20),
-        column("COMMAND", 40),
+        column("KIND", 8).optional(2),
+        column("ELEMENTS", 6).optional(3),
+        column("UPSTREAM", 20).cut(12).optional(1),
+        column("COMMAND", 40).cut(20),
     ];
 
     fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
@@ -324,7 +324,7 @@ mod tests {
     use crate::output::{list, one};
 
     fn look(format: Format) -> OutputOptions {
-        OutputOptions { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
+        OutputOptions { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap(), width: None }
     }
 
     fn spec() -> serde_json::Value {

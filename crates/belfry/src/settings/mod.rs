@@ -283,8 +283,8 @@ pub(crate) struct SettingRow {
 impl Row for SettingRow {
     const COLUMNS: &'static [Column] = &[
         column("SETTING", 24),
-        column("VALUE", 24),
-        column("ORIGIN", 16),
+        column("VALUE", 24).cut(16),
+        column("ORIGIN", 16).cut(12),
         crate::output::table::wide("VARIABLE", 24),
         crate::output::table::wide("DESCRIPTION", 40),
     ];
@@ -381,6 +381,7 @@ mod tests {
             format: crate::output::Format::Wide,
             color: false,
             now: model::Timestamp::from_millis(0),
+            width: None,
         };
         let text = crate::output::list(&look, &rows).unwrap();
         assert!(!text.contains("bf_secret"));
