@@ -5,7 +5,7 @@
 //! several jobs. [`LogsArgs`] serves `belfry logs` and `belfry job logs`; [`WhyArgs`] serves `belfry why`,
 //! `belfry job why` and `belfry job events`. [`ListLimit`] is the length of every list of the command line.
 //!
-//! Jobs are named by their ids, because names of jobs are not unique. Workers have an id and a name, so options for
+//! Jobs are named by their ids, because names of jobs are not unique, or as `@last` ([`Reference`]). Workers have an id and a name, so options for
 //! workers are strings; the command resolves the name.
 
 use std::path::PathBuf;
@@ -15,6 +15,7 @@ use model::{BackfillId, Duration, ExecutionStatus, JobId, JobStatus, RunId, Sche
 
 use super::examples;
 use super::multiple::ManyArgs;
+use super::reference::Reference;
 use super::spec::{DueArgs, Pair, ProcessArgs, SpecArgs, past};
 
 /// `belfry submit`
@@ -72,6 +73,7 @@ pub(crate) struct SubmitArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
     "belfry logs JOB                log of the newest execution"
+    "belfry logs @last              log of the job that you submitted last"
     "belfry logs JOB -f             follow the log until the job has ended"
     "belfry logs JOB --execution 1 --stream stderr --tail 20"
     "belfry logs JOB --grep 'error|timeout' -C 3"
@@ -83,7 +85,7 @@ pub(crate) struct SubmitArgs {
     line matches."
 )]
 pub(crate) struct LogsArgs {
-    /// ID of the job or execution
+    /// ID of the job or execution, or @last for your last job
     #[arg(value_name = "JOB|EXECUTION")]
     pub(crate) target: String,
     /// Follow the log until the job or execution has ended
@@ -143,9 +145,9 @@ pub(crate) const WHY_HELP: &str = "The command lists the waiting reasons, for ex
     "belfry why JOB -o wide         list all workers that are not eligible"
 })]
 pub(crate) struct WhyArgs {
-    /// ID of the job
+    /// ID of the job, or @last
     #[arg(value_name = "JOB")]
-    pub(crate) id: JobId,
+    pub(crate) id: Reference<JobId>,
 }
 
 /// `belfry job …`
@@ -229,10 +231,10 @@ pub(crate) struct JobFilterArgs {
     pub(crate) schedule: Option<ScheduleId>,
     /// Filter by backfill ID
     #[arg(long, value_name = "BACKFILL")]
-    pub(crate) backfill: Option<BackfillId>,
+    pub(crate) backfill: Option<Reference<BackfillId>>,
     /// Filter by workflow run ID
     #[arg(long, value_name = "RUN")]
-    pub(crate) run: Option<RunId>,
+    pub(crate) run: Option<Reference<RunId>>,
     /// Filter by the name of the workflow whose run created the job
     #[arg(long, value_name = "NAME")]
     pub(crate) workflow: Option<String>,
@@ -258,25 +260,25 @@ pub(crate) struct ListLimit {
 /// Jobs by their ids.
 #[derive(Debug, Args)]
 pub(crate) struct IdsArgs {
-    /// IDs of the jobs
+    /// IDs of the jobs, or @last
     #[arg(value_name = "JOB", required = true)]
-    pub(crate) ids: Vec<JobId>,
+    pub(crate) ids: Vec<Reference<JobId>>,
 }
 
 /// `belfry job watch`
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// ID of the job
+    /// ID of the job, or @last
     #[arg(value_name = "JOB")]
-    pub(crate) id: JobId,
+    pub(crate) id: Reference<JobId>,
 }
 
 /// `belfry job wait`
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
-    /// IDs of the jobs
+    /// IDs of the jobs, or @last
     #[arg(value_name = "JOB", required = true)]
-    pub(crate) ids: Vec<JobId>,
+    pub(crate) ids: Vec<Reference<JobId>>,
     /// Maximum time to wait, for example 10m; then exit with code 124 [default: unlimited]
     #[arg(long, value_name = "DURATION")]
     pub(crate) wait_timeout: Option<Duration>,
@@ -289,9 +291,9 @@ pub(crate) struct WaitArgs {
     "belfry job executions --worker WORKER --status running"
 })]
 pub(crate) struct ExecutionsArgs {
-    /// ID of the job
+    /// ID of the job, or @last
     #[arg(value_name = "JOB")]
-    pub(crate) id: Option<JobId>,
+    pub(crate) id: Option<Reference<JobId>>,
     /// Filter by worker name or ID
     #[arg(long, value_name = "WORKER")]
     pub(crate) worker: Option<String>,
@@ -310,9 +312,9 @@ pub(crate) struct ExecutionsArgs {
     "belfry job update JOB --patch '{\"timeout\": null}'"
 })]
 pub(crate) struct UpdateArgs {
-    /// ID of the job
+    /// ID of the job, or @last
     #[arg(value_name = "JOB")]
-    pub(crate) id: JobId,
+    pub(crate) id: Reference<JobId>,
     /// JSON merge patch (RFC 7386) of the job spec; other options override it
     #[arg(long, value_name = "JSON")]
     pub(crate) patch: Option<String>,
@@ -355,9 +357,9 @@ pub(crate) struct SelectionArgs {
 })]
 #[command(after_help = SELECTION_HELP)]
 pub(crate) struct RetryArgs {
-    /// IDs of the jobs; without IDs, the filters select failed and expired jobs
+    /// IDs of the jobs, or @last; without IDs, the filters select failed and expired jobs
     #[arg(value_name = "JOB", conflicts_with = "SelectionArgs")]
-    pub(crate) ids: Vec<JobId>,
+    pub(crate) ids: Vec<Reference<JobId>>,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
 }
@@ -371,9 +373,9 @@ pub(crate) struct RetryArgs {
 })]
 #[command(after_help = SELECTION_HELP)]
 pub(crate) struct CancelArgs {
-    /// IDs of the jobs; without IDs, the filters select the jobs that have not ended
+    /// IDs of the jobs, or @last; without IDs, the filters select the jobs that have not ended
     #[arg(value_name = "JOB", conflicts_with = "SelectionArgs")]
-    pub(crate) ids: Vec<JobId>,
+    pub(crate) ids: Vec<Reference<JobId>>,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
     /// Reason for the cancellation, recorded in the history of the job

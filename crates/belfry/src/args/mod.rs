@@ -6,6 +6,7 @@
 //! # Modules
 //! - [`job`]: `submit`, `logs`, `why`, `job`; [`spec`]: the options of a job spec, also for schedules;
 //!   [`multiple`]: the options of `submit` that start several jobs.
+//! - [`reference`]: IDs of jobs, runs and backfills, or `@last`.
 //! - [`schedule`]: `schedule`, `backfill`, `calendar`, `apply`, `diff`; [`workflow`]: `workflow`, `run`;
 //!   [`forecast`]: `forecast`.
 //! - [`serve`]: `dev`, `server`, `worker`; [`store`]: `store`; [`task`]: `task`; [`more`]: `queue`, `artifact`,
@@ -21,6 +22,7 @@ pub(crate) mod forecast;
 pub(crate) mod job;
 pub(crate) mod more;
 pub(crate) mod multiple;
+pub(crate) mod reference;
 pub(crate) mod schedule;
 pub(crate) mod serve;
 pub(crate) mod spec;

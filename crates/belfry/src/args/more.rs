@@ -14,6 +14,7 @@ use model::{Duration, JobId};
 
 use super::examples;
 use super::job::ListLimit;
+use super::reference::Reference;
 use super::spec::word;
 
 /// `belfry queue …`
@@ -174,9 +175,9 @@ pub(crate) struct EventsArgs {
     /// Filter by event type: job.failed, or job for all types that begin with `job.`; separate types with commas
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) kind: Option<String>,
-    /// Filter by job ID
+    /// Filter by job ID, or @last
     #[arg(long, value_name = "JOB")]
-    pub(crate) job: Option<JobId>,
+    pub(crate) job: Option<Reference<JobId>>,
     /// Sequence number after which the events start; 0 selects all stored events [default: new events only]
     #[arg(long, value_name = "SEQ")]
     pub(crate) since: Option<u64>,

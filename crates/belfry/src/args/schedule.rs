@@ -21,6 +21,7 @@ use timetable::Language;
 
 use super::examples;
 use super::job::ListLimit;
+use super::reference::Reference;
 use super::spec::{Pair, ProcessArgs, SpecArgs, instant, parse_pair, word};
 
 /// `belfry schedule …`
@@ -465,16 +466,16 @@ pub(crate) enum BackfillCommand {
     /// Show the details of a backfill
     #[command(before_help = examples! { "belfry backfill get BACKFILL" })]
     Get {
-        /// ID of the backfill
+        /// ID of the backfill, or @last
         #[arg(value_name = "BACKFILL")]
-        id: BackfillId,
+        id: Reference<BackfillId>,
     },
     /// Cancel a backfill: no further run of the backfill starts
     #[command(before_help = examples! { "belfry backfill cancel BACKFILL --cancel-runs" })]
     Cancel {
-        /// ID of the backfill
+        /// ID of the backfill, or @last
         #[arg(value_name = "BACKFILL")]
-        id: BackfillId,
+        id: Reference<BackfillId>,
         /// Also cancel the jobs and runs that the backfill has started
         #[arg(long)]
         cancel_runs: bool,

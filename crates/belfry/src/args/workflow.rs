@@ -15,6 +15,7 @@ use model::{BackfillId, Duration, RunId, RunStatus, ScheduleId, StepStatus, Time
 
 use super::examples;
 use super::job::ListLimit;
+use super::reference::Reference;
 use super::schedule::ApplyArgs;
 use super::spec::{Pair, parse_pair, past};
 
@@ -194,9 +195,9 @@ pub(crate) enum RunCommand {
 /// Runs by their ids.
 #[derive(Debug, Args)]
 pub(crate) struct RunsArgs {
-    /// IDs of the runs
+    /// IDs of the runs, or @last
     #[arg(value_name = "RUN", required = true)]
-    pub(crate) ids: Vec<RunId>,
+    pub(crate) ids: Vec<Reference<RunId>>,
 }
 
 /// `belfry run get`
@@ -206,9 +207,9 @@ pub(crate) struct RunsArgs {
     "belfry run get RUN --step load      running elements of a mapped step"
 })]
 pub(crate) struct RunGetArgs {
-    /// IDs of the runs
+    /// IDs of the runs, or @last
     #[arg(value_name = "RUN", required = true)]
-    pub(crate) ids: Vec<RunId>,
+    pub(crate) ids: Vec<Reference<RunId>>,
     /// Name of a mapped step whose running elements are listed; `belfry run elements` lists the ended elements
     #[arg(long, value_name = "STEP")]
     pub(crate) step: Option<String>,
@@ -233,13 +234,13 @@ pub(crate) struct RunListArgs {
     pub(crate) text: Option<String>,
     /// Filter by the ID of the calling run: the run with a step that started these runs
     #[arg(long, value_name = "RUN")]
-    pub(crate) caller: Option<RunId>,
+    pub(crate) caller: Option<Reference<RunId>>,
     /// Filter by schedule ID
     #[arg(long, value_name = "SCHEDULE")]
     pub(crate) schedule: Option<ScheduleId>,
     /// Filter by backfill ID
     #[arg(long, value_name = "BACKFILL")]
-    pub(crate) backfill: Option<BackfillId>,
+    pub(crate) backfill: Option<Reference<BackfillId>>,
     /// Start of the range of start times: 1h (ago), 08:00 (most recent), yesterday, 2026-11-21T08:00 (local)
     #[arg(long, value_name = "TIME", value_parser = past)]
     pub(crate) after: Option<Timestamp>,
@@ -257,9 +258,9 @@ pub(crate) struct RunListArgs {
     "belfry run steps RUN --status failed,upstream_failed -o wide"
 })]
 pub(crate) struct StepsArgs {
-    /// ID of the run
+    /// ID of the run, or @last
     #[arg(value_name = "RUN")]
-    pub(crate) id: RunId,
+    pub(crate) id: Reference<RunId>,
     /// Filter by status: pending, running, waiting, succeeded, failed, upstream_failed, skipped, cancelled
     #[arg(short, long, value_name = "STATUS", value_delimiter = ',')]
     pub(crate) status: Vec<StepStatus>,
@@ -272,9 +273,9 @@ pub(crate) struct StepsArgs {
     "belfry run elements RUN load --all -o json"
 })]
 pub(crate) struct ElementsArgs {
-    /// ID of the run
+    /// ID of the run, or @last
     #[arg(value_name = "RUN")]
-    pub(crate) id: RunId,
+    pub(crate) id: Reference<RunId>,
     /// Name of the step
     #[arg(value_name = "STEP")]
     pub(crate) step: String,
@@ -292,9 +293,9 @@ pub(crate) struct ElementsArgs {
     "belfry run why RUN load       one step"
 })]
 pub(crate) struct StepArgs {
-    /// ID of the run
+    /// ID of the run, or @last
     #[arg(value_name = "RUN")]
-    pub(crate) id: RunId,
+    pub(crate) id: Reference<RunId>,
     /// Name of the step [default: all running steps, or the next steps if none is running]
     #[arg(value_name = "STEP")]
     pub(crate) step: Option<String>,
@@ -303,17 +304,17 @@ pub(crate) struct StepArgs {
 /// `belfry run watch`
 #[derive(Debug, Args)]
 pub(crate) struct RunWatchArgs {
-    /// ID of the run
+    /// ID of the run, or @last
     #[arg(value_name = "RUN")]
-    pub(crate) id: RunId,
+    pub(crate) id: Reference<RunId>,
 }
 
 /// `belfry run wait`
 #[derive(Debug, Args)]
 pub(crate) struct RunWaitArgs {
-    /// IDs of the runs
+    /// IDs of the runs, or @last
     #[arg(value_name = "RUN", required = true)]
-    pub(crate) ids: Vec<RunId>,
+    pub(crate) ids: Vec<Reference<RunId>>,
     /// Maximum time to wait, for example 1h; then exit with code 124 [default: unlimited]
     #[arg(long, value_name = "DURATION")]
     pub(crate) wait_timeout: Option<Duration>,
@@ -326,9 +327,9 @@ pub(crate) struct RunWaitArgs {
     "belfry run cancel $(belfry run list --status running -o name)"
 })]
 pub(crate) struct RunCancelArgs {
-    /// IDs of the runs
+    /// IDs of the runs, or @last
     #[arg(value_name = "RUN", required = true)]
-    pub(crate) ids: Vec<RunId>,
+    pub(crate) ids: Vec<Reference<RunId>>,
     /// Reason for the cancellation, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
@@ -344,9 +345,9 @@ pub(crate) struct RunCancelArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! { "belfry run pause RUN --note 'the disk is being replaced'" })]
 pub(crate) struct RunPauseArgs {
-    /// IDs of the runs
+    /// IDs of the runs, or @last
     #[arg(value_name = "RUN", required = true)]
-    pub(crate) ids: Vec<RunId>,
+    pub(crate) ids: Vec<Reference<RunId>>,
     /// Reason for the pause, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
@@ -360,9 +361,9 @@ pub(crate) struct RunPauseArgs {
     "belfry run retry RUN --repeat charge --note 'the bank has no payment of it'"
 })]
 pub(crate) struct RunRetryArgs {
-    /// ID of the run
+    /// ID of the run, or @last
     #[arg(value_name = "RUN")]
-    pub(crate) id: RunId,
+    pub(crate) id: Reference<RunId>,
     /// Name of a step that runs again whatever its result, with all steps downstream [default: only steps
     /// that neither succeeded nor were skipped]
     #[arg(long, value_name = "STEP")]
@@ -389,9 +390,9 @@ fn mark(text: &str) -> Result<StepStatus, String> {
 #[derive(Debug, Args)]
 #[command(before_help = examples! { "belfry run mark RUN load succeeded --note 'loaded by hand'" })]
 pub(crate) struct MarkArgs {
-    /// ID of the run
+    /// ID of the run, or @last
     #[arg(value_name = "RUN")]
-    pub(crate) id: RunId,
+    pub(crate) id: Reference<RunId>,
     /// Name of the step
     #[arg(value_name = "STEP")]
     pub(crate) step: String,
@@ -410,9 +411,9 @@ pub(crate) struct MarkArgs {
     "belfry run reject RUN gate --note 'not before Monday'"
 })]
 pub(crate) struct DecideArgs {
-    /// ID of the run
+    /// ID of the run, or @last
     #[arg(value_name = "RUN")]
-    pub(crate) id: RunId,
+    pub(crate) id: Reference<RunId>,
     /// Name of the step [default: the only step that waits for approval]
     #[arg(value_name = "STEP")]
     pub(crate) step: Option<String>,
@@ -429,9 +430,9 @@ pub(crate) struct DecideArgs {
     "belfry run event RUN paid --file payment.json"
 })]
 pub(crate) struct RunEventArgs {
-    /// ID of the run
+    /// ID of the run, or @last
     #[arg(value_name = "RUN")]
-    pub(crate) id: RunId,
+    pub(crate) id: Reference<RunId>,
     /// Name of the event
     #[arg(value_name = "EVENT")]
     pub(crate) event: String,

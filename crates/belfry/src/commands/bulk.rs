@@ -59,7 +59,7 @@ async fn change(
             .help(format!("run `belfry job {verb} --help` for the filters; `--all` selects all jobs")));
     }
     let (client, namespace) = context.connect()?;
-    let filter = jobs::filter(&client, &namespace, args.filter).await?;
+    let filter = jobs::filter(context, &client, namespace.filter(), args.filter).await?;
     // Without a namespace, the command selects all namespaces, which the API wants to be said.
     let namespace = filter.namespace.clone().or_else(|| Some("*".to_owned()));
     let request = make(JobSelection { namespace, ..filter.into() });

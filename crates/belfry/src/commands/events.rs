@@ -12,7 +12,7 @@ pub(super) async fn run(context: &Context, args: EventsArgs) -> Result<(), Failu
     let filter = EventFilter {
         // Workers and queues have no namespace: only an explicit `--namespace` may hide their events.
         namespace: namespace.filter().filter(|_| namespace.by_flag()),
-        job_id: args.job,
+        job_id: context.optional_id(&client, args.job)?,
         kind: args.kind,
         since: args.since,
     };

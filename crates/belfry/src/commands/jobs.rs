@@ -12,10 +12,9 @@ use futures::TryStreamExt as _;
 use model::{JobId, WorkerId};
 use serde_json::{Value, json};
 
-use super::{
-    Context, Namespace, bulk, for_each_item, logs, note_truncated, read_items, submit, wait, workers,
-};
+use super::{Context, bulk, for_each_item, logs, note_truncated, read_items, submit, wait, workers};
 use crate::args::job::{CancelArgs, ExecutionsArgs, JobCommand, JobFilterArgs, ListArgs, UpdateArgs};
+use crate::args::reference::Reference;
 use crate::args::spec::{Pair, Patch};
 use crate::failure::Failure;
 use crate::output::objects::ExecutionOfJob;
@@ -29,11 +28,13 @@ pub(super) async fn run(context: &Context, command: JobCommand) -> Result<(), Fa
         JobCommand::Watch(args) => watch(context, args.id).await,
         JobCommand::Wait(args) => {
             let (client, _) = context.connect()?;
-            wait::for_jobs(context, &client, &args.ids, args.wait_timeout).await
+            let ids = context.ids(&client, args.ids)?;
+            wait::for_jobs(context, &client, &ids, args.wait_timeout).await
         }
         JobCommand::Events(args) => {
             let (client, _) = context.connect()?;
-            context.out.list(&client.job_events(args.id).await?, "events")
+            let id = context.id(&client, args.id)?;
+            context.out.list(&client.job_events(id).await?, "events")
         }
         JobCommand::Executions(args) => executions(context, args).await,
         JobCommand::Update(args) => update(context, *args).await,
@@ -42,8 +43,12 @@ pub(super) async fn run(context: &Context, command: JobCommand) -> Result<(), Fa
         JobCommand::Retry(args) if args.ids.is_empty() => bulk::retry(context, args.selection).await,
         JobCommand::Retry(args) => {
             let (client, _) = context.connect()?;
+            let ids = context.ids(&client, args.ids)?;
             let (done, result) =
-                for_each_item(context.out, args.ids, async |id| Ok(client.retry_job(id).await?)).await;
+                for_each_item(context.out, ids, async |id| Ok(client.retry_job(id).await?)).await;
+            if let Some(job) = done.last() {
+                context.created(&client, job.id);
+            }
             submit::show(context, &done).and(result)
         }
     }
@@ -51,7 +56,7 @@ pub(super) async fn run(context: &Context, command: JobCommand) -> Result<(), Fa
 
 async fn list(context: &Context, args: ListArgs) -> Result<(), Failure> {
     let (client, namespace) = context.connect()?;
-    let filter = filter(&client, &namespace, args.filter).await?;
+    let filter = filter(context, &client, namespace.filter(), args.filter).await?;
     let (jobs, more) = read_items(client.jobs(filter), &args.many).await?;
     context.out.list(&jobs, "jobs")?;
     note_truncated(context.out, more, &args.many);
@@ -59,22 +64,23 @@ async fn list(context: &Context, args: ListArgs) -> Result<(), Failure> {
 }
 
 pub(super) async fn filter(
+    context: &Context,
     client: &Client,
-    namespace: &Namespace,
+    namespace: Option<String>,
     args: JobFilterArgs,
 ) -> Result<JobFilter, Failure> {
     Ok(JobFilter {
         status: args.status,
         owner: args.owner,
-        namespace: namespace.filter(),
+        namespace,
         queue: args.queue,
         name: args.name,
         text: args.text,
         labels: args.labels.into_iter().map(|Pair(key, value)| (key, value)).collect(),
         worker_id: worker(client, args.worker.as_deref()).await?,
         schedule: args.schedule,
-        backfill: args.backfill,
-        run: args.run,
+        backfill: context.optional_id(client, args.backfill)?,
+        run: context.optional_id(client, args.run)?,
         workflow: args.workflow,
         created_after: args.after,
         created_before: args.before,
@@ -88,8 +94,9 @@ async fn worker(client: &Client, named: Option<&str>) -> Result<Option<WorkerId>
     }
 }
 
-async fn get(context: &Context, ids: Vec<JobId>) -> Result<(), Failure> {
+async fn get(context: &Context, ids: Vec<Reference<JobId>>) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
+    let ids = context.ids(&client, ids)?;
     if let [id] = ids.as_slice() {
         return context.out.one(&client.job(*id).await?);
     }
@@ -97,15 +104,15 @@ async fn get(context: &Context, ids: Vec<JobId>) -> Result<(), Failure> {
     context.out.list(&jobs, "jobs").and(result)
 }
 
-pub(super) async fn why(context: &Context, id: JobId) -> Result<(), Failure> {
+pub(super) async fn why(context: &Context, id: Reference<JobId>) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
-    let told = client.why(id).await?;
+    let told = client.why(context.id(&client, id)?).await?;
     context.out.why(&told)
 }
 
-async fn watch(context: &Context, id: JobId) -> Result<(), Failure> {
+async fn watch(context: &Context, id: Reference<JobId>) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
-    let mut changes = client.watch(id);
+    let mut changes = client.watch(context.id(&client, id)?);
     let mut first = true;
     while let Some(job) = changes.try_next().await? {
         context.out.item(&job, std::mem::take(&mut first))?;
@@ -115,19 +122,20 @@ async fn watch(context: &Context, id: JobId) -> Result<(), Failure> {
 
 async fn executions(context: &Context, args: ExecutionsArgs) -> Result<(), Failure> {
     let (client, namespace) = context.connect()?;
-    if let Some(id) = args.id {
+    let job = context.optional_id(&client, args.id)?;
+    if let Some(id) = job {
         // For a missing job, report `not found`, not an empty list.
         client.job(id).await?;
     }
     let filter = ExecutionFilter {
-        job_id: args.id,
+        job_id: job,
         worker_id: worker(&client, args.worker.as_deref()).await?,
         // The id of a job already determines its namespace.
-        namespace: namespace.filter().filter(|_| args.id.is_none()),
+        namespace: namespace.filter().filter(|_| job.is_none()),
         status: args.status,
     };
     let (executions, more) = read_items(client.executions(filter), &args.many).await?;
-    if args.id.is_some() {
+    if job.is_some() {
         let of_job: Vec<_> = executions.into_iter().map(ExecutionOfJob).collect();
         context.out.list(&of_job, "executions")?;
     } else {
@@ -140,7 +148,8 @@ async fn executions(context: &Context, args: ExecutionsArgs) -> Result<(), Failu
 async fn update(context: &Context, args: UpdateArgs) -> Result<(), Failure> {
     let patch = update_patch(&args)?;
     let (client, _) = context.connect()?;
-    context.out.one(&client.update_job(args.id, &patch, args.if_version).await?)
+    let id = context.id(&client, args.id)?;
+    context.out.one(&client.update_job(id, &patch, args.if_version).await?)
 }
 
 fn update_patch(args: &UpdateArgs) -> Result<Value, Failure> {
@@ -175,9 +184,9 @@ fn overlay(below: &mut Value, above: Value) {
 
 async fn cancel(context: &Context, args: CancelArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
-    let reason = args.reason.as_deref();
+    let (ids, reason) = (context.ids(&client, args.ids)?, args.reason.as_deref());
     let (done, result) =
-        for_each_item(context.out, args.ids, async |id| Ok(client.cancel_job(id, reason).await?)).await;
+        for_each_item(context.out, ids, async |id| Ok(client.cancel_job(id, reason).await?)).await;
     if !done.is_empty() {
         context.out.list(&done, "jobs")?;
     }

@@ -23,6 +23,7 @@ use model::{Duration, ExecutionId, JobId, Timestamp};
 
 use super::{Context, wait};
 use crate::args::job::LogsArgs;
+use crate::args::reference::Reference;
 use crate::failure::{Exit, Failure};
 use crate::output::{Format, Output};
 
@@ -33,7 +34,7 @@ const NOT_STARTED_NOTE_AFTER: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(context: &Context, args: LogsArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
-    let target = target(&client, &args).await?;
+    let target = target(context, &client, &args).await?;
     if let Some(pattern) = &args.grep {
         return grep(context, &client, target, pattern, &args).await;
     }
@@ -70,7 +71,7 @@ pub(super) async fn run(context: &Context, args: LogsArgs) -> Result<(), Failure
     Ok(())
 }
 
-async fn target(client: &Client, args: &LogsArgs) -> Result<LogSource, Failure> {
+async fn target(context: &Context, client: &Client, args: &LogsArgs) -> Result<LogSource, Failure> {
     if args.target.starts_with(ExecutionId::PREFIX) {
         let id = args.target.parse().map_err(|e: model::id::ParseIdError| Failure::usage(e.to_string()))?;
         if args.execution.is_some() || args.previous {
@@ -79,7 +80,9 @@ async fn target(client: &Client, args: &LogsArgs) -> Result<LogSource, Failure> 
         }
         return Ok(LogSource::Execution(id));
     }
-    let id = args.target.parse().map_err(|e: model::id::ParseIdError| Failure::usage(e.to_string()))?;
+    let job: Reference<JobId> =
+        args.target.parse().map_err(|e: model::id::ParseIdError| Failure::usage(e.to_string()))?;
+    let id = context.id(client, job)?;
     if !args.previous {
         return Ok(LogSource::Job(id, args.execution));
     }

@@ -21,6 +21,7 @@ mod events;
 mod forecast;
 mod job_name;
 mod jobs;
+mod last;
 mod logs;
 mod multiple;
 mod queues;

@@ -54,6 +54,9 @@ pub(super) async fn run(context: &Context, args: SubmitArgs) -> Result<(), Failu
         context.out.note(format!("job {} was already submitted with this idempotency key", job.id));
     }
     let jobs: Vec<_> = submitted.iter().map(|job| job.id).collect();
+    if let Some(job) = jobs.last() {
+        context.created(&client, *job);
+    }
     match (args.follow, jobs.as_slice()) {
         (true, [job]) => {
             context.out.note(format!("submitted {job}"));

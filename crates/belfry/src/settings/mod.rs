@@ -91,6 +91,11 @@ impl Sources {
         self.user_dir("XDG_DATA_HOME", ".local/share")
     }
 
+    /// Returns the state directory of the user: `~/.local/state/belfry`, or below `XDG_STATE_HOME`.
+    pub(crate) fn user_state(&self) -> Option<PathBuf> {
+        self.user_dir("XDG_STATE_HOME", ".local/state")
+    }
+
     fn user_dir(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
         let base = match self.variable(variable) {
             Some(dir) if Path::new(dir).is_absolute() => PathBuf::from(dir),
@@ -396,5 +401,8 @@ mod tests {
         assert_eq!(sources.user_data().unwrap(), Path::new("/elsewhere/belfry"));
         sources.variables.insert("XDG_DATA_HOME".into(), "not/absolute".into());
         assert_eq!(sources.user_data().unwrap(), Path::new("/home/me/.local/share/belfry"));
+        assert_eq!(sources.user_state().unwrap(), Path::new("/home/me/.local/state/belfry"));
+        sources.variables.insert("XDG_STATE_HOME".into(), "/state".into());
+        assert_eq!(sources.user_state().unwrap(), Path::new("/state/belfry"));
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::super::{Context, for_each_item};
 use super::after_start;
+use crate::args::reference::Reference;
 use crate::args::spec::read_text;
 use crate::args::workflow::{DecideArgs, MarkArgs, RunCancelArgs, RunEventArgs, RunPauseArgs, RunRetryArgs};
 use crate::failure::Failure;
@@ -14,8 +15,9 @@ use crate::failure::Failure;
 pub(super) async fn cancel(context: &Context, args: RunCancelArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
     let how = CancelRun { reason: args.reason, skip_finally: args.skip_finally };
+    let ids = context.ids(&client, args.ids)?;
     let (mut done, result) =
-        for_each_item(context.out, args.ids, async |id| Ok(client.cancel_run(id, &how).await?)).await;
+        for_each_item(context.out, ids, async |id| Ok(client.cancel_run(id, &how).await?)).await;
     if args.wait {
         for run in &mut done {
             *run = last(&client, run.id).await?;
@@ -33,14 +35,15 @@ async fn last(client: &Client, id: RunId) -> Result<WorkflowRun, Failure> {
 
 pub(super) async fn pause(context: &Context, args: RunPauseArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
-    let note = args.note.as_deref();
+    let (ids, note) = (context.ids(&client, args.ids)?, args.note.as_deref());
     let (done, result) =
-        for_each_item(context.out, args.ids, async |id| Ok(client.pause_run(id, note).await?)).await;
+        for_each_item(context.out, ids, async |id| Ok(client.pause_run(id, note).await?)).await;
     show(context, &done).and(result)
 }
 
-pub(super) async fn resume(context: &Context, ids: Vec<RunId>) -> Result<(), Failure> {
+pub(super) async fn resume(context: &Context, ids: Vec<Reference<RunId>>) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
+    let ids = context.ids(&client, ids)?;
     let (done, result) = for_each_item(context.out, ids, async |id| Ok(client.resume_run(id).await?)).await;
     show(context, &done).and(result)
 }
@@ -56,14 +59,15 @@ fn show(context: &Context, done: &[WorkflowRun]) -> Result<(), Failure> {
 pub(super) async fn retry(context: &Context, args: RunRetryArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
     let how = RetryRun { from: args.from, note: args.note, repeat: args.repeat };
-    let run = client.retry_run(args.id, &how).await?;
+    let run = client.retry_run(context.id(&client, args.id)?, &how).await?;
     after_start(context, &client, &run, &args.waiting).await
 }
 
 pub(super) async fn mark(context: &Context, args: MarkArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
     let what = MarkStep { status: args.status, note: args.note };
-    context.out.row(&client.mark_step(args.id, &args.step, &what).await?)
+    let run = context.id(&client, args.id)?;
+    context.out.row(&client.mark_step(run, &args.step, &what).await?)
 }
 
 /// Decision about a step that waits for approval.
@@ -75,14 +79,15 @@ pub(super) enum Decision {
 
 pub(super) async fn decide(context: &Context, args: DecideArgs, decision: Decision) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
+    let run = context.id(&client, args.id)?;
     let step = match args.step {
         Some(step) => step,
-        None => step_awaiting_approval(&client, args.id).await?,
+        None => step_awaiting_approval(&client, run).await?,
     };
     let note = args.note.as_deref();
     context.out.row(&match decision {
-        Decision::Approve => client.approve_step(args.id, &step, note).await?,
-        Decision::Reject => client.reject_step(args.id, &step, note).await?,
+        Decision::Approve => client.approve_step(run, &step, note).await?,
+        Decision::Reject => client.reject_step(run, &step, note).await?,
     })
 }
 
@@ -108,7 +113,8 @@ async fn step_awaiting_approval(client: &Client, id: RunId) -> Result<String, Fa
 pub(super) async fn event(context: &Context, args: RunEventArgs) -> Result<(), Failure> {
     let payload = payload(&args)?;
     let (client, _) = context.connect()?;
-    let taken = client.send_event(args.id, &args.event, payload.as_ref()).await?;
+    let run = context.id(&client, args.id)?;
+    let taken = client.send_event(run, &args.event, payload.as_ref()).await?;
     context.out.row(&taken)
 }
 

@@ -52,11 +52,13 @@ pub(super) async fn run(context: &Context, command: RunCommand) -> Result<(), Fa
         RunCommand::Why(args) => why(context, args).await,
         RunCommand::Watch(args) => {
             let (client, _) = context.connect()?;
-            follow::show(context, &client, args.id).await.map(drop)
+            let id = context.id(&client, args.id)?;
+            follow::show(context, &client, id).await.map(drop)
         }
         RunCommand::Wait(args) => {
             let (client, _) = context.connect()?;
-            for_runs(context, &client, &args.ids, args.wait_timeout).await
+            let ids = context.ids(&client, args.ids)?;
+            for_runs(context, &client, &ids, args.wait_timeout).await
         }
         RunCommand::Cancel(args) => actions::cancel(context, args).await,
         RunCommand::Pause(args) => actions::pause(context, args).await,
@@ -76,6 +78,7 @@ pub(super) async fn after_start(
     run: &WorkflowRun,
     how: &WaitingArgs,
 ) -> Result<(), Failure> {
+    context.created(client, run.id);
     if how.follow {
         context.out.note(format!("started {}", run.id));
         return follow::follow_until_ended(context, client, run.id, how.wait_timeout).await;
@@ -100,9 +103,9 @@ async fn list(context: &Context, args: RunListArgs) -> Result<(), Failure> {
         namespace: namespace.filter(),
         workflow: args.workflow,
         text: args.text,
-        caller: args.caller,
+        caller: context.optional_id(&client, args.caller)?,
         schedule: args.schedule,
-        backfill: args.backfill,
+        backfill: context.optional_id(&client, args.backfill)?,
         created_after: args.after,
         created_before: args.before,
     };
@@ -114,7 +117,7 @@ async fn list(context: &Context, args: RunListArgs) -> Result<(), Failure> {
 
 async fn get(context: &Context, args: RunGetArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
-    let ids = args.ids;
+    let ids = context.ids(&client, args.ids)?;
     if let Some(step) = &args.step {
         let [id] = ids.as_slice() else {
             return Err(Failure::usage("`--step` requires exactly one run"));
@@ -185,15 +188,15 @@ async fn steps_of(client: &Client, id: RunId) -> Result<Vec<RunStep>, Failure> {
 
 async fn steps(context: &Context, args: StepsArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
-    let mut steps = steps_of(&client, args.id).await?;
+    let mut steps = steps_of(&client, context.id(&client, args.id)?).await?;
     steps.retain(|step| args.status.is_empty() || args.status.contains(&step.state.status));
     context.out.list(&steps, "steps")
 }
 
 async fn elements(context: &Context, args: ElementsArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
-    let (found, more) =
-        read_items(client.run_elements(args.id, &args.step, &args.status), &args.many).await?;
+    let run = context.id(&client, args.id)?;
+    let (found, more) = read_items(client.run_elements(run, &args.step, &args.status), &args.many).await?;
     context.out.list(&found, "ended elements")?;
     note_truncated(context.out, more, &args.many);
     Ok(())
@@ -201,24 +204,25 @@ async fn elements(context: &Context, args: ElementsArgs) -> Result<(), Failure> 
 
 async fn why(context: &Context, args: StepArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
+    let run = context.id(&client, args.id)?;
     let (all, more) = match args.step {
-        Some(step) => (vec![client.step_why(args.id, &step).await?], 0),
+        Some(step) => (vec![client.step_why(run, &step).await?], 0),
         None => {
-            let told = client.run_why(args.id, EXPLAINED_MAX).await?;
+            let told = client.run_why(run, EXPLAINED_MAX).await?;
             if let Some(next) = &told.next_attempt {
                 let next = step_why::next_attempt(&context.out.look, next);
-                context.out.note(format!("{} failed and waits for {next}", args.id));
+                context.out.note(format!("{run} failed and waits for {next}"));
             }
             (told.steps, told.more)
         }
     };
     if all.is_empty() {
-        context.out.note(format!("all steps have ended: run `belfry run get {}` for the results", args.id));
+        context.out.note(format!("all steps have ended: run `belfry run get {run}` for the results"));
         return Ok(());
     }
     context.out.data(step_why::format_steps(&context.out.look, &all)?)?;
     if more > 0 {
-        let help = format!("run `belfry run steps {}` to list all steps", args.id);
+        let help = format!("run `belfry run steps {run}` to list all steps");
         context.out.note(format!("… and {}: {help}", count(more as u64, "more step")));
     }
     Ok(())

@@ -204,6 +204,8 @@ async fn trigger(context: &Context, args: TriggerArgs) -> Result<(), Failure> {
     let schedule = one(&namespace, args.schedule)?;
     let how = TriggerSchedule { reason: args.reason, overlap: args.overlap };
     let triggered = client.trigger_schedule(&schedule, &how).await?;
+    triggered.job_id.into_iter().for_each(|job| context.created(&client, job));
+    triggered.run_id.into_iter().for_each(|run| context.created(&client, run));
     let created = triggered.job_id.map(|job| job.to_string()).or(triggered.run_id.map(|run| run.to_string()));
     match (created, context.out.look.format) {
         // Only the id, as for `belfry submit`: scripts capture it.
@@ -264,7 +266,9 @@ async fn backfill(context: &Context, args: BackfillArgs) -> Result<(), Failure> 
         let plan = client.plan_backfill(&schedule, &range).await?;
         return context.out.data(schedules::plan(&context.out.look, &plan)?);
     }
-    context.out.one(&client.start_backfill(&schedule, &range).await?)
+    let started = client.start_backfill(&schedule, &range).await?;
+    context.created(&client, started.id);
+    context.out.one(&started)
 }
 
 async fn ledger(context: &Context, args: LedgerArgs) -> Result<(), Failure> {
@@ -297,9 +301,9 @@ pub(super) async fn run_backfills(context: &Context, command: BackfillCommand) -
             note_truncated(context.out, more, &many);
             Ok(())
         }
-        BackfillCommand::Get { id } => context.out.one(&client.backfill(id).await?),
+        BackfillCommand::Get { id } => context.out.one(&client.backfill(context.id(&client, id)?).await?),
         BackfillCommand::Cancel { id, cancel_runs } => {
-            context.out.one(&client.cancel_backfill(id, cancel_runs).await?)
+            context.out.one(&client.cancel_backfill(context.id(&client, id)?, cancel_runs).await?)
         }
     }
 }
