@@ -132,7 +132,8 @@ Belfry is running: three servers on one database, two workers.
 
 In another terminal, in this folder:
 
-  export PATH="$(dirname "$belfry"):\$PATH" BELFRY_URL=http://127.0.0.1:$((port + 1)) BELFRY_TOKEN="\$(cat $data/server-?/admin-token)"
+  export PATH="$(dirname "$belfry"):\$PATH" BELFRY_CONTEXT=cluster
+  belfry context set cluster --url http://127.0.0.1:$((port + 1)) --token-file '$(ls "$data"/server-?/admin-token | head -n 1)'
   belfry server list                             # show which server is the leader
   belfry server drain a                          # hand leadership over gracefully
   kill -9 ${processes[server-a]}                                 # or crash server a

@@ -1,10 +1,10 @@
 //! Selection of the server and the token.
 //!
-//! The server URL comes from a flag, an environment variable or a file. Without one, it is the address of the user's
+//! The server URL comes from a flag, an environment variable, a context or a file. Without one, it is the address of the user's
 //! running `belfry dev`: from its record ([`running`]), else from the files in its data directory. If several run, the
 //! command fails, and its hint names `BELFRY_DEV_DATA`.
 //!
-//! The token comes from `--token-file`, else `$BELFRY_TOKEN`, else a configured token file, else the data directory of
+//! The token comes from `--token-file`, else `$BELFRY_TOKEN`, else the token file of the context or of the file, else the data directory of
 //! that `belfry dev`.
 //!
 //! # Invariants
@@ -43,7 +43,8 @@ pub(crate) fn connect(settings: &Settings, sources: &Sources, out: Output) -> Re
     let Target { url, token } = find(settings, sources)?;
     if url.is_none() && token.is_none() {
         let message = "no server is configured, and your `belfry dev` is not running";
-        let help = format!("start `belfry dev`, or set the server with `--url`; {TOKEN_HELP}");
+        let help =
+            format!("start `belfry dev`, or set the server with `--url` or `belfry context`; {TOKEN_HELP}");
         return Err(Failure::message(Exit::AccessDenied, message).help(help));
     }
     let url = url.unwrap_or_else(|| DEFAULT_URL.to_owned());
@@ -250,7 +251,7 @@ mod tests {
         setup.unnamed();
         insta::assert_snapshot!(setup.refusal(), @r"
         error: no server is configured, and your `belfry dev` is not running
-        help: start `belfry dev`, or set the server with `--url`; set the token with `--token-file FILE` or $BELFRY_TOKEN; the first admin token of a server is in the file `admin-token` in its data directory
+        help: start `belfry dev`, or set the server with `--url` or `belfry context`; set the token with `--token-file FILE` or $BELFRY_TOKEN; the first admin token of a server is in the file `admin-token` in its data directory
         ");
     }
 

@@ -9,7 +9,7 @@
 //! - [`args`]: the command line as types, and its help texts.
 //! - [`commands`]: implementation of the commands.
 //! - [`settings`]: settings from options, environment variables, a file and defaults.
-//! - [`connect`]: selection of the server and the token.
+//! - [`connect`]: selection of the server and the token; [`contexts`]: named servers of a user.
 //! - [`output`]: tables, JSON, YAML and progress.
 //! - [`failure`]: rendering of errors, and exit codes.
 //! - [`logging`]: logs of servers and workers.
@@ -20,6 +20,7 @@
 mod args;
 mod commands;
 mod connect;
+mod contexts;
 mod failure;
 mod logging;
 mod output;

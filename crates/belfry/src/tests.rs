@@ -3,7 +3,7 @@
 //! `commands` collects all commands from the definition, so the tests about help texts, defaults, arguments
 //! and examples also cover commands that are added later. The help of all commands is one snapshot. The rest
 //! are single examples of parsing: suggestions for typos, `belfry worker` with and without a subcommand,
-//! short options, completions.
+//! short options.
 //!
 //! Tests of what a command does are in the modules of the commands.
 
@@ -199,15 +199,5 @@ fn the_namespace_has_a_long_option_where_its_letter_has_another_meaning() {
         let crate::args::Command::Schedule(command) = cli.command else { panic!("{line}") };
         let crate::args::schedule::ScheduleCommand::Next(args) = *command else { panic!("{line}") };
         assert_eq!(args.count, 20, "{line}");
-    }
-}
-
-#[test]
-fn completions_are_generated_for_every_shell() {
-    for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
-        let mut script = Vec::new();
-        clap_complete::generate(shell, &mut Cli::command(), "belfry", &mut script);
-        let script = String::from_utf8(script).unwrap();
-        assert!(script.contains("submit") && script.contains("queue"), "{shell}");
     }
 }

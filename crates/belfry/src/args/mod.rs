@@ -9,8 +9,8 @@
 //! - [`reference`]: IDs of jobs, runs and backfills, or `@last`.
 //! - [`schedule`]: `schedule`, `backfill`, `calendar`, `apply`, `diff`; [`workflow`]: `workflow`, `run`;
 //!   [`forecast`]: `forecast`.
-//! - [`serve`]: `dev`, `server`, `worker`; [`store`]: `store`; [`task`]: `task`; [`more`]: `queue`, `artifact`,
-//!   `events`, `config`.
+//! - [`serve`]: `dev`, `server`, `worker`; [`store`]: `store`; [`task`]: `task`; [`context`]: `context`;
+//!   [`more`]: `queue`, `artifact`, `events`, `config`.
 //!
 //! # Help texts
 //! The doc comment of a field is its help text. A help text begins with examples. An option starts with a noun phrase
@@ -18,6 +18,7 @@
 //! argument names the expected text: "ID of the job", "Name or ID of the schedule". The help of every command is in
 //! one snapshot, `the_help_of_every_command`; a test parses all examples.
 
+pub(crate) mod context;
 pub(crate) mod forecast;
 pub(crate) mod job;
 pub(crate) mod more;
@@ -69,9 +70,13 @@ pub(crate) struct Cli {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// URL of the server [env: BELFRY_URL] [default: your running `belfry dev`]
+    /// URL of the server [env: BELFRY_URL] [default: that of the context, or your running `belfry dev`]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
+    /// Context: a named server, which `belfry context set` creates [env: BELFRY_CONTEXT] [default: that of
+    /// `belfry context use`]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) context: Option<String>,
     /// File with the API token, `-` for standard input [env: BELFRY_TOKEN_FILE, or BELFRY_TOKEN with the
     /// token itself]
     #[arg(long, global = true, value_name = "FILE")]
@@ -209,6 +214,13 @@ pub(crate) enum Command {
         "belfry store copy --from /var/lib/belfry --to postgres://belfry@db.example/belfry"
     })]
     Store(store::StoreCommand),
+    /// Manage contexts: named servers, each with its URL, token file and namespace
+    #[command(subcommand, visible_alias = "contexts", before_help = examples! {
+        "belfry context set production --url https://belfry.example --token-file ~/belfry.token"
+        "belfry context use production"
+        "belfry --context production job list"
+    })]
+    Context(context::ContextCommand),
     /// Check or show the configuration
     #[command(subcommand, before_help = examples! {
         "belfry config check /etc/belfry/config.toml"

@@ -14,7 +14,7 @@ pub(super) const SYSTEM_FILE: &str = "/etc/belfry/config.toml";
 pub(super) fn run(context: &Context, command: ConfigCommand) -> Result<(), Failure> {
     match command {
         ConfigCommand::Check { file } => {
-            let settings = Settings::load(&sources(context, file))?;
+            let settings = Settings::load(&sources(context, file)?)?;
             settings.server()?;
             let checked = file_name(&settings);
             let look = &context.out.look;
@@ -26,17 +26,17 @@ pub(super) fn run(context: &Context, command: ConfigCommand) -> Result<(), Failu
             Ok(())
         }
         ConfigCommand::Show => {
-            let settings = Settings::load(&sources(context, None))?;
+            let settings = Settings::load(&sources(context, None)?)?;
             context.out.list(&settings.rows(), "settings")
         }
     }
 }
 
-fn sources(context: &Context, file: Option<PathBuf>) -> Sources {
-    let sources = context.sources();
+fn sources(context: &Context, file: Option<PathBuf>) -> Result<Sources, Failure> {
+    let sources = context.sources()?;
     let mut defaults: Vec<_> = sources.user_file().into_iter().collect();
     defaults.push(Path::new(SYSTEM_FILE).to_owned());
-    sources.with_file(file.or_else(|| context.global.config.clone()), &defaults)
+    Ok(sources.with_file(file.or_else(|| context.global.config.clone()), &defaults))
 }
 
 fn file_name(settings: &Settings) -> String {

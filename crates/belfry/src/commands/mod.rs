@@ -16,7 +16,9 @@ mod apply;
 mod artifacts;
 mod bulk;
 mod calendars;
+mod completion;
 mod config;
+mod contexts;
 mod events;
 mod forecast;
 mod job_name;
@@ -40,7 +42,6 @@ mod workflows;
 use std::future::Future;
 use std::io::{IsTerminal as _, Write as _};
 
-use clap::CommandFactory as _;
 use client::Client;
 use futures::stream::TryStreamExt as _;
 
@@ -62,7 +63,14 @@ pub(crate) struct Context {
 
 impl Context {
     /// Returns the sources of settings for a command that talks to a server.
-    fn sources(&self) -> Sources {
+    fn sources(&self) -> Result<Sources, Failure> {
+        let mut sources = self.sources_without_context();
+        sources.context = crate::contexts::select(&sources, self.global.context.as_deref())?;
+        Ok(sources)
+    }
+
+    /// Returns the sources of settings of the user, without a context.
+    fn sources_without_context(&self) -> Sources {
         let sources = Sources::environment();
         let file = sources.user_file();
         let mut sources = sources.with_file(self.global.config.clone(), file.as_slice());
@@ -79,12 +87,12 @@ impl Context {
 
     /// Loads the settings for a command that talks to a server.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
-        Settings::load(&self.sources())
+        Settings::load(&self.sources()?)
     }
 
     /// Creates a client from the settings, and returns the selected namespace with it.
     pub(crate) fn connect(&self) -> Result<(Client, Namespace), Failure> {
-        let sources = self.sources();
+        let sources = self.sources()?;
         let settings = Settings::load(&sources)?;
         Ok((crate::connect::connect(&settings, &sources, self.out)?, self.namespace(&settings)))
     }
@@ -168,12 +176,9 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Events(args) => block_on(events::run(&context, args)),
         Command::Stats(args) => block_on(statistics::run(&context, args)),
         Command::Store(command) => block_on(store::run(&context, command)),
+        Command::Context(command) => contexts::run(&context, command),
         Command::Config(command) => config::run(&context, command),
-        Command::Completion { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "belfry", &mut script);
-            out.data(script)
-        }
+        Command::Completion { shell } => out.data(completion::script(shell)),
         Command::Version { server } => block_on(version(&context, server)),
     }
 }

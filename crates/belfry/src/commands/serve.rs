@@ -25,6 +25,7 @@ use super::config::SYSTEM_FILE;
 use crate::args::serve::{DevArgs, LogArgs, ServerRunArgs, WorkerRunArgs};
 use crate::connect::running::Record;
 use crate::connect::{ADDRESS_FILE, read_token};
+use crate::contexts;
 use crate::failure::{Exit, Failure};
 use crate::logging;
 use crate::output::Output;
@@ -107,7 +108,7 @@ pub(super) fn worker(context: &Context, args: &WorkerRunArgs) -> Result<(), Fail
 
 /// `belfry dev`
 pub(super) fn dev(context: &Context, args: DevArgs) -> Result<(), Failure> {
-    let mut sources = context.sources();
+    let mut sources = context.sources_without_context();
     log_flags(&mut sources, &args.log);
     sources.flag("dev.data_dir", "--data", args.data.as_ref().map(|p| p.display()));
     sources.flag("server.listen", "--listen", args.listen);
@@ -158,6 +159,12 @@ async fn run_dev(
 
     let admin = read_token(&running.admin_token_path)?;
     out.note(welcome(&url, &admin, &running.admin_token_path, data, custom && !found));
+    if let Ok(Some(context)) = contexts::select(sources, None)
+        && !sources.names_server()
+    {
+        out.warn(format!("commands use the server of context `{}`, not this one", context.name));
+        out.help("run `belfry context use --none`, or set BELFRY_DEV_DATA");
+    }
     if as_root {
         out.warn("tasks run as root; set `BELFRY_WORKER__TASK_USER=NAME` to run them as another user");
     }

@@ -1,7 +1,7 @@
 //! Settings and their origins.
 //!
-//! The value of a setting comes from a flag, else an environment variable, else a file, else its default. All settings
-//! are in one table ([`table::SETTINGS`]), from which files, variables, `belfry config show` and the docs are derived.
+//! The value of a setting comes from a flag, else an environment variable, else a context, else a file, else its
+//! default. A context of `--context` precedes the environment ([`Settings::load`]). All settings are in one table ([`table::SETTINGS`]), from which files, variables, `belfry config show` and the docs are derived.
 //! One file is read; files are never merged. All errors are reported together, each under the name that the user wrote.
 //!
 //! - [`table`]: the settings with their kinds, defaults and help texts.
@@ -20,6 +20,7 @@ use serde::Serialize;
 
 pub(crate) use self::table::{SETTINGS, Setting};
 pub(crate) use self::value::Value;
+use crate::contexts::{Selected, Selection};
 use crate::failure::{Exit, Failure};
 use crate::output::OutputOptions;
 use crate::output::table::{Cell, Column, Row, column};
@@ -29,6 +30,8 @@ use crate::output::table::{Cell, Column, Row, column};
 pub(crate) enum Origin {
     Default,
     File(PathBuf),
+    /// Context with this name.
+    Context(String),
     Variable(String),
     Flag(&'static str),
 }
@@ -38,6 +41,7 @@ impl fmt::Display for Origin {
         match self {
             Self::Default => f.write_str("default"),
             Self::File(path) => write!(f, "{}", path.display()),
+            Self::Context(name) => write!(f, "context {name}"),
             Self::Variable(name) => write!(f, "${name}"),
             Self::Flag(name) => f.write_str(name),
         }
@@ -53,6 +57,8 @@ pub(crate) struct Sources {
     pub(crate) file: Option<PathBuf>,
     /// Flags of the command line: key of the setting, flag, text.
     pub(crate) flags: Vec<(&'static str, &'static str, String)>,
+    /// Selected context, if any.
+    pub(crate) context: Option<Selected>,
 }
 
 impl Sources {
@@ -84,6 +90,19 @@ impl Sources {
     /// Returns the configuration file of the user: `~/.config/belfry/config.toml`, or below `XDG_CONFIG_HOME`.
     pub(crate) fn user_file(&self) -> Option<PathBuf> {
         self.user_dir("XDG_CONFIG_HOME", ".config").map(|dir| dir.join("config.toml"))
+    }
+
+    /// Returns the file with the contexts of the user, beside [`Self::user_file`].
+    pub(crate) fn user_contexts(&self) -> Option<PathBuf> {
+        self.user_dir("XDG_CONFIG_HOME", ".config").map(|dir| dir.join("contexts.toml"))
+    }
+
+    /// Whether a flag or an environment variable sets the server, so that the context in use is ignored.
+    pub(crate) fn names_server(&self) -> bool {
+        let is_set = |name| self.variable(name).is_some();
+        is_set("BELFRY_URL")
+            || is_set("BELFRY_DEV_DATA")
+            || self.flags.iter().any(|(key, ..)| *key == "client.url")
     }
 
     /// Returns the data directory of the user: `~/.local/share/belfry`, or below `XDG_DATA_HOME`.
@@ -125,6 +144,10 @@ pub(crate) struct Settings {
 impl Settings {
     /// Reads all sources.
     ///
+    /// A context is one server with its token and its namespace: it replaces all three of the file. The context in use
+    /// is ignored if a flag or a variable sets another server, so that its token is sent to its own server only.
+    /// A context of `--context` is as explicit as a flag, so it precedes the environment; other flags still precede it.
+    ///
     /// # Errors
     /// One [`Failure`] that lists all invalid settings, or the file that cannot be read or parsed.
     pub(crate) fn load(sources: &Sources) -> Result<Self, Failure> {
@@ -134,11 +157,26 @@ impl Settings {
         if let Some(path) = &sources.file {
             settings.read_file(path, &mut wrong)?;
         }
+        let context = |by| sources.context.as_ref().filter(|context| context.by == by);
+        if let Some(context) = context(Selection::Default).filter(|_| !sources.names_server()) {
+            for key in ["client.url", "client.token_file", "client.namespace"] {
+                settings.values.remove(key);
+            }
+            settings.defaults(sources);
+            settings.read_context(context, &mut wrong);
+        }
         settings.read_variables(sources, &mut wrong);
+        if let Some(context) = context(Selection::Flag) {
+            if context.settings.token_file.is_some() {
+                settings.values.remove("client.token");
+            }
+            settings.read_context(context, &mut wrong);
+        }
         settings.read_flags(sources, &mut wrong);
         if wrong.is_empty() { Ok(settings) } else { Err(refusal(wrong)) }
     }
 
+    /// Adds the default of each setting without a value.
     fn defaults(&mut self, sources: &Sources) {
         for setting in SETTINGS {
             let text = match setting.default {
@@ -150,7 +188,7 @@ impl Settings {
             }
             // A test parses every default, so an error is impossible here.
             if let Ok(value) = setting.kind.parse(&text) {
-                self.values.insert(setting.key, (value, Origin::Default));
+                self.values.entry(setting.key).or_insert((value, Origin::Default));
             }
         }
     }
@@ -179,6 +217,26 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    fn read_context(&mut self, context: &Selected, wrong: &mut Vec<SettingError>) {
+        let settings = &context.settings;
+        let token_file = settings.token_file.as_ref().map(|file| file.display().to_string());
+        for (key, text) in [
+            ("client.url", Some(&settings.url)),
+            ("client.token_file", token_file.as_ref()),
+            ("client.namespace", settings.namespace.as_ref()),
+        ] {
+            let (Some(setting), Some(text)) = (Setting::find(key), text) else { continue };
+            match setting.kind.parse(text) {
+                Ok(value) => {
+                    drop(self.values.insert(setting.key, (value, Origin::Context(context.name.clone()))))
+                }
+                Err(detail) => {
+                    wrong.push(SettingError { at: format!("{key} in context {}", context.name), detail })
+                }
+            }
+        }
     }
 
     fn read_variables(&mut self, sources: &Sources, wrong: &mut Vec<SettingError>) {
@@ -322,7 +380,7 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             path
         });
-        Sources { variables, file, flags: Vec::new() }
+        Sources { variables, file, ..Sources::default() }
     }
 
     fn shown(settings: &Settings, key: &'static str) -> String {
@@ -342,6 +400,75 @@ mod tests {
         assert_eq!(shown(&settings, "client.namespace"), "envy ($BELFRY_NAMESPACE)");
         assert_eq!(shown(&settings, "client.retry_for"), "9s (config.toml)");
         assert_eq!(shown(&settings, "server.listen"), "127.0.0.1:7070 (default)");
+    }
+
+    fn with_context(mut sources: Sources, by: Selection, token_file: Option<&str>) -> Sources {
+        let settings = crate::contexts::ContextSettings {
+            url: "http://context:1".into(),
+            token_file: token_file.map(PathBuf::from),
+            namespace: Some("of-context".into()),
+        };
+        sources.context = Some(Selected { name: "lab".into(), settings, by });
+        sources
+    }
+
+    /// Returns URL, token file and namespace with their origins.
+    fn server(sources: &Sources) -> [String; 3] {
+        let settings = Settings::load(sources).unwrap();
+        ["client.url", "client.token_file", "client.namespace"]
+            .map(|key| if settings.values.contains_key(key) { shown(&settings, key) } else { "-".into() })
+    }
+
+    #[test]
+    fn the_context_in_use_precedes_the_file_as_a_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = "[client]\nurl = \"http://file:1\"\ntoken_file = \"/file\"\nnamespace = \"filed\"\n";
+        let plain = sources(&[], Some((&dir, file)));
+        // The token of the file is for the server of the file.
+        let context = with_context(plain.clone(), Selection::Default, None);
+        assert_eq!(server(&context), ["http://context:1 (context lab)", "-", "of-context (context lab)"]);
+        let context = with_context(plain, Selection::Default, Some("/token"));
+        assert_eq!(server(&context)[1], "/token (context lab)");
+    }
+
+    #[test]
+    fn a_flag_and_the_environment_precede_the_context_in_use() {
+        let context = |variables: &[(&str, &str)]| {
+            with_context(sources(variables, None), Selection::Default, Some("/token"))
+        };
+        let namespaced = context(&[("BELFRY_NAMESPACE", "envy")]);
+        let token = "/token (context lab)";
+        assert_eq!(
+            server(&namespaced),
+            ["http://context:1 (context lab)", token, "envy ($BELFRY_NAMESPACE)"]
+        );
+        // Another server never gets the token of the context.
+        let other = context(&[("BELFRY_URL", "http://env:1")]);
+        assert_eq!(server(&other), ["http://env:1 ($BELFRY_URL)", "-", "default (default)"]);
+        let dev = context(&[("BELFRY_DEV_DATA", "/dev-data")]);
+        assert_eq!(server(&dev), ["-", "-", "default (default)"]);
+        let mut other = context(&[]);
+        other.flag("client.url", "--url", Some("http://flag:1"));
+        assert_eq!(server(&other), ["http://flag:1 (--url)", "-", "default (default)"]);
+    }
+
+    #[test]
+    fn a_context_of_the_command_line_precedes_the_environment() {
+        let variables = [
+            ("BELFRY_URL", "http://env:1"),
+            ("BELFRY_TOKEN", "bf_env"),
+            ("BELFRY_TOKEN_FILE", "/env"),
+            ("BELFRY_NAMESPACE", "envy"),
+        ];
+        let context = with_context(sources(&variables, None), Selection::Flag, Some("/token"));
+        assert_eq!(
+            server(&context),
+            ["http://context:1 (context lab)", "/token (context lab)", "of-context (context lab)"]
+        );
+        assert_eq!(Settings::load(&context).unwrap().text("client.token"), None);
+        let mut context = context;
+        context.flag("client.namespace", "--namespace", Some("flagged"));
+        assert_eq!(server(&context)[2], "flagged (--namespace)");
     }
 
     #[test]
