@@ -68,11 +68,16 @@ fn command_line(arguments: Vec<OsString>) -> Result<(), Failure> {
     // Needed before parsing: errors of the parser have colors too.
     let plain = arguments.iter().any(|argument| argument == "--no-color");
     let color = if plain { clap::ColorChoice::Never } else { clap::ColorChoice::Auto };
-    let parsed = Cli::command().color(color).try_get_matches_from(arguments);
+    let command = Cli::command().color(color);
+    let parsed = command.clone().try_get_matches_from(&arguments);
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        // `exit` prints help, version or the usage error, with the matching exit code.
-        Err(error) => error.exit(),
+        Err(error) => {
+            let words: Vec<_> =
+                arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+            // `exit` prints help, version or the usage error, with the matching exit code.
+            args::hints::explain(error, &command, &words).exit()
+        }
     };
     commands::run(cli)
 }

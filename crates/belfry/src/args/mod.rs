@@ -6,6 +6,7 @@
 //! # Modules
 //! - [`job`]: `submit`, `logs`, `why`, `job`; [`spec`]: the options of a job spec, also for schedules;
 //!   [`multiple`]: the options of `submit` that start several jobs.
+//! - [`hints`]: answers to words of other schedulers.
 //! - [`reference`]: IDs of jobs, runs and backfills, or `@last`.
 //! - [`schedule`]: `schedule`, `backfill`, `calendar`, `apply`, `diff`; [`workflow`]: `workflow`, `run`;
 //!   [`forecast`]: `forecast`.
@@ -20,6 +21,7 @@
 
 pub(crate) mod context;
 pub(crate) mod forecast;
+pub(crate) mod hints;
 pub(crate) mod job;
 pub(crate) mod more;
 pub(crate) mod multiple;

@@ -174,6 +174,7 @@ pub(super) async fn follow_until_ended(
     job: JobId,
     timeout: Option<Duration>,
 ) -> Result<(), Failure> {
+    context.if_interrupted(wait::continues(&[job]));
     let mut writer = Writer::new(context.out, StderrTarget::Stderr, false);
     let follow = async {
         let mut items = client.follow_job_logs(job, Begin::First, LogQuery::default());

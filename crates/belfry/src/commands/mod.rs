@@ -39,6 +39,7 @@ mod wait;
 mod workers;
 mod workflows;
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::io::{IsTerminal as _, Write as _};
 
@@ -59,9 +60,16 @@ pub(crate) struct Context {
     pub(crate) global: Global,
     /// Output of the command.
     pub(crate) out: Output,
+    /// Note for a user who interrupts the command now.
+    interrupted: RefCell<Option<String>>,
 }
 
 impl Context {
+    /// Sets the note for a user who interrupts the command from now on: what continues, and how to see or cancel it.
+    pub(crate) fn if_interrupted(&self, note: impl Into<String>) {
+        *self.interrupted.borrow_mut() = Some(note.into());
+    }
+
     /// Returns the sources of settings for a command that talks to a server.
     fn sources(&self) -> Result<Sources, Failure> {
         let mut sources = self.sources_without_context();
@@ -134,7 +142,7 @@ impl Namespace {
 pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
     let Cli { global, command } = cli;
     let out = Output::new(global.output, global.no_color, global.quiet);
-    let context = Context { global, out };
+    let context = Context { global, out, interrupted: RefCell::default() };
     match command {
         Command::Dev(args) => serve::dev(&context, args),
         Command::Server(args) => match args.command {
@@ -142,56 +150,65 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
                 Err(Failure::usage("options that run a server cannot be combined with a subcommand")
                     .help("use `--url` to select the server that the subcommand talks to"))
             }
-            Some(command) => block_on(servers::run(&context, command)),
+            Some(command) => block_on(&context, servers::run(&context, command)),
             None => serve::server(&context, &args.run),
         },
-        Command::Forecast(args) => block_on(forecast::run(&context, *args)),
+        Command::Forecast(args) => block_on(&context, forecast::run(&context, *args)),
         Command::Worker(args) => match args.command {
             // Not `args_conflicts_with_subcommands` of clap: it would also reject global options before a subcommand.
             Some(_) if args.run != WorkerRunArgs::default() => {
                 Err(Failure::usage("options that run a worker cannot be combined with a subcommand")
                     .help("use `--url` to select the server that the subcommand talks to"))
             }
-            Some(command) => block_on(workers::run(&context, command)),
+            Some(command) => block_on(&context, workers::run(&context, command)),
             None => serve::worker(&context, &args.run),
         },
-        Command::Submit(args) => block_on(submit::run(&context, *args)),
-        Command::Logs(args) => block_on(logs::run(&context, args)),
-        Command::Why(args) => block_on(jobs::why(&context, args.id)),
-        Command::Job(command) => block_on(jobs::run(&context, command)),
+        Command::Submit(args) => block_on(&context, submit::run(&context, *args)),
+        Command::Logs(args) => block_on(&context, logs::run(&context, args)),
+        Command::Why(args) => block_on(&context, jobs::why(&context, args.id)),
+        Command::Job(command) => block_on(&context, jobs::run(&context, command)),
         Command::Schedule(command) => match *command {
             // A preview of timing options needs no server.
             ScheduleCommand::Next(args) if args.is_draft() => schedules::next_of_draft(&context, &args),
-            command => block_on(schedules::run(&context, command)),
+            command => block_on(&context, schedules::run(&context, command)),
         },
-        Command::Backfill(command) => block_on(schedules::run_backfills(&context, command)),
-        Command::Calendar(command) => block_on(calendars::run(&context, command)),
-        Command::Workflow(command) => block_on(workflows::run(&context, command)),
-        Command::Run(command) => block_on(runs::run(&context, *command)),
-        Command::Apply(args) => block_on(apply::run(&context, args)),
-        Command::Diff(args) => block_on(apply::diff(&context, args)),
-        Command::Queue(command) => block_on(queues::run(&context, command)),
-        Command::Artifact(command) => block_on(artifacts::run(&context, command)),
-        Command::Task(command) => block_on(task::run(&context, command)),
-        Command::Events(args) => block_on(events::run(&context, args)),
-        Command::Stats(args) => block_on(statistics::run(&context, args)),
-        Command::Store(command) => block_on(store::run(&context, command)),
+        Command::Backfill(command) => block_on(&context, schedules::run_backfills(&context, command)),
+        Command::Calendar(command) => block_on(&context, calendars::run(&context, command)),
+        Command::Workflow(command) => block_on(&context, workflows::run(&context, command)),
+        Command::Run(command) => block_on(&context, runs::run(&context, *command)),
+        Command::Apply(args) => block_on(&context, apply::run(&context, args)),
+        Command::Diff(args) => block_on(&context, apply::diff(&context, args)),
+        Command::Queue(command) => block_on(&context, queues::run(&context, command)),
+        Command::Artifact(command) => block_on(&context, artifacts::run(&context, command)),
+        Command::Task(command) => block_on(&context, task::run(&context, command)),
+        Command::Events(args) => block_on(&context, events::run(&context, args)),
+        Command::Stats(args) => block_on(&context, statistics::run(&context, args)),
+        Command::Store(command) => block_on(&context, store::run(&context, command)),
         Command::Context(command) => contexts::run(&context, command),
         Command::Config(command) => config::run(&context, command),
         Command::Completion { shell } => out.data(completion::script(shell)),
-        Command::Version { server } => block_on(version(&context, server)),
+        Command::Version { server } => block_on(&context, version(&context, server)),
     }
 }
 
-/// Runs a command that talks to a server. Ctrl-C ends it with [`Exit::Interrupted`].
-fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+/// Runs a command that talks to a server. Ctrl-C ends it with [`Exit::Interrupted`], and with the note that the command
+/// has set.
+fn block_on(context: &Context, command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        tokio::select! {
-            result = command => result,
-            _ = tokio::signal::ctrl_c() => Err(Failure::silent(Exit::Interrupted)),
-        }
-    })
+    runtime
+        .block_on(async {
+            tokio::select! {
+                result = command => result,
+                _ = tokio::signal::ctrl_c() => Err(Failure::silent(Exit::Interrupted)),
+            }
+        })
+        .inspect_err(|failure| {
+            if let (Exit::Interrupted, Some(note)) = (failure.exit(), context.interrupted.take()) {
+                // The terminal has printed `^C` in this line.
+                let line = if std::io::stderr().is_terminal() { "\n" } else { "" };
+                context.out.note(format!("{line}{note}"));
+            }
+        })
 }
 
 async fn version(context: &Context, server: bool) -> Result<(), Failure> {

@@ -32,6 +32,15 @@ pub(super) async fn run(context: &Context, args: SubmitArgs) -> Result<(), Failu
         return Err(Failure::usage("no command given")
             .help("add a command after `--`, or a file with `-f`: `belfry submit -- echo hello`"));
     }
+    let has_separator = std::env::args_os().any(|argument| argument == "--");
+    if let Some(option) = misplaced_option(&args.process.command).filter(|_| !has_separator) {
+        context
+            .out
+            .warn(format!("`{option}` is an argument of the command, not an option of `belfry submit`"));
+        context.out.help(format!(
+            "put options first, and the command after `--`: `belfry submit {option} -- COMMAND`"
+        ));
+    }
     let (client, namespace) = context.connect()?;
     let mut specs = specs(&args, &namespace, jiff::Timestamp::now().into())?;
     let mut nowhere = Vec::new();
@@ -70,6 +79,12 @@ pub(super) async fn run(context: &Context, args: SubmitArgs) -> Result<(), Failu
         }
         _ => show(context, &submitted),
     }
+}
+
+/// Returns the first argument of a command that is probably meant for `belfry submit`.
+fn misplaced_option(command: &[String]) -> Option<&str> {
+    let arguments = command.iter().skip(1).map(String::as_str);
+    arguments.into_iter().find(|argument| ["--wait", "--follow", "--wait-timeout"].contains(argument))
 }
 
 /// Writes the submitted jobs. Tables contain only the ids: scripts use `job=$(belfry submit …)`.
@@ -293,6 +308,16 @@ mod tests {
         let expected = JobSpec { name: "echo".into(), ..JobSpec::command(["echo", "-n", "hi"]) };
         assert_eq!(build(&["--", "echo", "-n", "hi"]), build(&["echo", "-n", "hi"]));
         assert_eq!(build(&["--", "echo", "-n", "hi"]).unwrap(), [expected]);
+    }
+
+    #[test]
+    fn an_option_after_the_command_is_noticed() {
+        let found = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+            misplaced_option(&words).map(str::to_owned)
+        };
+        assert_eq!(found(&["echo", "hi", "--wait"]), Some("--wait".to_owned()));
+        assert_eq!(found(&["rsync", "--timeout", "9"]), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use model::api::Job;
 use model::{Duration, JobId, JobStatus};
+use tokio::time::Instant;
 
 use super::Context;
 use crate::failure::{Exit, Failure};
@@ -28,6 +29,7 @@ pub(super) async fn for_jobs(
     ids: &[JobId],
     timeout: Option<Duration>,
 ) -> Result<(), Failure> {
+    context.if_interrupted(continues(ids));
     let mut progress = Progress::new(context.out);
     let ended = within(timeout, JOB_CONTINUES_HINT, watch_all(client, ids, &mut progress)).await;
     progress.clear();
@@ -39,14 +41,78 @@ pub(super) async fn for_jobs(
     }
 }
 
+/// Note for a user who interrupts the wait for jobs.
+pub(super) fn continues(ids: &[JobId]) -> String {
+    match ids {
+        [id] => format!(
+            "the job continues: run `belfry job get {id}` to see it, or `belfry job cancel {id}` to cancel it"
+        ),
+        ids => format!(
+            "the {} jobs continue: run `belfry job get JOB` to see one, or `belfry job cancel JOB` to cancel it",
+            ids.len()
+        ),
+    }
+}
+
+/// Delay after which a note says how to find out why a job is waiting.
+const WAITING_NOTE_AFTER: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Decides when to say that a job has been waiting for some time. Only the first such job is reported.
+#[derive(Debug, Default)]
+struct WaitingNote {
+    since: BTreeMap<JobId, Instant>,
+    is_told: bool,
+}
+
+impl WaitingNote {
+    /// Notes the status of a job.
+    fn see(&mut self, id: JobId, status: JobStatus, now: Instant) {
+        if status == JobStatus::Waiting {
+            self.since.entry(id).or_insert(now);
+        } else {
+            self.since.remove(&id);
+        }
+    }
+
+    /// Returns the job that is reported next, and the time of its report.
+    fn next(&self) -> Option<(JobId, Instant)> {
+        let (id, since) = self.since.iter().min_by_key(|(_, since)| **since).filter(|_| !self.is_told)?;
+        Some((*id, *since + WAITING_NOTE_AFTER))
+    }
+}
+
 async fn watch_all(client: &Client, ids: &[JobId], progress: &mut Progress) -> Result<Vec<Job>, Failure> {
     let mut rest = ids.iter().copied();
     let mut watched: FuturesUnordered<_> =
         rest.by_ref().take(WATCHED_MAX).map(|id| next(client.watch(id))).collect();
     let mut ended = BTreeMap::new();
-    while let Some((job, watch)) = watched.next().await {
+    // Without a terminal, the notes about each status are in a log, where a hint helps nobody.
+    let mut note = WaitingNote { is_told: !progress.is_redrawn(), ..WaitingNote::default() };
+    loop {
+        let waiting = note.next();
+        let next_note = async {
+            match waiting {
+                Some((id, at)) => {
+                    tokio::time::sleep_until(at).await;
+                    id
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let (job, watch) = tokio::select! {
+            watched = watched.next() => match watched {
+                Some(watched) => watched,
+                None => break,
+            },
+            id = next_note => {
+                progress.hint(format!("the job is still waiting: run `belfry why {id}` for the reason"));
+                note.is_told = true;
+                continue;
+            }
+        };
         let Some(job) = job? else { continue };
         progress.job(&job);
+        note.see(job.id, job.status, Instant::now());
         if job.status.is_final() {
             ended.insert(job.id, job);
             watched.extend(rest.next().map(|id| next(client.watch(id))));
@@ -115,6 +181,30 @@ mod tests {
         }))
         .unwrap();
         failed(&job).map(Exit::code)
+    }
+
+    #[test]
+    fn the_job_that_has_waited_longest_is_reported_once() {
+        let (a, b, start) = (JobId::from_bits(1), JobId::from_bits(2), Instant::now());
+        let second = std::time::Duration::from_secs(1);
+        let mut note = WaitingNote::default();
+        assert_eq!(note.next(), None);
+        note.see(b, JobStatus::Waiting, start);
+        note.see(a, JobStatus::Waiting, start + second);
+        note.see(b, JobStatus::Waiting, start + second);
+        assert_eq!(note.next(), Some((b, start + WAITING_NOTE_AFTER)));
+        note.see(b, JobStatus::Running, start + second);
+        assert_eq!(note.next(), Some((a, start + second + WAITING_NOTE_AFTER)));
+        note.is_told = true;
+        assert_eq!(note.next(), None);
+    }
+
+    #[test]
+    fn an_interrupted_wait_names_the_job() {
+        let id = JobId::from_bits(1);
+        let told = continues(&[id]);
+        assert!(told.contains("continues") && told.contains(&format!("belfry job cancel {id}")), "{told}");
+        assert!(continues(&[id, id]).contains("the 2 jobs continue"));
     }
 
     #[test]

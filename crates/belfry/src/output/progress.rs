@@ -70,6 +70,11 @@ impl Progress {
         }
     }
 
+    /// Writes a note above the progress line.
+    pub(crate) fn hint(&self, text: impl AsRef<str>) {
+        self.suspend(|| self.out.note(text));
+    }
+
     /// Removes the progress line.
     pub(crate) fn clear(&self) {
         if let Some(bar) = &self.bar {

@@ -48,9 +48,23 @@ pub(super) async fn follow_until_ended(
     run: RunId,
     timeout: Option<Duration>,
 ) -> Result<(), Failure> {
+    context.if_interrupted(continues(&[run]));
     let view = within(timeout, RUN_CONTINUES_HINT, show(context, client, run)).await?;
     context.out.note(ended(&view.run, &view.steps.steps));
     outcome([&view.run])
+}
+
+/// Note for a user who interrupts the wait for runs.
+fn continues(ids: &[RunId]) -> String {
+    match ids {
+        [id] => format!(
+            "the run continues: run `belfry run get {id}` to see it, or `belfry run cancel {id}` to cancel it"
+        ),
+        ids => format!(
+            "the {} runs continue: run `belfry run get RUN` to see one, or `belfry run cancel RUN` to cancel it",
+            ids.len()
+        ),
+    }
 }
 
 /// Writes a row for each change of a step until the run has ended, and returns the last state.
@@ -88,6 +102,7 @@ pub(in crate::commands) async fn for_runs(
     ids: &[RunId],
     timeout: Option<Duration>,
 ) -> Result<(), Failure> {
+    context.if_interrupted(continues(ids));
     let progress = RefCell::new(Progress::new(context.out));
     let told = RefCell::new(BTreeMap::new());
     let last = |id: RunId| {
