@@ -194,10 +194,14 @@ pub(crate) enum JobCommand {
 #[command(before_help = examples! {
     "belfry job list --status failed --label team=pay"
     "belfry job list -n '*' --all -o json"
+    "belfry job list --status running --watch"
 })]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(crate) filter: JobFilterArgs,
+    /// Read the list again every 2 seconds, until Ctrl-C: redraw the table on a terminal, and print each change elsewhere
+    #[arg(short, long)]
+    pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) many: ListLimit,
 }

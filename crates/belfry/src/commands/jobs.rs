@@ -12,7 +12,9 @@ use futures::TryStreamExt as _;
 use model::{JobId, WorkerId};
 use serde_json::{Value, json};
 
-use super::{Context, bulk, for_each_item, logs, note_truncated, read_items, submit, wait, workers};
+use super::{
+    Context, bulk, for_each_item, logs, note_truncated, read_items, submit, wait, watch, workers,
+};
 use crate::args::job::{CancelArgs, ExecutionsArgs, JobCommand, JobFilterArgs, ListArgs, UpdateArgs};
 use crate::args::reference::Reference;
 use crate::args::spec::{Pair, Patch};
@@ -25,7 +27,7 @@ pub(super) async fn run(context: &Context, command: JobCommand) -> Result<(), Fa
         JobCommand::Get(args) => get(context, args.ids).await,
         JobCommand::Logs(args) => logs::run(context, args).await,
         JobCommand::Why(args) => why(context, args.id).await,
-        JobCommand::Watch(args) => watch(context, args.id).await,
+        JobCommand::Watch(args) => watch_job(context, args.id).await,
         JobCommand::Wait(args) => {
             let (client, _) = context.connect()?;
             let ids = context.ids(&client, args.ids)?;
@@ -57,6 +59,9 @@ pub(super) async fn run(context: &Context, command: JobCommand) -> Result<(), Fa
 async fn list(context: &Context, args: ListArgs) -> Result<(), Failure> {
     let (client, namespace) = context.connect()?;
     let filter = filter(context, &client, namespace.filter(), args.filter).await?;
+    if args.watch {
+        return watch::jobs(context, &client, filter, &args.many).await;
+    }
     let (jobs, more) = read_items(client.jobs(filter), &args.many).await?;
     context.out.list(&jobs, "jobs")?;
     note_truncated(context.out, more, &args.many);
@@ -110,7 +115,7 @@ pub(super) async fn why(context: &Context, id: Reference<JobId>) -> Result<(), F
     context.out.why(&told)
 }
 
-async fn watch(context: &Context, id: Reference<JobId>) -> Result<(), Failure> {
+async fn watch_job(context: &Context, id: Reference<JobId>) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
     let mut changes = client.watch(context.id(&client, id)?);
     let mut first = true;

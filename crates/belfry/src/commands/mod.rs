@@ -36,6 +36,7 @@ mod store;
 mod submit;
 mod task;
 mod wait;
+mod watch;
 mod workers;
 mod workflows;
 

@@ -17,7 +17,7 @@
 //! - [`forecast`]: tables of `belfry forecast`.
 //! - [`why`] and [`step_why`]: waiting reasons of jobs and steps as text.
 //! - [`time`] and [`text`]: formatting of times, durations and untrusted text.
-//! - [`progress`]: progress line of a command that waits.
+//! - [`progress`]: progress line of a command that waits; [`screen`]: a text that is redrawn in place.
 
 pub(crate) mod added_elements;
 pub(crate) mod forecast;
@@ -27,6 +27,7 @@ pub(crate) mod progress;
 pub(crate) mod running_elements;
 pub(crate) mod runs;
 pub(crate) mod schedules;
+pub(crate) mod screen;
 mod statistics;
 pub(crate) mod step_why;
 pub(crate) mod table;
@@ -139,14 +140,15 @@ impl Output {
         }
     }
 
-    /// Returns the formatting options with the current time: a response may be newer than the start of this process.
-    fn now(&self) -> OutputOptions {
-        OutputOptions { now: jiff::Timestamp::now().into(), ..self.look }
+    /// Returns the formatting options with the current time and width: a response may be newer than the start of this
+    /// process, and the user may have changed the size of the terminal.
+    pub(crate) fn fresh_look(&self) -> OutputOptions {
+        OutputOptions { now: jiff::Timestamp::now().into(), width: terminal_width(), ..self.look }
     }
 
     /// Writes one object: the detailed view, or the object as JSON or YAML.
     pub(crate) fn one<T: Detail>(&self, item: &T) -> Result<(), Failure> {
-        self.data(one(&self.now(), item)?)
+        self.data(one(&self.fresh_look(), item)?)
     }
 
     /// Writes a list. For an empty table, writes the note `no {what}` instead.
@@ -155,17 +157,17 @@ impl Output {
             self.note(format!("no {what}"));
             return Ok(());
         }
-        self.data(list(&self.now(), items)?)
+        self.data(list(&self.fresh_look(), items)?)
     }
 
     /// Writes one object as a table with one row, or as a single JSON or YAML object.
     pub(crate) fn row<T: Row>(&self, item: &T) -> Result<(), Failure> {
-        self.data(row(&self.now(), item)?)
+        self.data(row(&self.fresh_look(), item)?)
     }
 
     /// Writes the waiting reasons of a job.
     pub(crate) fn why(&self, told: &model::why::Why) -> Result<(), Failure> {
-        self.data(why::why(&self.now(), told)?)
+        self.data(why::why(&self.fresh_look(), told)?)
     }
 
     /// Writes the result of `belfry task add`.
@@ -184,7 +186,7 @@ impl Output {
 
     /// Writes one item of a stream. With `first`, writes the column headings first.
     pub(crate) fn item<T: Row>(&self, item: &T, first: bool) -> Result<(), Failure> {
-        self.data(stream_item(&self.now(), item, first)?)
+        self.data(stream_item(&self.fresh_look(), item, first)?)
     }
 }
 
