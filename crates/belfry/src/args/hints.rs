@@ -22,7 +22,7 @@ const fn words(below: &'static str, words: &'static [&'static str], tip: &'stati
 }
 
 const COMMANDS: &[Words] = &[
-    words("", &["ps", "ls", "list", "squeue", "top"], "`belfry job list`"),
+    words("", &["ps", "ls", "list", "squeue"], "`belfry job list`"),
     words("", &["status", "stat", "info"], "`belfry job list`, `belfry job get JOB` or `belfry worker list`"),
     words("", &["get", "show", "describe", "inspect"], "`belfry job get JOB`"),
     words("", &["cancel", "kill", "stop", "rm", "delete", "scancel"], "`belfry job cancel JOB`"),

@@ -205,6 +205,26 @@ pub(crate) struct StatsArgs {
     pub(crate) limit: Option<u32>,
 }
 
+/// `belfry top`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry top"
+    "belfry top --interval 10s"
+    "belfry top --once -o json"
+})]
+#[command(
+    after_help = "Rates are averages of the last 5 minutes. Used CPU and memory are those that executions have \
+    requested. On a terminal, the page is redrawn in place until Ctrl-C; in a pipe, it is printed once."
+)]
+pub(crate) struct TopArgs {
+    /// Interval of updates
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    pub(crate) interval: Duration,
+    /// Print the page once
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
 fn kind(text: &str) -> Result<SubjectKind, String> {
     word(text, &["job", "queue", "namespace", "schedule", "worker", "all"])
 }

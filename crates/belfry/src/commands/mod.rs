@@ -35,6 +35,7 @@ mod statistics;
 mod store;
 mod submit;
 mod task;
+mod top;
 mod wait;
 mod watch;
 mod workers;
@@ -183,6 +184,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Artifact(command) => block_on(&context, artifacts::run(&context, command)),
         Command::Task(command) => block_on(&context, task::run(&context, command)),
         Command::Events(args) => block_on(&context, events::run(&context, args)),
+        Command::Top(args) => block_on(&context, top::run(&context, args)),
         Command::Stats(args) => block_on(&context, statistics::run(&context, args)),
         Command::Store(command) => block_on(&context, store::run(&context, command)),
         Command::Context(command) => contexts::run(&context, command),

@@ -15,7 +15,7 @@ use super::table::{Cell, Column, Detail, Row, Tone, column, wide};
 use super::text::bytes;
 use super::time::{exact, relative_or_exact};
 
-fn worker_status(worker: &Worker) -> Cell {
+pub(super) fn worker_status(worker: &Worker) -> Cell {
     match (worker.status, worker.admission) {
         (WorkerStatus::Lost, _) => Cell::new("lost", Tone::Bad),
         (WorkerStatus::Expected, _) => Cell::new("expected", Tone::Waiting),

@@ -15,6 +15,7 @@
 //!   and [`running_elements`] (running elements).
 //! - [`added_elements`]: result of `belfry task add`.
 //! - [`forecast`]: tables of `belfry forecast`.
+//! - [`top`]: page of `belfry top`.
 //! - [`why`] and [`step_why`]: waiting reasons of jobs and steps as text.
 //! - [`time`] and [`text`]: formatting of times, durations and untrusted text.
 //! - [`progress`]: progress line of a command that waits; [`screen`]: a text that is redrawn in place.
@@ -33,6 +34,7 @@ pub(crate) mod step_why;
 pub(crate) mod table;
 pub(crate) mod text;
 pub(crate) mod time;
+pub(crate) mod top;
 pub(crate) mod why;
 pub(crate) mod workflows;
 
@@ -227,9 +229,16 @@ fn row<T: Row>(look: &OutputOptions, item: &T) -> Result<String, Failure> {
 fn stream_item<T: Row>(look: &OutputOptions, item: &T, first: bool) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Table | Format::Wide => table::line(look, item, first),
-        Format::Json => serde_json::to_string(item).map_err(anyhow::Error::from)? + "\n",
-        Format::Yaml => format!("---\n{}", yaml(item)?),
+        Format::Json | Format::Yaml => stream_value(look, item)?,
         Format::Name => item.name() + "\n",
+    })
+}
+
+/// Formats a value of a stream: a line of JSON, or a YAML document.
+pub(crate) fn stream_value(look: &OutputOptions, value: &impl Serialize) -> Result<String, Failure> {
+    Ok(match look.format {
+        Format::Yaml => format!("---\n{}", yaml(value)?),
+        _ => serde_json::to_string(value).map_err(anyhow::Error::from)? + "\n",
     })
 }
 

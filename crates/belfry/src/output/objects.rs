@@ -416,7 +416,7 @@ fn with_tone_of(text: &str, like: &Cell) -> Cell {
     Cell::new(text, like.tone())
 }
 
-fn queue_status(queue: &Queue) -> Cell {
+pub(super) fn queue_status(queue: &Queue) -> Cell {
     if queue.settings.paused { Cell::new("paused", Tone::Waiting) } else { Cell::new("open", Tone::Good) }
 }
 
