@@ -76,6 +76,9 @@ fn as_user<'a>(command: &'a mut Command, server: &Server, folder: &Path) -> &'a 
     command
         .current_dir(folder)
         .env_remove("BELFRY_NAMESPACE")
+        .env_remove("BELFRY_CONTEXT")
+        .env_remove("XDG_CONFIG_HOME")
+        .env_remove("XDG_STATE_HOME")
         .env("HOME", server.data().parent().expect("the data folder is in the site's folder"))
         .env("PATH", format!("{}:{path}", binaries.display()))
         .env("BELFRY_URL", server.url())

@@ -1,11 +1,11 @@
 //! Selection of the server and the token.
 //!
-//! The server URL comes from a flag, an environment variable, a context or a file. Without one, it is the address of the user's
-//! running `belfry dev`: from its record ([`running`]), else from the files in its data directory. If several run, the
-//! command fails, and its hint names `BELFRY_DEV_DATA`.
+//! The server URL comes from a flag, an environment variable, a context or a file. Without one, it is the address of the
+//! user's running `belfry dev`: from its record ([`running`]), else from the files in its data directory. If several
+//! run, the command fails, and its hint names `BELFRY_DEV_DATA`.
 //!
-//! The token comes from `--token-file`, else `$BELFRY_TOKEN`, else the token file of the context or of the file, else the data directory of
-//! that `belfry dev`.
+//! The token comes from `--token-file`, else `$BELFRY_TOKEN`, else the token file of the context or of the file, else
+//! the data directory of that `belfry dev`.
 //!
 //! # Invariants
 //! - The token of a `belfry dev` is sent to its own address only, never to a URL from another source.

@@ -214,7 +214,8 @@ pub(crate) struct StatsArgs {
 })]
 #[command(
     after_help = "Rates are averages of the last 5 minutes. Used CPU and memory are those that executions have \
-    requested. On a terminal, the page is redrawn in place until Ctrl-C; in a pipe, it is printed once."
+    requested. On a terminal, the page is redrawn in place until Ctrl-C; in a pipe, it is printed once. With -o json \
+    or -o yaml, each update is one object."
 )]
 pub(crate) struct TopArgs {
     /// Interval of updates

@@ -21,10 +21,12 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Returns the screen. `None` if standard output is not a terminal, or if the format is for programs.
+    /// Returns the screen. `None` if standard output is not a terminal that can move its cursor, or if the format is for
+    /// programs.
     pub(crate) fn new(out: Output) -> Option<Self> {
         let is_table = matches!(out.look.format, Format::Table | Format::Wide);
-        (is_table && std::io::stdout().is_terminal()).then_some(Self { out, drawn: 0 })
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        (is_table && !is_dumb && std::io::stdout().is_terminal()).then_some(Self { out, drawn: 0 })
     }
 
     /// Returns the number of lines that a text may have.

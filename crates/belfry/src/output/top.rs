@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use model::Timestamp;
 use model::api::{Distribution, Queue, StatisticsCounts, Worker};
 use model::worker::{Admission, WorkerStatus};
-use model::Timestamp;
 use serde::Serialize;
 
 use super::OutputOptions;
