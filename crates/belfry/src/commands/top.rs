@@ -1,6 +1,6 @@
 //! `belfry top`: load of the queues and workers, and rates of the last minutes.
 
-use client::{Client, TotalsQuery};
+use client::{Client, TotalsQuery, WorkerFilter};
 use futures::TryStreamExt as _;
 use model::api::{StatisticsCounts, StatisticsOrder, StatisticsTotals};
 use model::statistics::SubjectKind;
@@ -50,7 +50,8 @@ async fn read(client: &Client) -> Result<Load, Failure> {
         limit: Some(QUEUES_MAX),
         ..TotalsQuery::default()
     };
-    let (queues, workers) = (client.queues().try_collect(), client.workers().try_collect());
+    let (queues, workers) =
+        (client.queues().try_collect(), client.workers(WorkerFilter::default()).try_collect());
     let all = client.statistics_totals(SubjectKind::All, &query);
     let by_queue = client.statistics_totals(SubjectKind::Queue, &query);
     let (queues, workers, all, by_queue) = tokio::try_join!(queues, workers, all, by_queue)?;
