@@ -13,7 +13,7 @@ import { updateCounts, type Counts, isLive, STATUSES } from "../lib/statuses";
 import { unwrap, api } from "./client";
 import { feed } from "./feed";
 import { isTakeover, ApiError } from "./errors";
-import type { FeedEvent, JobStatus } from "./schema";
+import type { FeedEvent, JobStatus, LogPage } from "./schema";
 
 export const queryClient = new QueryClient({
   defaultOptions: {
@@ -115,6 +115,21 @@ export const jobExecutionsQuery = (id: string) =>
     queryKey: ["job", id, "executions"],
     queryFn: () =>
       unwrap(api.GET("/api/v1/jobs/{id}/executions", { params: { path: { id }, query: { limit: 200 } } })),
+  });
+
+/** Lines that explain a failure. */
+const LOG_TAIL_LINES = 8;
+
+/** The last lines of the newest execution of an ended job. */
+export const logTailQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["job", id, "log-tail"],
+    queryFn: async () => {
+      const params = { path: { id }, query: { tail: LOG_TAIL_LINES } };
+      // The OpenAPI document has one response type for all formats; the default is a page.
+      return (await unwrap(api.GET("/api/v1/jobs/{id}/logs", { params }))) as LogPage;
+    },
+    staleTime: Infinity,
   });
 
 /** The newest jobs with a name, for comparison. */

@@ -169,6 +169,17 @@ export const stepWhyQuery = (id: string, step: string) =>
     placeholderData: keepPreviousData,
   });
 
+/** The first failed element of a mapped step; null if none is stored. */
+export const failedElementQuery = (id: string, step: string) =>
+  queryOptions({
+    queryKey: ["run", id, "failed-element", step],
+    queryFn: async () => {
+      const params = { path: { id, step }, query: { status: "failed", limit: 1 } };
+      const page = await unwrap(api.GET("/api/v1/runs/{id}/steps/{step}/elements", { params }));
+      return page.items[0] ?? null;
+    },
+  });
+
 /** The ended elements of a step, paginated. */
 export const elementsQuery = (id: string, step: string) =>
   infiniteQueryOptions({

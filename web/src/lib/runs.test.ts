@@ -3,16 +3,15 @@ import { expect, test } from "vitest";
 import type { WorkflowSpec } from "../api/schema";
 import { awaitsApproval, approvalMessage } from "./runs";
 
-const approval = { step: "gate", since: "2026-11-21T00:00:00Z" };
-const run = { status: "running" as const, steps: { waiting: 1, running: 0 }, approvals: [approval] };
+const run = { status: "running" as const, steps: { waiting: 1, running: 0 } };
 
 test("a run waits for approval if no other step is active", () => {
-  expect(awaitsApproval(run)).toBe(true);
-  expect(awaitsApproval({ ...run, steps: { waiting: 1, running: 1 } })).toBe(false);
+  expect(awaitsApproval(run, 1)).toBe(true);
+  expect(awaitsApproval({ ...run, steps: { waiting: 1, running: 1 } }, 1)).toBe(false);
   // The other step waits for an event.
-  expect(awaitsApproval({ ...run, steps: { waiting: 2, running: 0 } })).toBe(false);
-  expect(awaitsApproval({ ...run, status: "paused" })).toBe(false);
-  expect(awaitsApproval({ ...run, approvals: undefined })).toBe(false);
+  expect(awaitsApproval({ ...run, steps: { waiting: 2, running: 0 } }, 1)).toBe(false);
+  expect(awaitsApproval({ ...run, status: "paused" }, 1)).toBe(false);
+  expect(awaitsApproval(run, 0)).toBe(false);
 });
 
 test("the message of an approval is shown with its references replaced, or not at all", () => {

@@ -74,13 +74,8 @@ export function progressOf(counts: StepCounts): { ended: number; total: number }
   return { ended, total: totalOf(counts) };
 }
 
-/** Returns whether a run waits only for approvals: no other step is active. */
-export function awaitsApproval({
-  status,
-  steps,
-  approvals,
-}: Pick<WorkflowRun, "status" | "steps" | "approvals">) {
-  const pending = approvals?.length ?? 0;
+/** Returns whether a run waits only for `pending` approvals: no other step is active. */
+export function awaitsApproval({ status, steps }: Pick<WorkflowRun, "status" | "steps">, pending: number) {
   const { running = 0, waiting = 0 } = steps;
   return status === "running" && pending > 0 && running === 0 && waiting === pending;
 }

@@ -142,11 +142,17 @@ export function RunBadge({ status, plain }: { status: RunStatus; plain?: boolean
   );
 }
 
-/** Badge of a run in a list; a run that waits only for approvals has its own badge. */
-export function ListedRunBadge({ run }: { run: WorkflowRun }) {
+/** Badge of a run; a run that waits only for approvals has its own badge. */
+export function RunStateBadge(props: {
+  run: Pick<WorkflowRun, "status" | "steps">;
+  /** Number of steps that wait for approval. */
+  approvals: number;
+  plain?: boolean;
+}) {
   const { t } = useTranslation();
-  if (!awaitsApproval(run)) return <RunBadge status={run.status} plain />;
-  return <Badge tone="waiting" icon={UserCheck} word={t("run.awaitsApproval")} plain />;
+  const { run, approvals, plain } = props;
+  if (!awaitsApproval(run, approvals)) return <RunBadge status={run.status} plain={plain} />;
+  return <Badge tone="waiting" icon={UserCheck} word={t("run.awaitsApproval")} plain={plain} />;
 }
 
 /** Badge of a schedule's run: of its job, or of its workflow run. */

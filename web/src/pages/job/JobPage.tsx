@@ -20,6 +20,7 @@ import { useTranslation } from "react-i18next";
 import { cancelJob, retryJob } from "../../api/actions";
 import { jobEventsQuery, jobExecutionsQuery, jobQuery, jobsByNameQuery } from "../../api/queries";
 import type { Execution, Job } from "../../api/schema";
+import { jobFailureOf } from "../../lib/failureCauses";
 import { toResubmitCommand } from "../../lib/submitCommands";
 import { isLive } from "../../lib/statuses";
 import { usePageTitle } from "../../lib/title";
@@ -27,6 +28,7 @@ import { runAction, copyAndNotify, notify } from "../../ui/notify";
 import { Card, Id, Loading, Page, ErrorBox } from "../../ui/kit";
 import { StatusBadge } from "../../ui/Status";
 import { Artifacts } from "./Artifacts";
+import { FailureSection, JobFailureDetails } from "./FailureCard";
 import { Gantt } from "./Gantt";
 import style from "./job.module.css";
 import { LogView } from "./LogView";
@@ -87,6 +89,8 @@ function JobDetails({ job, executions }: { job: Job; executions: readonly Execut
   const number = search.execution === undefined ? undefined : Number(search.execution);
   const line = search.line === undefined ? undefined : Number(search.line);
   const live = isLive(job.status);
+  const failure = jobFailureOf(job, events.data?.items ?? []);
+  const execution = executions.find(({ id }) => id === job.execution_id);
 
   return (
     <Page
@@ -102,6 +106,24 @@ function JobDetails({ job, executions }: { job: Job; executions: readonly Execut
         {recentJobs.length > 1 && <RecentJobs job={job} jobs={recentJobs} />}
       </div>
       {live && <WaitingReasons id={job.id} />}
+      {failure && (
+        <FailureSection status={job.status as "failed" | "expired" | "cancelled"}>
+          <JobFailureDetails
+            job={job}
+            failure={failure}
+            execution={execution}
+            logLink={(text, line) => (
+              <Link
+                to="/jobs/$id"
+                params={{ id: job.id }}
+                search={{ ...search, tab: "log", execution: undefined, line: line?.toString() }}
+              >
+                {text}
+              </Link>
+            )}
+          />
+        </FailureSection>
+      )}
       <div className={style.columns}>
         <div className={style.main}>
           {executions.length > 0 && (
@@ -164,7 +186,7 @@ function JobDetails({ job, executions }: { job: Job; executions: readonly Execut
           </Card>
         </div>
         <aside className={style.side}>
-          <Summary job={job} execution={executions.find((e) => e.id === job.execution_id)} />
+          <Summary job={job} execution={execution} isExplained={failure !== null} />
         </aside>
       </div>
     </Page>

@@ -163,7 +163,7 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
     omittedBytes > 0 ? t("log.downloadKept", { size: formatBytes(omittedBytes) }) : t("log.download");
 
   return (
-    <div className={style.log} data-testid="log">
+    <div className={`${style.log} ${style.colors}`} data-testid="log">
       <div className={style.bar}>
         <TextInput
           ref={input}

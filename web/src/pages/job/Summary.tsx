@@ -17,14 +17,23 @@ import { Card, CopyButton, KeyValueList, Labels } from "../../ui/kit";
 import { RelativeTime, AbsoluteTime, Elapsed } from "../../ui/Time";
 import style from "./job.module.css";
 
-export function Summary({ job, execution }: { job: Job; execution: Execution | undefined }) {
+interface Props {
+  job: Job;
+  execution: Execution | undefined;
+  /** Whether the page explains the failure elsewhere. */
+  isExplained: boolean;
+}
+
+export function Summary({ job, execution, isExplained }: Props) {
   const { t } = useTranslation();
   const workerName = useWorkerName();
   const { spec } = job;
   const usage = execution?.usage;
   return (
     <>
-      {job.result && <ResultCard result={job.result} />}
+      {job.result && (!isExplained || job.result.output) && (
+        <ResultCard result={job.result} isExplained={isExplained} />
+      )}
       {job.checkpoint && <CheckpointCard job={job.id} checkpoint={job.checkpoint} />}
       <Card title={t("job.details.title")}>
         <KeyValueList
@@ -232,22 +241,24 @@ function CheckpointCard({ job, checkpoint }: { job: string; checkpoint: Checkpoi
   );
 }
 
-function ResultCard({ result }: { result: JobResult }) {
+function ResultCard({ result, isExplained }: { result: JobResult; isExplained: boolean }) {
   const { t } = useTranslation();
   const output = result.output ? JSON.stringify(result.output, null, 2) : null;
   const message = resultText(result, t);
   return (
     <Card title={t("job.result.title")}>
-      <KeyValueList
-        rows={[
-          message ? [t("job.result.message"), message] : null,
-          result.exit_code !== undefined && result.exit_code !== null
-            ? [t("job.result.exitCode"), <code key="">{result.exit_code}</code>]
-            : null,
-          result.signal ? [t("job.result.signal"), <code key="">{result.signal}</code>] : null,
-          result.error ? [t("job.result.error"), <code key="">{result.error}</code>] : null,
-        ]}
-      />
+      {!isExplained && (
+        <KeyValueList
+          rows={[
+            message ? [t("job.result.message"), message] : null,
+            result.exit_code !== undefined && result.exit_code !== null
+              ? [t("job.result.exitCode"), <code key="">{result.exit_code}</code>]
+              : null,
+            result.signal ? [t("job.result.signal"), <code key="">{result.signal}</code>] : null,
+            result.error ? [t("job.result.error"), <code key="">{result.error}</code>] : null,
+          ]}
+        />
+      )}
       {output && (
         <div className={style.output}>
           <div className={style.outputHead}>

@@ -17,6 +17,7 @@ import { useTranslation } from "react-i18next";
 import type { RunStep, WorkflowRun } from "../../api/schema";
 import { runQuery, stepsQuery } from "../../api/workflows";
 import { dagFromRunSteps } from "../../lib/dag/graph";
+import { stepInFocus } from "../../lib/failureCauses";
 import { useNarrow } from "../../lib/narrow";
 import { isRunEnded, isStepEnded } from "../../lib/runs";
 import { toYaml } from "../../lib/spec";
@@ -25,13 +26,14 @@ import { CodeHighlight } from "../../ui/Code";
 import { Dag } from "../../ui/dag/Dag";
 import type { NodeState } from "../../ui/dag/Node";
 import { Card, Id, Loading, Page, ErrorBox } from "../../ui/kit";
-import { RunBadge } from "../../ui/Status";
+import { RunStateBadge } from "../../ui/Status";
 import { LogView } from "../job/LogView";
 import { Progress } from "../runs/RunList";
 import crumbs from "../schedule/schedule.module.css";
 import { RunSummary, RunBanner } from "./RunSummary";
-import { PendingApprovals } from "./Approval";
+import { PendingApprovals, waitsForApproval } from "./Approval";
 import { RunActions } from "./RunActions";
+import { RunFailureCard } from "./RunFailure";
 import { RunGantt } from "./RunGantt";
 import { RunHistory } from "./RunHistory";
 import { StepPanel } from "./StepPanel";
@@ -132,7 +134,7 @@ function RunDetails({ run, steps }: { run: WorkflowRun; steps: readonly RunStep[
     <Page
       title={
         <Crumbs name={runName(run)} run={run}>
-          <RunBadge status={run.status} />
+          <RunStateBadge run={run} approvals={steps.filter(waitsForApproval).length} />
         </Crumbs>
       }
       actions={<RunActions run={run} steps={steps} />}
@@ -144,6 +146,11 @@ function RunDetails({ run, steps }: { run: WorkflowRun; steps: readonly RunStep[
         </span>
       </div>
       <RunBanner run={run} />
+      <RunFailureCard
+        run={run}
+        steps={steps}
+        onSelect={(step, job, line) => change({ step, job, line: line?.toString() })}
+      />
       <PendingApprovals run={run} steps={steps} />
       <div className={style.columns}>
         <div className={style.main}>
@@ -164,6 +171,7 @@ function RunDetails({ run, steps }: { run: WorkflowRun; steps: readonly RunStep[
                   nodes={nodes}
                   states={states}
                   selected={search.step}
+                  focus={stepInFocus(run, steps)}
                   onSelect={selectStep}
                   label={t("run.tabs.graph")}
                 />

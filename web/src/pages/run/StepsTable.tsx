@@ -7,6 +7,7 @@ import { useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import type { RunStep, StepStatus } from "../../api/schema";
+import { failedFirst } from "../../lib/failureCauses";
 import { isStepEnded, STEP_STATUSES } from "../../lib/runs";
 import { stepReasonText } from "../../lib/serverMessages";
 import { KIND_ICONS } from "../../ui/dag/Node";
@@ -35,7 +36,7 @@ export function StepsTable({ steps, selected, onSelect }: Props) {
   }, [steps]);
   const rows = useMemo(() => {
     const text = find.trim().toLowerCase();
-    return steps.filter(
+    return failedFirst(steps).filter(
       ({ name, status }) =>
         (statuses.size === 0 || statuses.has(status)) && name.toLowerCase().includes(text),
     );

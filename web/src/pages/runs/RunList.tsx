@@ -11,7 +11,7 @@ import type { StepCounts, WorkflowRun } from "../../api/schema";
 import { isRunEnded, progressOf, STEP_STATUSES, stepTone } from "../../lib/runs";
 import { transitionDetail } from "../../lib/serverMessages";
 import { Loading, ErrorBox } from "../../ui/kit";
-import { ListedRunBadge } from "../../ui/Status";
+import { RunStateBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
 import style from "./runs.module.css";
 
@@ -64,7 +64,7 @@ function RunRow({ run, isSingleWorkflow }: { run: WorkflowRun; isSingleWorkflow?
   return (
     <div className={style.row} role="row">
       <span role="cell">
-        <ListedRunBadge run={run} />
+        <RunStateBadge run={run} approvals={run.approvals?.length ?? 0} plain />
       </span>
       <span role="cell" className={style.name}>
         <span className="clip">

@@ -52,16 +52,18 @@ interface Props {
   /** Status of each step; undefined for the graph of a definition. */
   states?: ReadonlyMap<string, NodeState>;
   selected?: string;
+  /** The step to show and to start from while no step is selected. */
+  focus?: string;
   onSelect?: (name: string | undefined) => void;
   label: string;
 }
 
-export function Dag({ nodes, states, selected, onSelect, label }: Props) {
+export function Dag({ nodes, states, selected, focus, onSelect, label }: Props) {
   const { t } = useTranslation();
   const { layout, layoutKey, isBusy } = useLayout(nodes);
   const box = useRef<HTMLDivElement>(null);
   const size = useSize(box);
-  const [view, setView] = useView(layout, layoutKey, size, selected);
+  const [view, setView] = useView(layout, layoutKey, size, selected ?? focus);
   const [find, setFind] = useState("");
   const drag = useRef<{ x: number; y: number; view: View; moved: boolean } | null>(null);
 
@@ -126,7 +128,7 @@ export function Dag({ nodes, states, selected, onSelect, label }: Props) {
     else if (event.key === "0") fit();
     else if (event.key === "Escape" && selected) onSelect?.(undefined);
     else if (event.key.startsWith("Arrow") && onSelect) {
-      const next = selected ? neighbour(layout, selected, event.key) : nodes[0]?.name;
+      const next = selected ? neighbour(layout, selected, event.key) : (focus ?? nodes[0]?.name);
       if (next === undefined) return;
       onSelect(next);
     } else return;
@@ -202,7 +204,7 @@ function Tool({ label, onClick, icon }: { label: string; onClick: () => void; ic
   );
 }
 
-interface GraphProps extends Omit<Props, "label"> {
+interface GraphProps extends Omit<Props, "label" | "focus"> {
   layout: Layout;
   view: View;
   size: Size;
@@ -379,7 +381,7 @@ function useSize(element: React.RefObject<HTMLElement | null>): Size {
 }
 
 /** The visible part: the whole graph at first and whenever its structure changes, else as the user left it. */
-function useView(layout: Layout, layoutKey: string, size: Size, selected: string | undefined) {
+function useView(layout: Layout, layoutKey: string, size: Size, shown: string | undefined) {
   const [view, setView] = useState<View>({ x: 0, y: 0, scale: 1 });
   const isUserView = useRef(false);
   const known = useRef({ layoutKey: "", size: NO_SIZE });
@@ -390,12 +392,12 @@ function useView(layout: Layout, layoutKey: string, size: Size, selected: string
     if (!isUserView.current) setView(initialView(layout, size));
   }, [layout, layoutKey, size]);
 
-  // A step that is selected elsewhere is scrolled into view.
+  // A step that is selected elsewhere, or is in focus, is scrolled into view.
   const before = useRef<string | undefined>(undefined);
   useEffect(() => {
-    if (layoutKey === "" || size.width === 0 || before.current === selected) return;
-    before.current = selected;
-    const point = selected === undefined ? undefined : layout.positions.get(selected);
+    if (layoutKey === "" || size.width === 0 || before.current === shown) return;
+    before.current = shown;
+    const point = shown === undefined ? undefined : layout.positions.get(shown);
     if (!point) return;
     setView((view) => {
       const isFar = view.scale < READABLE_SCALE && layout.positions.size > DETAILED_STEPS_MAX;
@@ -403,7 +405,7 @@ function useView(layout: Layout, layoutKey: string, size: Size, selected: string
         ? view
         : centerView(view, point, size);
     });
-  }, [selected, layoutKey, size, layout]);
+  }, [shown, layoutKey, size, layout]);
 
   const change = useCallback((next: (view: View) => View) => {
     isUserView.current = true;

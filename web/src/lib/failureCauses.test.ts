@@ -1,0 +1,85 @@
+import { expect, test } from "vitest";
+
+import type { JobEvent, RunHistoryEntry, RunStep } from "../api/schema";
+import english from "../i18n/en.json";
+import {
+  adviceFor,
+  adviceForStep,
+  failedFirst,
+  jobFailureOf,
+  runFailureOf,
+  stepInFocus,
+} from "./failureCauses";
+
+const AT = "2026-11-21T08:00:00Z";
+const cancelled = (detail: string): JobEvent[] => [
+  { at: AT, to: "cancelled", cause: "cancel_requested", message: "cancelled", detail },
+];
+const step = (name: string, status: RunStep["status"]) => ({ name, status }) as RunStep;
+const run = (
+  status: "failed" | "cancelled" | "running",
+  cause: RunHistoryEntry["cause"],
+  detail?: string,
+) => ({
+  status,
+  history: [{ at: AT, to: status, cause, detail }],
+});
+
+test("the advice follows from the error code of the result", () => {
+  const failed = (error: string) => jobFailureOf({ status: "failed", result: { error } }, [])?.advice;
+  expect(failed("out_of_memory")).toBe("memory");
+  expect(failed("timeout")).toBe("timeout");
+  expect(failed("worker_lost")).toBe("lost");
+  expect(failed("a_code_of_a_newer_server")).toBe("timeline");
+  // Every known code has advice of its own choice.
+  const codes = Object.keys(english.result).filter((code) => code !== "stopped");
+  expect(codes.filter((code) => adviceFor(code) === "timeline")).toEqual([]);
+});
+
+test("a job that expired, or that the system cancelled, is explained; one that a user cancelled is not", () => {
+  const ended = (status: "cancelled" | "expired" | "succeeded" | "running", events: JobEvent[] = []) =>
+    jobFailureOf({ status, result: null }, events);
+  expect(ended("expired")?.advice).toBe("deadline");
+  expect(ended("cancelled", cancelled("the run: the step was stopped"))).toMatchObject({
+    advice: "stepStopped",
+    stoppedBy: { by: "run" },
+  });
+  expect(ended("cancelled", cancelled(`schedule nightly: replaced by the firing for ${AT}`))).toMatchObject({
+    advice: "replaced",
+    stoppedBy: { by: "schedule", name: "nightly", at: AT },
+  });
+  const whileRunning = cancelled("cancelled by the run: the step was stopped");
+  expect(ended("cancelled", whileRunning)?.stoppedBy).toEqual({ by: "run" });
+  expect(ended("cancelled", cancelled("cancelled by ann"))).toBeNull();
+  expect(ended("cancelled", cancelled("ann: the run: is wrong"))).toBeNull();
+  expect(ended("cancelled")).toBeNull();
+  expect(ended("succeeded")).toBeNull();
+  expect(ended("running")).toBeNull();
+});
+
+test("a failed run is explained by the steps that failed themselves", () => {
+  const steps = [step("a", "succeeded"), step("c", "upstream_failed"), step("b", "failed")];
+  expect(runFailureOf(run("failed", "step_failed"), steps)?.failed.map(({ name }) => name)).toEqual(["b"]);
+  expect(stepInFocus({ status: "failed" }, steps)).toBe("b");
+  expect(stepInFocus({ status: "running" }, steps)).toBeUndefined();
+});
+
+test("a failed step without a job has advice of its own", () => {
+  expect(adviceForStep({ cause: "rejected" })).toBe("rejected");
+  expect(adviceForStep({ cause: "bad_reference" })).toBe("definition");
+  expect(adviceForStep({ cause: null })).toBe("timeline");
+});
+
+test("a run without a failed step is explained by its own cause", () => {
+  expect(runFailureOf(run("failed", "timed_out"), [])?.advice).toBe("runTimeout");
+  expect(runFailureOf(run("cancelled", "parent_stopped"), [])?.stoppedBy).toEqual({ by: "run" });
+  expect(runFailureOf(run("cancelled", "cancel_requested", "ann: too late"), [])).toBeNull();
+  const replaced = `schedule etl: replaced by the firing for ${AT}`;
+  expect(runFailureOf(run("cancelled", "cancel_requested", replaced), [])?.advice).toBe("replaced");
+  expect(runFailureOf(run("running", "started"), [])).toBeNull();
+});
+
+test("failed steps come first, and the others keep their order", () => {
+  const steps = [step("a", "succeeded"), step("b", "running"), step("c", "failed"), step("d", "pending")];
+  expect(failedFirst(steps).map(({ name }) => name)).toEqual(["c", "a", "b", "d"]);
+});

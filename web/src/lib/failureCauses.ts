@@ -1,0 +1,133 @@
+/** Why a job ended badly, and what the user can do about it. */
+
+import type { Job, JobEvent, RunHistoryEntry, RunStep, StepCause, WorkflowRun } from "../api/schema";
+import type english from "../i18n/en.json";
+
+export type Advice = keyof typeof english.advice;
+
+/** Advice for each error code of a result. */
+const ADVICE: Record<keyof typeof english.result, Advice> = {
+  exit_code: "task",
+  signal: "signal",
+  timeout: "timeout",
+  out_of_memory: "memory",
+  command_not_found: "program",
+  interpreter_not_found: "program",
+  permission_denied: "permission",
+  not_executable: "program",
+  arguments_too_long: "arguments",
+  working_directory: "permission",
+  user: "permission",
+  start_failed: "worker",
+  limit_unenforceable: "unsupported",
+  no_resources: "worker",
+  runtime_unknown: "unsupported",
+  spec_not_understood: "unsupported",
+  artifact_failed: "artifact",
+  checkpoint_failed: "worker",
+  output_invalid: "output",
+  output_too_large: "output",
+  output_missing: "output",
+  output_not_stored: "worker",
+  worker_lost: "lost",
+  outcome_unknown: "unknownOutcome",
+  interrupted: "lost",
+  stopped: "timeline",
+  refused: "worker",
+};
+
+export interface JobFailure {
+  advice: Advice;
+  /** Cause of the end, if the result of the last execution does not tell it. */
+  end: JobEvent | null;
+  /** Who stopped the job, if neither the task nor a user did. */
+  stoppedBy: SystemStop | null;
+}
+
+export type SystemStop = { by: "run" } | { by: "schedule"; name: string; at: string };
+
+/** Returns why a job ended badly; null if it has not, or if a user cancelled it. */
+export function jobFailureOf(
+  { status, result }: Pick<Job, "status" | "result">,
+  events: readonly JobEvent[],
+): JobFailure | null {
+  const end = events.at(-1) ?? null;
+  if (status === "failed") return { advice: adviceFor(result?.error), end: null, stoppedBy: null };
+  if (status === "expired") return { advice: "deadline", end, stoppedBy: null };
+  const stoppedBy = status === "cancelled" ? systemStopOf(end?.detail) : null;
+  return stoppedBy && { advice: stoppedBy.by === "run" ? "stepStopped" : "replaced", end, stoppedBy };
+}
+
+export function adviceFor(error: string | null | undefined): Advice {
+  return ADVICE[error as keyof typeof ADVICE] ?? "timeline";
+}
+
+/**
+ * Returns who cancelled a job or run, by the detail of its last transition; null for a user. The detail of a job that
+ * was running has a prefix.
+ */
+function systemStopOf(detail: string | null | undefined): SystemStop | null {
+  const text = detail?.replace(/^cancelled by /, "") ?? "";
+  if (text === "the run: the step was stopped") return { by: "run" };
+  const [, name, at] = /^schedule (\S+): replaced by the firing for (\S+)$/.exec(text) ?? [];
+  return name && at ? { by: "schedule", name, at } : null;
+}
+
+export interface RunFailure {
+  /** The last transition of the run. */
+  end: RunHistoryEntry;
+  /** Steps that failed themselves, in the order of the workflow: upstream failures are consequences. */
+  failed: readonly RunStep[];
+  /** What to do, if no step failed. */
+  advice: Advice;
+  stoppedBy: SystemStop | null;
+}
+
+const STEP_ADVICE: Partial<Record<StepCause, Advice>> = {
+  rejected: "rejected",
+  timed_out: "stepTimeout",
+  run_failed: "calledRun",
+  run_cancelled: "calledRun",
+  condition_failed: "definition",
+  bad_reference: "definition",
+  bad_output: "definition",
+  job_expired: "deadline",
+};
+
+/** Returns what to do about a failed step without a job that explains it. */
+export function adviceForStep({ cause }: Pick<RunStep, "cause">): Advice {
+  return (cause && STEP_ADVICE[cause]) ?? "timeline";
+}
+
+const RUN_ADVICE: Partial<Record<RunHistoryEntry["cause"], Advice>> = {
+  timed_out: "runTimeout",
+  expired: "deadline",
+  output_failed: "output",
+  parent_stopped: "stepStopped",
+};
+
+/** Returns why a run ended badly; null if it has not, or if a user cancelled it. */
+export function runFailureOf(
+  { status, history }: Pick<WorkflowRun, "status" | "history">,
+  steps: readonly RunStep[],
+): RunFailure | null {
+  const end = history?.at(-1);
+  if (!end || (status !== "failed" && status !== "cancelled")) return null;
+  const stoppedBy = end.cause === "parent_stopped" ? ({ by: "run" } as const) : systemStopOf(end.detail);
+  if (end.cause === "cancel_requested" && !stoppedBy) return null;
+  const failed = status === "failed" ? steps.filter((step) => step.status === "failed") : [];
+  const advice = stoppedBy?.by === "schedule" ? "replaced" : (RUN_ADVICE[end.cause] ?? "timeline");
+  return { end, failed, advice, stoppedBy };
+}
+
+/** Returns the steps with the failed ones first, and otherwise in the same order. */
+export function failedFirst(steps: readonly RunStep[]): RunStep[] {
+  const isFailed = ({ status }: RunStep) => Number(status === "failed");
+  return [...steps].sort((a, b) => isFailed(b) - isFailed(a));
+}
+
+/** Returns the step to show first in an ended run: the first failed one. */
+export function stepInFocus(run: Pick<WorkflowRun, "status">, steps: readonly RunStep[]): string | undefined {
+  if (run.status !== "failed" && run.status !== "cancelled") return undefined;
+  return steps.find((step) => step.status === "failed")?.name;
+}
