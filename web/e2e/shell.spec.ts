@@ -15,6 +15,8 @@ function cutOffCells() {
 
 test("no column of a list is cut off at any window width", async ({ page, server }) => {
   await server.submit(script("in-a-list", "true"));
+  // With several namespaces, lists have one more column.
+  await server.submit(script("elsewhere", "true", { namespace: "finance" }));
   for (const view of ["/jobs", "/schedules", "/workflows", "/runs", "/queues", "/artifacts", "/events"]) {
     await page.goto(view);
     await expect(page.getByRole("heading").first()).toBeVisible();

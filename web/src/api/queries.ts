@@ -8,6 +8,7 @@
 
 import { keepPreviousData, type Query, QueryClient, queryOptions, useQuery } from "@tanstack/react-query";
 
+import { ALL_NAMESPACES, isAllNamespaces } from "../lib/namespaces";
 import { type Range, RANGES } from "../lib/statistics";
 import { updateCounts, type Counts, isLive, STATUSES } from "../lib/statuses";
 import { unwrap, api } from "./client";
@@ -33,23 +34,37 @@ function isTransient(error: ApiError): boolean {
   return error.status === 0 || error.status === 429 || error.status >= 500;
 }
 
-export const countsQuery = queryOptions({
-  queryKey: ["counts"],
-  queryFn: async (): Promise<Counts> => {
-    const counts = await Promise.all(
-      STATUSES.map(async (status) => {
-        const request = api.GET("/api/v1/jobs", { params: { query: { status, count: true, limit: 1 } } });
-        const { error, response } = await request;
-        if (!response.ok) throw ApiError.ofBody(error, response.status);
-        return [status, Number(response.headers.get("x-total-count") ?? 0)] as const;
-      }),
-    );
-    return Object.fromEntries(counts) as Counts;
-  },
-  // Events update the counts in between, but there are no events for jobs that retention deletes.
-  refetchInterval: 300_000,
-  staleTime: 30_000,
-});
+/** Query key of counts of jobs, followed by their namespace. */
+const COUNTS = "counts";
+
+/** Number of jobs by status, in a namespace or in all. */
+export const countsQuery = (namespace?: string) =>
+  queryOptions({
+    queryKey: [COUNTS, namespace ?? ALL_NAMESPACES],
+    queryFn: async (): Promise<Counts> => {
+      const counts = await Promise.all(
+        STATUSES.map(async (status) => {
+          const query = { status, namespace, count: true, limit: 1 };
+          const { error, response } = await api.GET("/api/v1/jobs", { params: { query } });
+          if (!response.ok) throw ApiError.ofBody(error, response.status);
+          return [status, Number(response.headers.get("x-total-count") ?? 0)] as const;
+        }),
+      );
+      return Object.fromEntries(counts) as Counts;
+    },
+    // Events update the counts in between, but there are no events for jobs that retention deletes.
+    refetchInterval: 300_000,
+    staleTime: 30_000,
+  });
+
+/** Applies a batch of events to the loaded counts of each namespace. */
+function updateLoadedCounts(batch: readonly FeedEvent[]): void {
+  for (const { queryKey } of queryClient.getQueryCache().findAll({ queryKey: [COUNTS] })) {
+    const namespace = queryKey[1] as string;
+    const own = isAllNamespaces(namespace) ? batch : batch.filter((event) => event.namespace === namespace);
+    queryClient.setQueryData<Counts>(queryKey, (counts) => counts && updateCounts(counts, own));
+  }
+}
 
 export const meQuery = queryOptions({
   queryKey: ["me"],
@@ -330,7 +345,7 @@ export function startRefreshing(): () => void {
       else if (event.type.startsWith("worker.")) ask(["workers"]);
       else if (event.type.startsWith("queue.")) ask(["queues"]);
     }
-    queryClient.setQueryData(countsQuery.queryKey, (counts) => counts && updateCounts(counts, batch));
+    updateLoadedCounts(batch);
   };
   const onReset = (since: number) => {
     const predicate = (query: Query) => (sentAt.get(query) ?? 0) < since;

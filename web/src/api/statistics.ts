@@ -43,6 +43,22 @@ export const seriesQuery = (subject: SeriesSubject, range: Range) =>
     },
   });
 
+/** Namespaces that are read. */
+const NAMESPACES_MAX = 1_000;
+const NAMESPACE_DAYS = 30;
+
+/** Names of the namespaces that had jobs in the last 30 days. */
+export const namespacesQuery = queryOptions({
+  queryKey: ["namespaces"],
+  queryFn: async () => {
+    const from = new Date(Date.now() - NAMESPACE_DAYS * 86_400_000).toISOString();
+    const query = { by: "namespace", order: "name", from, limit: NAMESPACES_MAX } as const;
+    const { items } = await unwrap(api.GET("/api/v1/stats/totals", { params: { query } }));
+    return items.flatMap(({ subject }) => subject.namespace ?? []);
+  },
+  staleTime: 60_000,
+});
+
 /** Names with failed jobs that are read; further ones are counted together. */
 const NAMES_MAX = 100;
 const FAILURES_REFETCH_MS = 300_000;

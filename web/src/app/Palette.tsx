@@ -23,6 +23,7 @@ import { useTranslation } from "react-i18next";
 import { jobsByNameQuery, queuesQuery, workersQuery } from "../api/queries";
 import { suggestedSchedulesQuery } from "../api/schedules";
 import { suggestedWorkflowsQuery } from "../api/workflows";
+import { scopedSearch } from "../lib/namespaces";
 import { setPreferences, usePreferences } from "../lib/preferences";
 import { StatusBadge } from "../ui/Status";
 import { RelativeTime } from "../ui/Time";
@@ -170,7 +171,7 @@ function Commands() {
 function useCommands(text: string): Command[] {
   const { t } = useTranslation();
   const navigate = useNavigate();
-  const { language, theme } = usePreferences();
+  const { language, theme, namespace } = usePreferences();
   const workers = useQuery(workersQuery).data?.items;
   const queues = useQuery(queuesQuery).data?.items;
   const isId = /^(job|exe|wkr|sch|wfl|run)_[0-9a-z]{26}$/.test(text);
@@ -188,7 +189,12 @@ function useCommands(text: string): Command[] {
     const add = (command: Command) => commands.push(command);
     const addPage = (page: (typeof PAGES)[number]) => {
       const to = page === "overview" ? "/" : (`/${page}` as const);
-      add({ id: page, icon: ArrowRight, title: t(`nav.${page}`), run: () => void navigate({ to }) });
+      add({
+        id: page,
+        icon: ArrowRight,
+        title: t(`nav.${page}`),
+        run: () => void navigate({ to, search: scopedSearch(to, namespace) }),
+      });
     };
     if (isId && text.startsWith("job_")) {
       const run = () => void navigate({ to: "/jobs/$id", params: { id: text } });
@@ -290,7 +296,21 @@ function useCommands(text: string): Command[] {
       add({ id: "language", icon: ArrowRight, title, run: () => setPreferences({ language: next }) });
     }
     return commands;
-  }, [text, isId, isName, jobs, schedules, workflows, workers, queues, language, theme, t, navigate]);
+  }, [
+    text,
+    isId,
+    isName,
+    jobs,
+    schedules,
+    workflows,
+    workers,
+    queues,
+    language,
+    theme,
+    namespace,
+    t,
+    navigate,
+  ]);
 }
 
 /**

@@ -30,9 +30,11 @@ import { useTranslation } from "react-i18next";
 import { signOut } from "../api/auth";
 import { countsQuery, meQuery, workersQuery } from "../api/queries";
 import bell from "../assets/bell.svg";
+import { scopedSearch } from "../lib/namespaces";
 import { setPreferences, type Theme, usePreferences } from "../lib/preferences";
 import { useFailureCount } from "../lib/title";
 import { ConnectionBanner, ConnectionDot } from "./Connection";
+import { NamespaceSwitcher } from "./NamespaceSwitcher";
 import { openPalette, Palette } from "./Palette";
 import style from "./Shell.module.css";
 import { Shortcuts } from "./Shortcuts";
@@ -117,7 +119,8 @@ function Brand() {
 function Navigation() {
   const { t } = useTranslation();
   const path = useRouterState({ select: (state) => state.location.pathname });
-  const counts = useQuery(countsQuery).data;
+  const { namespace } = usePreferences();
+  const counts = useQuery(countsQuery()).data;
   const workers = useQuery(workersQuery).data?.items;
   const lost = workers?.filter((worker) => worker.status === "lost").length ?? 0;
   const running = counts?.running ?? 0;
@@ -136,12 +139,14 @@ function Navigation() {
           <span>{t("nav.search")}</span>
           <Kbd size="xs">{/mac/i.test(navigator.platform) ? "⌘K" : "Ctrl K"}</Kbd>
         </button>
+        <NamespaceSwitcher />
       </div>
       <nav className={style.places} aria-label={t("nav.label")}>
         {NAV_ITEMS.map(({ to, key, icon: Icon }) => (
           <Link
             key={to}
             to={to}
+            search={scopedSearch(to, namespace)}
             className={style.place}
             data-here={isHere(to) || undefined}
             aria-current={isHere(to) ? "page" : undefined}

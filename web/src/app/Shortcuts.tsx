@@ -5,6 +5,8 @@ import { useNavigate } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 
+import { scopedSearch } from "../lib/namespaces";
+import { preferences } from "../lib/preferences";
 import { togglePalette } from "./Palette";
 import style from "./Shortcuts.module.css";
 
@@ -62,7 +64,7 @@ export function Shortcuts() {
       if (document.querySelector('[role="dialog"]')) return;
       const to = Date.now() < chordUntil ? PAGE_KEYS[event.key] : undefined;
       chordUntil = event.key === "g" ? Date.now() + CHORD_TIMEOUT_MS : 0;
-      if (to) void navigate({ to });
+      if (to) void navigate({ to, search: scopedSearch(to, preferences().namespace) });
       else if (event.key === "c") void navigate({ to: "/submit" });
       else if (event.key === "?") setOpen(true);
       else return;

@@ -1,4 +1,4 @@
-/** Preferences of this browser: language, theme, time zone. */
+/** Preferences of this browser: language, theme, time zone, namespace. */
 
 import { useSyncExternalStore } from "react";
 
@@ -12,6 +12,8 @@ export interface Preferences {
   language: Language;
   theme: Theme;
   zone: Zone;
+  /** The namespace that lists show; null for all. */
+  namespace: string | null;
 }
 
 const KEY = "belfry.preferences";
@@ -24,6 +26,7 @@ function read(): Preferences {
     language: supportedLanguage(navigator.languages),
     theme: "auto",
     zone: "local",
+    namespace: null,
   };
   try {
     return { ...defaults, ...(JSON.parse(localStorage.getItem(KEY) ?? "{}") as Partial<Preferences>) };

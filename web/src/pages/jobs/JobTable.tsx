@@ -9,6 +9,7 @@ import { useTranslation } from "react-i18next";
 import { useWorkerName } from "../../api/queries";
 import type { Job } from "../../api/schema";
 import { isTyping } from "../../app/Shortcuts";
+import type { Column } from "../../lib/columns";
 import { useNarrow } from "../../lib/narrow";
 import { resultText } from "../../lib/serverMessages";
 import { useScrollbar } from "../../lib/scrollbar";
@@ -17,6 +18,7 @@ import { Labels } from "../../ui/kit";
 import { RowCheckbox } from "../../ui/RowCheckbox";
 import { StatusBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
+import { useColumns } from "../../ui/useColumns";
 import style from "./jobs.module.css";
 
 const ROW_HEIGHT = 36;
@@ -24,8 +26,24 @@ const ROW_HEIGHT_NARROW = 62;
 /** The next page is requested when only this number of rows is left below. */
 const PREFETCH_ROWS = 40;
 
+export const COLUMNS = [
+  { name: "status", width: 104, rank: 0 },
+  { name: "name", width: 220, grows: true, rank: 0 },
+  { name: "namespace", width: 100, rank: 2 },
+  { name: "queue", width: 96, rank: 4 },
+  { name: "owner", width: 84, rank: 5 },
+  { name: "worker", width: 100, rank: 6 },
+  { name: "tries", width: 56, rank: 3 },
+  { name: "submitted", width: 108, rank: 1 },
+  { name: "took", width: 72, rank: 1 },
+] as const satisfies readonly Column[];
+export type JobColumn = (typeof COLUMNS)[number]["name"];
+const LAYOUT = { gap: 12, reserved: 2 * 16 + 18 + 12 + 16 };
+
 interface Props {
   jobs: readonly Job[];
+  /** Whether the jobs may have different namespaces. */
+  hasNamespaces: boolean;
   selected: ReadonlySet<string>;
   onSelect: (selected: ReadonlySet<string>) => void;
   onPickLabel: (label: string) => void;
@@ -33,11 +51,17 @@ interface Props {
   hasMore: boolean;
 }
 
-export function JobTable({ jobs, selected, onSelect, onPickLabel, onEnd, hasMore }: Props) {
+export function JobTable({ jobs, hasNamespaces, selected, onSelect, onPickLabel, onEnd, hasMore }: Props) {
   const { t } = useTranslation();
   const narrow = useNarrow();
   const navigate = useNavigate();
   const scroller = useRef<HTMLDivElement>(null);
+  const columns = useColumns<JobColumn>(
+    scroller,
+    COLUMNS,
+    (name) => name !== "namespace" || hasNamespaces,
+    LAYOUT,
+  );
   const [cursor, setCursor] = useState(-1);
   const lastPicked = useRef(-1);
   const virtual = useVirtualizer({
@@ -99,11 +123,13 @@ export function JobTable({ jobs, selected, onSelect, onPickLabel, onEnd, hasMore
   const onPick = useCallback((index: number, range: boolean) => latestPick.current(index, range), []);
   const onOpen = useCallback((id: string) => void navigate({ to: "/jobs/$id", params: { id } }), [navigate]);
   const workerName = useWorkerName();
+  const names = columns.shown.map(({ name }) => name).join(" ");
 
   const all = jobs.length > 0 && jobs.every((job) => selected.has(job.id));
   return (
     <div
       className={style.table}
+      style={columns.style}
       role="table"
       aria-label={t("nav.jobs")}
       aria-rowcount={hasMore ? -1 : jobs.length}
@@ -117,13 +143,11 @@ export function JobTable({ jobs, selected, onSelect, onPickLabel, onEnd, hasMore
             onChange={() => onSelect(all ? new Set() : new Set(jobs.map((job) => job.id)))}
           />
         </span>
-        {(["status", "name", "queue", "owner", "worker", "tries", "submitted", "took"] as const).map(
-          (column) => (
-            <span key={column} role="columnheader" className={style[column]}>
-              {t(`jobs.columns.${column}`)}
-            </span>
-          ),
-        )}
+        {columns.shown.map(({ name }) => (
+          <span key={name} role="columnheader" className={style[name]}>
+            {t(`jobs.columns.${name}`)}
+          </span>
+        ))}
       </div>
       <div ref={scroller} className={style.scroller} role="rowgroup" tabIndex={0} data-testid="job-rows">
         <div style={{ height: virtual.getTotalSize(), position: "relative" }} role="presentation">
@@ -146,6 +170,7 @@ export function JobTable({ jobs, selected, onSelect, onPickLabel, onEnd, hasMore
                 size={item.size}
                 hasCursor={item.index === cursor}
                 isSelected={selected.has(job.id)}
+                columns={names}
                 worker={workerName(job.worker_id)}
                 onPick={onPick}
                 onOpen={onOpen}
@@ -166,6 +191,8 @@ interface RowProps {
   size: number;
   hasCursor: boolean;
   isSelected: boolean;
+  /** Names of the shown columns, separated by spaces: a list would be new at each render. */
+  columns: string;
   worker: string;
   onPick: (index: number, range: boolean) => void;
   onOpen: (id: string) => void;
@@ -173,9 +200,9 @@ interface RowProps {
 }
 
 const Row = memo(function Row(props: RowProps) {
-  const { job, index, start, size, hasCursor, isSelected, worker, onPick, onOpen, onPickLabel } = props;
+  const { job, index, start, size, hasCursor, isSelected, columns, worker, onPick, onOpen, onPickLabel } =
+    props;
   const { t } = useTranslation();
-  const message = job.status === "failed" || job.status === "retrying" ? resultText(job.result, t) : null;
   const open = (event: MouseEvent) => {
     if ((event.target as HTMLElement).closest("a, button, input, label")) return;
     if (getSelection()?.toString()) return;
@@ -197,37 +224,79 @@ const Row = memo(function Row(props: RowProps) {
           onPick={(withRange) => onPick(index, withRange)}
         />
       </span>
-      <span role="cell" className={style.status}>
-        <StatusBadge status={job.status} />
-      </span>
-      <span role="cell" className={style.name}>
-        <Link to="/jobs/$id" params={{ id: job.id }} className={`${style.link} clip`}>
-          {job.name}
-        </Link>
-        <span className={style.labels}>
-          <Labels labels={job.labels} onPick={onPickLabel} />
-        </span>
-        {message && <span className={`${style.message} clip`}>{message}</span>}
-      </span>
-      <span role="cell" className={`${style.queue} clip`}>
-        {job.queue}
-      </span>
-      <span role="cell" className={`${style.owner} clip`}>
-        {job.owner}
-      </span>
-      <span role="cell" className={`${style.worker} clip`}>
-        {worker || <span className="quiet">–</span>}
-      </span>
-      <span role="cell" className={`${style.tries} num`}>
-        {job.executions}
-      </span>
-      <span role="cell" className={style.submitted}>
-        {job.status === "ready" ? t("jobs.due") : null}{" "}
-        <RelativeTime at={job.status === "ready" ? job.due_at : job.created_at} light />
-      </span>
-      <span role="cell" className={style.took}>
-        <Elapsed from={job.started_at} to={isLive(job.status) ? null : job.finished_at} />
-      </span>
+      {columns.split(" ").map((name) => (
+        <Cell key={name} name={name as JobColumn} job={job} worker={worker} onPickLabel={onPickLabel} />
+      ))}
     </div>
   );
 });
+
+interface CellProps {
+  name: JobColumn;
+  job: Job;
+  worker: string;
+  onPickLabel: (label: string) => void;
+}
+
+function Cell({ name, job, worker, onPickLabel }: CellProps) {
+  const { t } = useTranslation();
+  switch (name) {
+    case "status":
+      return (
+        <span role="cell" className={style.status}>
+          <StatusBadge status={job.status} />
+        </span>
+      );
+    case "name":
+      return <NameCell job={job} onPickLabel={onPickLabel} />;
+    case "worker":
+      return (
+        <span role="cell" className={`${style.worker} clip`}>
+          {worker || <span className="quiet">–</span>}
+        </span>
+      );
+    case "tries":
+      return (
+        <span role="cell" className={`${style.tries} num`}>
+          {job.executions}
+        </span>
+      );
+    case "submitted":
+      return (
+        <span role="cell" className={style.submitted}>
+          {job.status === "ready" ? t("jobs.due") : null}{" "}
+          <RelativeTime at={job.status === "ready" ? job.due_at : job.created_at} light />
+        </span>
+      );
+    case "took":
+      return (
+        <span role="cell" className={style.took}>
+          <Elapsed from={job.started_at} to={isLive(job.status) ? null : job.finished_at} />
+        </span>
+      );
+    case "namespace":
+    case "queue":
+    case "owner":
+      return (
+        <span role="cell" className={`${style[name]} clip`}>
+          {job[name]}
+        </span>
+      );
+  }
+}
+
+function NameCell({ job, onPickLabel }: Pick<CellProps, "job" | "onPickLabel">) {
+  const { t } = useTranslation();
+  const message = job.status === "failed" || job.status === "retrying" ? resultText(job.result, t) : null;
+  return (
+    <span role="cell" className={style.name}>
+      <Link to="/jobs/$id" params={{ id: job.id }} className={`${style.link} clip`}>
+        {job.name}
+      </Link>
+      <span className={style.labels}>
+        <Labels labels={job.labels} onPick={onPickLabel} />
+      </span>
+      {message && <span className={`${style.message} clip`}>{message}</span>}
+    </span>
+  );
+}

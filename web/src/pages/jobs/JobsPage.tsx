@@ -9,6 +9,7 @@ import { useTranslation } from "react-i18next";
 
 import { countsQuery } from "../../api/queries";
 import type { Job, JobStatus } from "../../api/schema";
+import { useHasNamespaces } from "../../app/namespace";
 import type { JobsSearch } from "../../app/router";
 import { isSameSearch, tokensOf, withToken } from "../../lib/filters";
 import { useFilterShortcut } from "../../lib/filterShortcut";
@@ -62,6 +63,7 @@ export function JobsPage() {
     [rows.items, selected],
   );
   const input = useRef<HTMLInputElement>(null);
+  const hasNamespaces = useHasNamespaces(search.namespace);
 
   const change = useCallback(
     (next: JobsSearch) => {
@@ -106,6 +108,7 @@ export function JobsPage() {
           />
           <JobTable
             jobs={rows.items}
+            hasNamespaces={hasNamespaces}
             selected={selected}
             onSelect={setSelected}
             onPickLabel={(label) => change(withToken(search, { key: "label", value: label }))}
@@ -143,16 +146,16 @@ export function JobsPage() {
 
 function JobViews({ search, onChange }: { search: JobsSearch; onChange: (search: JobsSearch) => void }) {
   const { t } = useTranslation();
-  const counts = useQuery(countsQuery).data;
+  const counts = useQuery(countsQuery(search.namespace)).data;
   const count = (status?: string) => {
     if (!counts) return null;
     const statuses = (status?.split(",") ?? Object.keys(counts)) as JobStatus[];
     return statuses.reduce((sum, each) => sum + counts[each], 0);
   };
-  const builtIn = BUILT_IN.map(({ key, search }) => ({
+  const builtIn = BUILT_IN.map(({ key, search: view }) => ({
     label: t(`jobs.view.${key}`),
-    search,
-    count: count("status" in search ? search.status : undefined),
+    search: { ...view, namespace: search.namespace },
+    count: count("status" in view ? view.status : undefined),
   }));
   return (
     <ViewBar builtIn={builtIn} views={savedViews} search={search} isSame={isSameSearch} onChange={onChange} />

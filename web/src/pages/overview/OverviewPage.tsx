@@ -43,7 +43,7 @@ const TILES = [
 export function OverviewPage() {
   const { t } = useTranslation();
   usePageTitle("");
-  const counts = useQuery(countsQuery);
+  const counts = useQuery(countsQuery());
   const total = counts.data && STATUSES.reduce((sum, status) => sum + counts.data[status], 0);
   if (counts.error && !counts.data) {
     return (

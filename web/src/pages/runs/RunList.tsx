@@ -3,17 +3,32 @@
 import { Button } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import type { ReactNode } from "react";
+import { type ReactNode, useRef } from "react";
 import { useTranslation } from "react-i18next";
 
 import { pagedRunsQuery, type RunsFilter } from "../../api/workflows";
 import type { StepCounts, WorkflowRun } from "../../api/schema";
+import { useHasNamespaces } from "../../app/namespace";
+import type { Column } from "../../lib/columns";
+import { useNarrow } from "../../lib/narrow";
 import { isRunEnded, progressOf, STEP_STATUSES, stepTone } from "../../lib/runs";
 import { transitionDetail } from "../../lib/serverMessages";
 import { Loading, ErrorBox } from "../../ui/kit";
 import { RunStateBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
+import { useColumns } from "../../ui/useColumns";
 import style from "./runs.module.css";
+
+const COLUMNS = [
+  { name: "status", width: 124, rank: 0 },
+  { name: "name", width: 180, grows: true, rank: 0 },
+  { name: "namespace", width: 100, rank: 1 },
+  { name: "progress", width: 150, rank: 3 },
+  { name: "created", width: 110, rank: 1 },
+  { name: "took", width: 76, rank: 2 },
+] as const satisfies readonly Column[];
+export type RunColumn = (typeof COLUMNS)[number]["name"];
+const LAYOUT = { gap: 16, reserved: 2 * 16 };
 
 interface Props {
   filter: RunsFilter;
@@ -31,17 +46,7 @@ export function RunList({ filter, empty, isSingleWorkflow }: Props) {
   if (!rows) return <Loading rows={8} />;
   if (rows.length === 0) return empty;
   return (
-    <div
-      className={style.table}
-      role="table"
-      aria-label={t("nav.runs")}
-      data-one={isSingleWorkflow || undefined}
-    >
-      <div role="rowgroup" data-testid="run-rows">
-        {rows.map((run) => (
-          <RunRow key={run.id} run={run} isSingleWorkflow={isSingleWorkflow} />
-        ))}
-      </div>
+    <RunTable rows={rows} namespace={filter.namespace} isSingleWorkflow={isSingleWorkflow}>
       {list.hasNextPage && (
         <div className={style.more}>
           <Button
@@ -53,45 +58,131 @@ export function RunList({ filter, empty, isSingleWorkflow }: Props) {
           </Button>
         </div>
       )}
+    </RunTable>
+  );
+}
+
+interface TableProps {
+  rows: readonly WorkflowRun[];
+  /** Namespace of the filter. */
+  namespace: string | undefined;
+  isSingleWorkflow: boolean | undefined;
+  children: ReactNode;
+}
+
+function RunTable({ rows, namespace, isSingleWorkflow, children }: TableProps) {
+  const { t } = useTranslation();
+  const table = useRef<HTMLDivElement>(null);
+  const hasNamespaces = useHasNamespaces(namespace) && !isSingleWorkflow;
+  const columns = useColumns<RunColumn>(
+    table,
+    COLUMNS,
+    (name) => name !== "namespace" || hasNamespaces,
+    LAYOUT,
+  );
+  // A narrow page has no columns.
+  const isNarrow = useNarrow();
+  const isNamespaceInName = isNarrow || !columns.has("namespace");
+  return (
+    <div ref={table} className={style.table} style={columns.style} role="table" aria-label={t("nav.runs")}>
+      <div className={`${style.row} ${style.head}`} role="row">
+        {columns.shown.map(({ name }) => (
+          <span key={name} role="columnheader" className={style[name]}>
+            {t(`run.columns.${name}`)}
+          </span>
+        ))}
+      </div>
+      <div role="rowgroup" data-testid="run-rows">
+        {rows.map((run) => (
+          <div key={run.id} className={style.row} role="row">
+            {columns.shown.map(({ name }) => (
+              <Cell
+                key={name}
+                name={name}
+                run={run}
+                isSingleWorkflow={isSingleWorkflow}
+                isNamespaceInName={isNamespaceInName}
+              />
+            ))}
+          </div>
+        ))}
+      </div>
+      {children}
     </div>
   );
 }
 
-function RunRow({ run, isSingleWorkflow }: { run: WorkflowRun; isSingleWorkflow?: boolean }) {
+interface CellProps {
+  name: RunColumn;
+  run: WorkflowRun;
+  isSingleWorkflow: boolean | undefined;
+  isNamespaceInName: boolean;
+}
+
+function Cell({ name, ...props }: CellProps) {
+  const { run } = props;
+  switch (name) {
+    case "status":
+      return (
+        <span role="cell" className={style.status}>
+          <RunStateBadge run={run} approvals={run.approvals?.length ?? 0} plain />
+        </span>
+      );
+    case "name":
+      return <NameCell {...props} />;
+    case "namespace":
+      return (
+        <span role="cell" className={`${style.namespace} quiet clip`}>
+          {run.namespace}
+        </span>
+      );
+    case "progress":
+      return (
+        <span role="cell" className={style.progress}>
+          <Progress counts={run.steps} />
+        </span>
+      );
+    case "created":
+      return (
+        <span role="cell" className={`${style.created} quiet`}>
+          <RelativeTime at={run.created_at} light />
+        </span>
+      );
+    case "took":
+      return (
+        <span role="cell" className={style.took}>
+          {run.started_at ? (
+            <Elapsed from={run.started_at} to={isRunEnded(run.status) ? run.finished_at : null} />
+          ) : (
+            "–"
+          )}
+        </span>
+      );
+  }
+}
+
+function NameCell({ run, isSingleWorkflow, isNamespaceInName }: Omit<CellProps, "name">) {
   const { t } = useTranslation();
-  const isOver = isRunEnded(run.status);
   const failure = run.status === "failed" && run.last_transition && transitionDetail(run.last_transition, t);
   return (
-    <div className={style.row} role="row">
-      <span role="cell">
-        <RunStateBadge run={run} approvals={run.approvals?.length ?? 0} plain />
+    <span role="cell" className={style.name}>
+      <span className="clip">
+        <Link to="/runs/$id" params={{ id: run.id }} className={style.open}>
+          {!isSingleWorkflow && <strong>{run.workflow} </strong>}
+          <span className="num">
+            {run.number > 0 ? `#${run.number}` : run.caller ? t("run.called") : t("run.standalone")}
+          </span>
+        </Link>
+        {isNamespaceInName && run.namespace !== "default" && (
+          <span className="quiet"> · {run.namespace}</span>
+        )}
       </span>
-      <span role="cell" className={style.name}>
-        <span className="clip">
-          <Link to="/runs/$id" params={{ id: run.id }} className={style.open}>
-            {!isSingleWorkflow && <strong>{run.workflow} </strong>}
-            <span className="num">
-              {run.number > 0 ? `#${run.number}` : run.caller ? t("run.called") : t("run.standalone")}
-            </span>
-          </Link>
-          {run.namespace !== "default" && <span className="quiet"> · {run.namespace}</span>}
-        </span>
-        <span className="quiet clip">
-          {run.origin ? t("run.bySchedule", { name: run.origin.name }) : run.actor}
-          {run.note && ` · ${run.note}`}
-        </span>
-        {failure && <span className={`${style.failure} clip`}>{failure}</span>}
+      <span className="quiet clip">
+        {run.origin ? t("run.bySchedule", { name: run.origin.name }) : run.actor}
+        {run.note && ` · ${run.note}`}
       </span>
-      <span role="cell" className={style.progress}>
-        <Progress counts={run.steps} />
-      </span>
-      <span role="cell" className={`${style.when} quiet`}>
-        <RelativeTime at={run.created_at} light />
-      </span>
-      <span role="cell" className={style.took}>
-        {run.started_at ? <Elapsed from={run.started_at} to={isOver ? run.finished_at : null} /> : "–"}
-      </span>
-    </div>
+      {failure && <span className={`${style.failure} clip`}>{failure}</span>}
+    </span>
   );
 }
 

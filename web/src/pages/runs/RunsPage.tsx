@@ -53,7 +53,10 @@ export function RunsPage() {
     <Page title={t("nav.runs")}>
       <Sections />
       <ViewBar
-        builtIn={VIEWS.map(({ key, search }) => ({ label: t(`jobs.view.${key}`), search }))}
+        builtIn={VIEWS.map(({ key, search: view }) => ({
+          label: t(`jobs.view.${key}`),
+          search: { ...view, namespace: search.namespace },
+        }))}
         views={savedViews}
         search={search}
         isSame={(a, b) => JSON.stringify(filterKey(a)) === JSON.stringify(filterKey(b))}

@@ -71,8 +71,11 @@ export function ScheduleRow({ schedule, isSelected, onPick, style: place }: Prop
         <span className={`${style.when} clip`}>
           <code>{schedule.when}</code>
           {schedule.zone !== "UTC" && <span> {schedule.zone}</span>}
-          {schedule.namespace !== "default" && <span> · {schedule.namespace}</span>}
+          {schedule.namespace !== "default" && <span className={style.ofName}> · {schedule.namespace}</span>}
         </span>
+      </span>
+      <span role="cell" className={`${style.namespace} quiet clip`}>
+        {schedule.namespace}
       </span>
       <span role="cell" className={style.next}>
         <span className={style.caption}>{t("schedule.columns.next")} </span>

@@ -9,6 +9,7 @@ import { useTranslation } from "react-i18next";
 
 import { SCHEDULES_MAX, type SchedulesFilter } from "../../api/schedules";
 import type { Schedule, ScheduleStatus } from "../../api/schema";
+import { useHasNamespaces } from "../../app/namespace";
 import type { SchedulesSearch } from "../../app/router";
 import { useNarrow } from "../../lib/narrow";
 import { type BulkAction, isApplicable, SORTS } from "../../lib/schedules";
@@ -28,7 +29,7 @@ import { useVisibleDetails, useSchedules } from "./useSchedules";
 
 const route = getRouteApi("/schedules");
 const STATUSES = ["active", "paused", "completed"] as const satisfies readonly ScheduleStatus[];
-const COLUMNS = ["name", "next", "last", "runs", "success", "usual", "actions"] as const;
+const COLUMNS = ["name", "namespace", "next", "last", "runs", "success", "usual", "actions"] as const;
 const savedViews = new ViewStore<SchedulesSearch>("belfry.schedule-views");
 const VIEWS = [
   { key: "all", search: {} },
@@ -47,7 +48,7 @@ const REASON_LABELS = { pause: "queue.note", resume: null, trigger: "schedule.re
 /** The next page is requested when only this number of rows is left below. */
 const PREFETCH_ROWS = 40;
 /** Columns hidden on narrow pages, with their headers. */
-const HIDDEN_WHEN_NARROW = new Set<string>(["last", "usual"]);
+const HIDDEN_WHEN_NARROW = new Set<string>(["namespace", "last", "usual"]);
 const ROW_HEIGHT = 52;
 const ROW_HEIGHT_NARROW = 78;
 
@@ -58,6 +59,7 @@ export function SchedulesPage() {
   const navigate = route.useNavigate();
   const sort = SORTS.find((each) => each === search.sort) ?? "next";
   const filter = filterOf(search);
+  const hasNamespaces = useHasNamespaces(search.namespace);
   const { rows, error, isPaged, hasMore, more, refetch } = useSchedules(filter, sort);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [bulk, setBulk] = useState<{ action: BulkAction; target: Target } | null>(null);
@@ -84,7 +86,10 @@ export function SchedulesPage() {
     >
       <Sections />
       <ViewBar
-        builtIn={VIEWS.map(({ key, search }) => ({ label: t(`schedule.view.${key}`), search }))}
+        builtIn={VIEWS.map(({ key, search: view }) => ({
+          label: t(`schedule.view.${key}`),
+          search: { ...view, namespace: search.namespace },
+        }))}
         views={savedViews}
         search={search}
         isSame={isSameSearch}
@@ -114,7 +119,14 @@ export function SchedulesPage() {
               setBulk({ action, target: all ? { find } : { ids } });
             }}
           />
-          <Table rows={rows} selected={selected} onSelect={setSelected} hasMore={hasMore} onEnd={more} />
+          <Table
+            rows={rows}
+            hasNamespaces={hasNamespaces}
+            selected={selected}
+            onSelect={setSelected}
+            hasMore={hasMore}
+            onEnd={more}
+          />
         </>
       )}
       {bulk && (
@@ -211,13 +223,14 @@ function Filters(props: {
 
 interface TableProps {
   rows: readonly Schedule[];
+  hasNamespaces: boolean;
   selected: ReadonlySet<string>;
   onSelect: (selected: ReadonlySet<string>) => void;
   hasMore: boolean;
   onEnd: () => void;
 }
 
-function Table({ rows, selected, onSelect, hasMore, onEnd }: TableProps) {
+function Table({ rows, hasNamespaces, selected, onSelect, hasMore, onEnd }: TableProps) {
   const { t } = useTranslation();
   const scroller = useRef<HTMLDivElement>(null);
   const lastPicked = useRef(-1);
@@ -254,6 +267,7 @@ function Table({ rows, selected, onSelect, hasMore, onEnd }: TableProps) {
   return (
     <div
       className={style.table}
+      data-namespaces={hasNamespaces || undefined}
       role="table"
       aria-label={t("nav.schedules")}
       aria-rowcount={hasMore ? -1 : rows.length}

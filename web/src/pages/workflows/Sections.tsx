@@ -3,6 +3,8 @@
 import { Link } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 
+import { useNamespace } from "../../app/namespace";
+import { scopedSearch } from "../../lib/namespaces";
 import style from "../schedules/schedules.module.css";
 
 const SECTIONS = [
@@ -12,10 +14,16 @@ const SECTIONS = [
 
 export function Sections() {
   const { t } = useTranslation();
+  const [namespace] = useNamespace();
   return (
     <nav className={style.sections} aria-label={t("nav.workflows")}>
       {SECTIONS.map(({ to, key }) => (
-        <Link key={to} to={to} activeOptions={{ exact: true, includeSearch: false }}>
+        <Link
+          key={to}
+          to={to}
+          search={scopedSearch(to, namespace)}
+          activeOptions={{ exact: true, includeSearch: false }}
+        >
           {t(`nav.${key}`)}
         </Link>
       ))}

@@ -9,6 +9,7 @@ import { useTranslation } from "react-i18next";
 
 import { workflowsQuery } from "../../api/workflows";
 import type { Workflow } from "../../api/schema";
+import { useHasNamespaces } from "../../app/namespace";
 import type { WorkflowsSearch } from "../../app/router";
 import { useFilterShortcut } from "../../lib/filterShortcut";
 import { usePageTitle } from "../../lib/title";
@@ -21,7 +22,7 @@ import { StartDialog } from "./StartDialog";
 import style from "./workflows.module.css";
 
 const route = getRouteApi("/workflows");
-const COLUMNS = ["name", "owner", "steps", "last", "runs", "actions"] as const;
+const COLUMNS = ["name", "namespace", "owner", "steps", "last", "runs", "actions"] as const;
 
 export function WorkflowsPage() {
   const { t } = useTranslation();
@@ -30,6 +31,7 @@ export function WorkflowsPage() {
   const navigate = route.useNavigate();
   const list = useInfiniteQuery(workflowsQuery(search));
   const rows = list.data?.pages.flatMap((page) => page.items);
+  const hasNamespaces = useHasNamespaces(search.namespace);
   const [starting, setStarting] = useState<Workflow | null>(null);
   const change = (next: WorkflowsSearch) => void navigate({ search: next, replace: true });
   const isFiltered = Object.values(search).some((value) => value !== undefined);
@@ -52,7 +54,12 @@ export function WorkflowsPage() {
       {!rows && !list.error && <Loading rows={8} />}
       {rows?.length === 0 && (isFiltered ? <NothingMatches /> : <NoWorkflows />)}
       {rows && rows.length > 0 && (
-        <div className={style.table} role="table" aria-label={t("nav.workflows")}>
+        <div
+          className={style.table}
+          data-namespaces={hasNamespaces || undefined}
+          role="table"
+          aria-label={t("nav.workflows")}
+        >
           <div className={`${style.row} ${style.head}`} role="row">
             {COLUMNS.map((column) => (
               <span key={column} role="columnheader" className={style[column]}>
@@ -111,10 +118,13 @@ function Row({ workflow, onLabel, onStart }: RowProps) {
           {name}
         </Link>
         <span className={style.under}>
-          {namespace !== "default" && <span className="quiet">{namespace}</span>}
+          {namespace !== "default" && <span className={`${style.ofName} quiet`}>{namespace}</span>}
           <Labels labels={labels} onPick={onLabel} />
           {workflow.description && <span className="quiet clip">{workflow.description}</span>}
         </span>
+      </span>
+      <span role="cell" className={`${style.namespace} quiet clip`}>
+        {namespace}
       </span>
       <span role="cell" className={`${style.owner} clip`}>
         {owner ?? <span className="quiet">–</span>}
