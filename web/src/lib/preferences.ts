@@ -1,7 +1,8 @@
-/** Preferences of this browser: language, theme, time zone, namespace. */
+/** Preferences of this browser: language, theme, time zone, namespace, columns. */
 
 import { useSyncExternalStore } from "react";
 
+import type { ColumnChoice } from "./columns";
 import type { Zone } from "./time";
 
 export const LANGUAGES = ["en", "zh-CN"] as const;
@@ -14,6 +15,8 @@ export interface Preferences {
   zone: Zone;
   /** The namespace that lists show; null for all. */
   namespace: string | null;
+  /** Chosen columns, by table. */
+  columns: Readonly<Record<string, ColumnChoice>>;
 }
 
 const KEY = "belfry.preferences";
@@ -27,6 +30,7 @@ function read(): Preferences {
     theme: "auto",
     zone: "local",
     namespace: null,
+    columns: {},
   };
   try {
     return { ...defaults, ...(JSON.parse(localStorage.getItem(KEY) ?? "{}") as Partial<Preferences>) };
@@ -52,6 +56,10 @@ export function setPreferences(change: Partial<Preferences>): void {
   current = { ...current, ...change };
   localStorage.setItem(KEY, JSON.stringify(current));
   for (const listener of listeners) listener();
+}
+
+export function setColumnChoice(table: string, choice: ColumnChoice): void {
+  setPreferences({ columns: { ...current.columns, [table]: choice } });
 }
 
 export function onPreferencesChange(listener: () => void): () => void {

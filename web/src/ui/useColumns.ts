@@ -4,8 +4,12 @@ import { type CSSProperties, type RefObject, useLayoutEffect, useState } from "r
 
 import { type Column, gridTracks, visibleColumns } from "../lib/columns";
 import { useNarrow } from "../lib/narrow";
+import { usePreferences } from "../lib/preferences";
 
-interface Layout {
+interface Layout<Name extends string> {
+  /** Key of the table. */
+  table: string;
+  columns: ReadonlyArray<Column<Name>>;
   /** Space between columns. */
   gap: number;
   /** Width of the table that no column has: its padding, and a column of checkboxes. */
@@ -19,17 +23,17 @@ export interface Columns<Name extends string> {
   style: CSSProperties;
 }
 
-/** Returns the columns of a table to show. A narrow page has a layout of its own, so that all fit. */
+/** Returns the columns of a table to show, by default or as the user chose. A narrow page has a layout of its own, so that all fit. */
 export function useColumns<Name extends string>(
-  table: RefObject<HTMLElement | null>,
-  columns: ReadonlyArray<Column<Name>>,
+  element: RefObject<HTMLElement | null>,
+  { table, columns, gap, reserved }: Layout<Name>,
   isDefault: (name: Name) => boolean,
-  { gap, reserved }: Layout,
 ): Columns<Name> {
-  const width = useWidth(table);
+  const choice = usePreferences().columns[table] ?? {};
+  const width = useWidth(element);
   const isNarrow = useNarrow();
   const space = isNarrow ? Infinity : width - reserved;
-  const shown = visibleColumns(columns, isDefault, {}, space, gap);
+  const shown = visibleColumns(columns, isDefault, choice, space, gap);
   return {
     has: (name) => shown.some((column) => column.name === name),
     shown,

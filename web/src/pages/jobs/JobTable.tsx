@@ -11,6 +11,7 @@ import type { Job } from "../../api/schema";
 import { isTyping } from "../../app/Shortcuts";
 import type { Column } from "../../lib/columns";
 import { useNarrow } from "../../lib/narrow";
+import { usePreferences } from "../../lib/preferences";
 import { resultText } from "../../lib/serverMessages";
 import { useScrollbar } from "../../lib/scrollbar";
 import { isLive } from "../../lib/statuses";
@@ -33,12 +34,23 @@ export const COLUMNS = [
   { name: "queue", width: 96, rank: 4 },
   { name: "owner", width: 84, rank: 5 },
   { name: "worker", width: 100, rank: 6 },
+  { name: "priority", width: 64, rank: 7 },
   { name: "tries", width: 56, rank: 3 },
   { name: "submitted", width: 108, rank: 1 },
+  { name: "finished", width: 108, rank: 8 },
   { name: "took", width: 72, rank: 1 },
 ] as const satisfies readonly Column[];
 export type JobColumn = (typeof COLUMNS)[number]["name"];
-const LAYOUT = { gap: 12, reserved: 2 * 16 + 18 + 12 + 16 };
+/** Key of the choice of columns. */
+export const TABLE = "jobs";
+const HIDDEN = new Set<JobColumn>(["priority", "finished"]);
+
+/** Returns whether a column is shown by default. */
+export function isDefaultColumn(name: JobColumn, hasNamespaces: boolean): boolean {
+  return name === "namespace" ? hasNamespaces : !HIDDEN.has(name);
+}
+
+const LAYOUT = { table: TABLE, columns: COLUMNS, gap: 12, reserved: 2 * 16 + 18 + 12 + 16 };
 
 interface Props {
   jobs: readonly Job[];
@@ -56,12 +68,8 @@ export function JobTable({ jobs, hasNamespaces, selected, onSelect, onPickLabel,
   const narrow = useNarrow();
   const navigate = useNavigate();
   const scroller = useRef<HTMLDivElement>(null);
-  const columns = useColumns<JobColumn>(
-    scroller,
-    COLUMNS,
-    (name) => name !== "namespace" || hasNamespaces,
-    LAYOUT,
-  );
+  const columns = useColumns<JobColumn>(scroller, LAYOUT, (name) => isDefaultColumn(name, hasNamespaces));
+  const hasLabels = usePreferences().columns[TABLE]?.labels ?? true;
   const [cursor, setCursor] = useState(-1);
   const lastPicked = useRef(-1);
   const virtual = useVirtualizer({
@@ -130,6 +138,7 @@ export function JobTable({ jobs, hasNamespaces, selected, onSelect, onPickLabel,
     <div
       className={style.table}
       style={columns.style}
+      data-labels={hasLabels}
       role="table"
       aria-label={t("nav.jobs")}
       aria-rowcount={hasMore ? -1 : jobs.length}
@@ -272,6 +281,18 @@ function Cell({ name, job, worker, onPickLabel }: CellProps) {
       return (
         <span role="cell" className={style.took}>
           <Elapsed from={job.started_at} to={isLive(job.status) ? null : job.finished_at} />
+        </span>
+      );
+    case "priority":
+      return (
+        <span role="cell" className={`${style.priority} num`}>
+          {job.priority}
+        </span>
+      );
+    case "finished":
+      return (
+        <span role="cell" className={style.finished}>
+          {job.finished_at ? <RelativeTime at={job.finished_at} light /> : "–"}
         </span>
       );
     case "namespace":

@@ -7,16 +7,20 @@ import { Ban, ListChecks, Plus, RotateCcw, SearchX } from "lucide-react";
 import { useCallback, useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
+import { unwrap, api } from "../../api/client";
 import { countsQuery } from "../../api/queries";
 import type { Job, JobStatus } from "../../api/schema";
 import { useHasNamespaces } from "../../app/namespace";
 import type { JobsSearch } from "../../app/router";
-import { isSameSearch, tokensOf, withToken } from "../../lib/filters";
+import { EXPORT_PAGE, type ExportSource, labelsCell } from "../../lib/export";
+import { isSameSearch, type JobsQuery, tokensOf, withToken } from "../../lib/filters";
 import { useFilterShortcut } from "../../lib/filterShortcut";
 import { usePageTitle } from "../../lib/title";
 import { ViewStore as SavedViews } from "../../lib/savedViews";
 import { BulkBar } from "../../ui/BulkBar";
 import { BulkDialog, type Target } from "../../ui/BulkDialog";
+import { ColumnsMenu } from "../../ui/ColumnsMenu";
+import { ExportMenu } from "../../ui/ExportMenu";
 import { EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { ViewBar } from "../../ui/ViewBar";
 import {
@@ -30,7 +34,7 @@ import {
   retryPolicyOf,
 } from "./bulk";
 import { FilterBar } from "./FilterBar";
-import { JobTable } from "./JobTable";
+import { COLUMNS, isDefaultColumn, JobTable, TABLE } from "./JobTable";
 import { useJobs } from "./useJobs";
 
 const route = getRouteApi("/jobs");
@@ -78,7 +82,26 @@ export function JobsPage() {
   const isFiltered = tokensOf(search).length > 0;
   const isEmpty = !loading && !apiError && rows.items.length === 0;
   return (
-    <Page title={t("nav.jobs")} fill>
+    <Page
+      title={t("nav.jobs")}
+      fill
+      actions={
+        <>
+          <ColumnsMenu
+            table={TABLE}
+            columns={[
+              ...COLUMNS.filter(({ rank }) => rank > 0).map(({ name }) => ({
+                name,
+                label: t(`jobs.columns.${name}`),
+                isDefault: isDefaultColumn(name, hasNamespaces),
+              })),
+              { name: "labels", label: t("job.details.labels"), isDefault: true },
+            ]}
+          />
+          <ExportMenu name="jobs" source={exportSource(query)} />
+        </>
+      }
+    >
       <JobViews search={search} onChange={change} />
       <FilterBar search={search} onChange={change} inputRef={input} />
       {apiError && <ErrorBox error={apiError} onRetry={refresh} />}
@@ -143,6 +166,35 @@ export function JobsPage() {
     </Page>
   );
 }
+
+function exportSource(query: JobsQuery): ExportSource<Job> {
+  return {
+    read: (cursor, signal) => {
+      const params = { query: { ...query, limit: EXPORT_PAGE, cursor } };
+      return unwrap(api.GET("/api/v1/jobs", { params, signal }));
+    },
+    columns: CSV_COLUMNS,
+  };
+}
+
+const CSV_COLUMNS: ExportSource<Job>["columns"] = [
+  ["id", (job) => job.id],
+  ["name", (job) => job.name],
+  ["namespace", (job) => job.namespace],
+  ["status", (job) => job.status],
+  ["queue", (job) => job.queue],
+  ["priority", (job) => job.priority],
+  ["owner", (job) => job.owner],
+  ["labels", (job) => labelsCell(job.labels)],
+  ["executions", (job) => job.executions],
+  ["worker_id", (job) => job.worker_id],
+  ["created_at", (job) => job.created_at],
+  ["started_at", (job) => job.started_at],
+  ["finished_at", (job) => job.finished_at],
+  ["exit_code", (job) => job.result?.exit_code],
+  ["error", (job) => job.result?.error],
+  ["message", (job) => job.result?.message],
+];
 
 function JobViews({ search, onChange }: { search: JobsSearch; onChange: (search: JobsSearch) => void }) {
   const { t } = useTranslation();

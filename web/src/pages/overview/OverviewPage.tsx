@@ -22,7 +22,7 @@ import { HistoryCard } from "../../ui/charts/History";
 import { Card, EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { StatusBadge, WorkerBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
-import { WorkerMeters } from "../workers/WorkerCard";
+import { WorkerMeters } from "../workers/WorkerMeters";
 import { type AttentionItem, attentionItems, type PendingApproval } from "./attention";
 import { AttentionRow } from "./AttentionRow";
 import style from "./overview.module.css";

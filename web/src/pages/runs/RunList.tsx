@@ -19,16 +19,25 @@ import { RelativeTime, Elapsed } from "../../ui/Time";
 import { useColumns } from "../../ui/useColumns";
 import style from "./runs.module.css";
 
-const COLUMNS = [
+export const COLUMNS = [
   { name: "status", width: 124, rank: 0 },
   { name: "name", width: 180, grows: true, rank: 0 },
   { name: "namespace", width: 100, rank: 1 },
   { name: "progress", width: 150, rank: 3 },
   { name: "created", width: 110, rank: 1 },
+  { name: "finished", width: 110, rank: 4 },
   { name: "took", width: 76, rank: 2 },
 ] as const satisfies readonly Column[];
 export type RunColumn = (typeof COLUMNS)[number]["name"];
-const LAYOUT = { gap: 16, reserved: 2 * 16 };
+/** Key of the choice of columns. */
+export const TABLE = "runs";
+
+/** Returns whether a column is shown by default. */
+export function isDefaultColumn(name: RunColumn, hasNamespaces: boolean): boolean {
+  return name === "namespace" ? hasNamespaces : name !== "finished";
+}
+
+const LAYOUT = { table: TABLE, columns: COLUMNS, gap: 16, reserved: 2 * 16 };
 
 interface Props {
   filter: RunsFilter;
@@ -74,12 +83,7 @@ function RunTable({ rows, namespace, isSingleWorkflow, children }: TableProps) {
   const { t } = useTranslation();
   const table = useRef<HTMLDivElement>(null);
   const hasNamespaces = useHasNamespaces(namespace) && !isSingleWorkflow;
-  const columns = useColumns<RunColumn>(
-    table,
-    COLUMNS,
-    (name) => name !== "namespace" || hasNamespaces,
-    LAYOUT,
-  );
+  const columns = useColumns<RunColumn>(table, LAYOUT, (name) => isDefaultColumn(name, hasNamespaces));
   // A narrow page has no columns.
   const isNarrow = useNarrow();
   const isNamespaceInName = isNarrow || !columns.has("namespace");
@@ -146,6 +150,12 @@ function Cell({ name, ...props }: CellProps) {
       return (
         <span role="cell" className={`${style.created} quiet`}>
           <RelativeTime at={run.created_at} light />
+        </span>
+      );
+    case "finished":
+      return (
+        <span role="cell" className={`${style.finished} quiet`}>
+          {run.finished_at ? <RelativeTime at={run.finished_at} light /> : "–"}
         </span>
       );
     case "took":

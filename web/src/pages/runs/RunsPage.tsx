@@ -6,16 +6,21 @@ import { SearchX, Workflow, X } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import type { RunStatus } from "../../api/schema";
+import { unwrap, api } from "../../api/client";
+import type { RunStatus, WorkflowRun } from "../../api/schema";
+import { useHasNamespaces } from "../../app/namespace";
 import type { RunsSearch } from "../../app/router";
-import { RUN_STATUSES } from "../../lib/runs";
+import { EXPORT_PAGE, type ExportSource } from "../../lib/export";
+import { RUN_STATUSES, totalOf } from "../../lib/runs";
 import { useFilterShortcut } from "../../lib/filterShortcut";
 import { usePageTitle } from "../../lib/title";
 import { ViewStore } from "../../lib/savedViews";
+import { ColumnsMenu } from "../../ui/ColumnsMenu";
+import { ExportMenu } from "../../ui/ExportMenu";
 import { EmptyState, Page } from "../../ui/kit";
 import { ViewBar } from "../../ui/ViewBar";
 import { Sections } from "../workflows/Sections";
-import { RunList } from "./RunList";
+import { COLUMNS, isDefaultColumn, RunList, TABLE } from "./RunList";
 import style from "./runs.module.css";
 
 const route = getRouteApi("/runs");
@@ -33,6 +38,7 @@ export function RunsPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const change = (next: RunsSearch) => void navigate({ search: next, replace: true });
+  const hasNamespaces = useHasNamespaces(search.namespace);
   const isFiltered = Object.values(search).some((value) => value !== undefined);
   const empty = isFiltered ? (
     <EmptyState
@@ -50,7 +56,22 @@ export function RunsPage() {
     </EmptyState>
   );
   return (
-    <Page title={t("nav.runs")}>
+    <Page
+      title={t("nav.runs")}
+      actions={
+        <>
+          <ColumnsMenu
+            table={TABLE}
+            columns={COLUMNS.filter(({ rank }) => rank > 0).map(({ name }) => ({
+              name,
+              label: t(`run.columns.${name}`),
+              isDefault: isDefaultColumn(name, hasNamespaces),
+            }))}
+          />
+          <ExportMenu name="runs" source={exportSource(search)} />
+        </>
+      }
+    >
       <Sections />
       <ViewBar
         builtIn={VIEWS.map(({ key, search: view }) => ({
@@ -67,6 +88,34 @@ export function RunsPage() {
     </Page>
   );
 }
+
+function exportSource(filter: RunsSearch): ExportSource<WorkflowRun> {
+  return {
+    read: (cursor, signal) => {
+      const params = { query: { ...filter, limit: EXPORT_PAGE, cursor } };
+      return unwrap(api.GET("/api/v1/runs", { params, signal }));
+    },
+    columns: CSV_COLUMNS,
+  };
+}
+
+const CSV_COLUMNS: ExportSource<WorkflowRun>["columns"] = [
+  ["id", (run) => run.id],
+  ["workflow", (run) => run.workflow],
+  ["number", (run) => run.number],
+  ["namespace", (run) => run.namespace],
+  ["status", (run) => run.status],
+  ["cause", (run) => run.last_transition?.cause],
+  ["detail", (run) => run.last_transition?.detail],
+  ["actor", (run) => run.actor],
+  ["note", (run) => run.note],
+  ["schedule", (run) => run.origin?.name],
+  ["steps", (run) => totalOf(run.steps)],
+  ["steps_failed", (run) => run.steps.failed ?? 0],
+  ["created_at", (run) => run.created_at],
+  ["started_at", (run) => run.started_at],
+  ["finished_at", (run) => run.finished_at],
+];
 
 function filterKey({ status, workflow, namespace, schedule }: RunsSearch) {
   return [status, workflow, namespace, schedule];

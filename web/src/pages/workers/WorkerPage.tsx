@@ -17,7 +17,7 @@ import { Card, EmptyState, KeyValueList, Id, Labels, Loading, Page, ErrorBox } f
 import { ExecutionBadge, WorkerBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
 import { WorkerActions } from "./WorkerActions";
-import { WorkerMeters } from "./WorkerCard";
+import { WorkerMeters } from "./WorkerMeters";
 import style from "./workers.module.css";
 import { Admission } from "./WorkersPage";
 
