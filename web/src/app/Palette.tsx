@@ -10,7 +10,6 @@ import {
   CornerDownLeft,
   Filter,
   Hash,
-  type LucideIcon,
   Moon,
   Plus,
   Server,
@@ -27,6 +26,7 @@ import { scopedSearch } from "../lib/namespaces";
 import { setPreferences, usePreferences } from "../lib/preferences";
 import { StatusBadge } from "../ui/Status";
 import { RelativeTime } from "../ui/Time";
+import { type Command, useActionCommands } from "./useActionCommands";
 import style from "./Palette.module.css";
 
 let isOpen = false;
@@ -48,14 +48,6 @@ export function togglePalette(): void {
 function subscribe(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
-}
-
-interface Command {
-  id: string;
-  icon: LucideIcon;
-  title: string;
-  aside?: React.ReactNode;
-  run: () => void;
 }
 
 const PAGES = [
@@ -98,7 +90,8 @@ function Commands() {
   const [text, setText] = useState("");
   const [index, setIndex] = useState(0);
   const list = useRef<HTMLDivElement>(null);
-  const commands = useCommands(text.trim());
+  const actions = useActionCommands(text.trim());
+  const commands = useCommands(text.trim(), actions);
   const selected = Math.min(index, commands.length - 1);
 
   useEffect(() => {
@@ -168,7 +161,7 @@ function Commands() {
   );
 }
 
-function useCommands(text: string): Command[] {
+function useCommands(text: string, actions: readonly Command[]): Command[] {
   const { t } = useTranslation();
   const navigate = useNavigate();
   const { language, theme, namespace } = usePreferences();
@@ -214,6 +207,7 @@ function useCommands(text: string): Command[] {
     }
     // Pages come before search results: results arrive later and must not change what Enter selects.
     for (const page of PAGES) if (isPagePrefix(page)) addPage(page);
+    if (text !== "") commands.push(...actions);
     for (const workflow of isName ? matchingItems(workflows, matches) : []) {
       add({
         id: workflow.id,
@@ -255,6 +249,7 @@ function useCommands(text: string): Command[] {
         run: () => void navigate({ to: "/submit" }),
       });
     }
+    if (text === "") commands.push(...actions);
     if (text !== "" && matches(t("schedule.new"), "schedule new cron")) {
       const run = () => void navigate({ to: "/schedules/new" });
       add({ id: "new-schedule", icon: CalendarPlus, title: t("schedule.new"), run });
@@ -298,6 +293,7 @@ function useCommands(text: string): Command[] {
     return commands;
   }, [
     text,
+    actions,
     isId,
     isName,
     jobs,

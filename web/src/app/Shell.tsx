@@ -34,6 +34,7 @@ import { scopedSearch } from "../lib/namespaces";
 import { setPreferences, type Theme, usePreferences } from "../lib/preferences";
 import { useFailureCount } from "../lib/title";
 import { ConnectionBanner, ConnectionDot } from "./Connection";
+import { DialogHost } from "./dialogs";
 import { NamespaceSwitcher } from "./NamespaceSwitcher";
 import { openPalette, Palette } from "./Palette";
 import style from "./Shell.module.css";
@@ -100,6 +101,7 @@ export function Shell() {
         </main>
       </div>
       <Palette />
+      <DialogHost />
       <Shortcuts />
     </div>
   );

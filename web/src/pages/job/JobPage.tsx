@@ -1,6 +1,6 @@
 /** One job: status and waiting reasons, executions, log, timeline, spec, artifacts. */
 
-import { Button, Menu, Modal, Tabs, TextInput, Group, ActionIcon } from "@mantine/core";
+import { Button, Menu, Tabs, ActionIcon } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import {
@@ -17,7 +17,7 @@ import {
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { cancelJob, retryJob } from "../../api/actions";
+import { retryJob } from "../../api/actions";
 import { jobEventsQuery, jobExecutionsQuery, jobQuery, jobsByNameQuery } from "../../api/queries";
 import type { Execution, Job } from "../../api/schema";
 import { jobFailureOf } from "../../lib/failureCauses";
@@ -28,6 +28,7 @@ import { runAction, copyAndNotify, notify } from "../../ui/notify";
 import { Card, Id, Loading, Page, ErrorBox } from "../../ui/kit";
 import { StatusBadge } from "../../ui/Status";
 import { Artifacts } from "./Artifacts";
+import { CancelDialog } from "./CancelDialog";
 import { FailureSection, JobFailureDetails } from "./FailureCard";
 import { Gantt } from "./Gantt";
 import style from "./job.module.css";
@@ -256,44 +257,5 @@ function Actions({ job }: { job: Job }) {
       </Menu>
       {cancelling && <CancelDialog job={job} onClose={() => setCancelling(false)} />}
     </>
-  );
-}
-
-function CancelDialog({ job, onClose }: { job: Job; onClose: () => void }) {
-  const { t } = useTranslation();
-  const [reason, setReason] = useState("");
-  const [busy, setBusy] = useState(false);
-  const cancel = async () => {
-    setBusy(true);
-    await runAction(() => cancelJob(job.id, reason.trim()), t("job.cancelled", { name: job.name }));
-    onClose();
-  };
-  return (
-    <Modal opened onClose={onClose} title={t("job.cancelTitle", { name: job.name })} size={420}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void cancel();
-        }}
-      >
-        <p className="quiet">{job.status === "running" ? t("job.cancelRunning") : t("job.cancelWaiting")}</p>
-        <TextInput
-          mt="md"
-          label={t("job.reason")}
-          placeholder={t("common.optional")}
-          value={reason}
-          onChange={(event) => setReason(event.currentTarget.value)}
-          data-autofocus
-        />
-        <Group justify="flex-end" mt="md" gap="xs">
-          <Button variant="default" onClick={onClose}>
-            {t("common.back")}
-          </Button>
-          <Button type="submit" color="red" loading={busy}>
-            {t("job.cancel")}
-          </Button>
-        </Group>
-      </form>
-    </Modal>
   );
 }

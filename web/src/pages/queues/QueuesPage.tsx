@@ -1,13 +1,13 @@
 /** The queues page: depth, limits, history, pause and resume, settings. */
 
-import { ActionIcon, Button, Group, Modal, TextInput, Tooltip } from "@mantine/core";
+import { ActionIcon, Button, Tooltip } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { ChartColumn, CirclePause, Pause, Play, Plus, SlidersHorizontal } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { pauseQueue, resumeQueue } from "../../api/actions";
+import { resumeQueue } from "../../api/actions";
 import { queuesQuery } from "../../api/queries";
 import type { Queue } from "../../api/schema";
 import { parseRange } from "../../lib/statistics";
@@ -17,6 +17,7 @@ import { HistoryCard } from "../../ui/charts/History";
 import { Loading, Page, ErrorBox } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
 import { Elapsed } from "../../ui/Time";
+import { PauseDialog } from "./PauseDialog";
 import { QueueSettingsDialog } from "./QueueSettingsDialog";
 import style from "./queues.module.css";
 
@@ -192,43 +193,4 @@ function LimitsText({ queue }: { queue: Queue }) {
     weight && weight !== 1 ? t("queue.weightOf", { weight }) : null,
   ].filter((word) => word !== null);
   return words.length > 0 ? words.join(" · ") : <span className="quiet">{t("queue.unlimited")}</span>;
-}
-
-function PauseDialog({ name, onClose }: { name: string; onClose: () => void }) {
-  const { t } = useTranslation();
-  const [note, setNote] = useState("");
-  const [busy, setBusy] = useState(false);
-  const pause = async () => {
-    setBusy(true);
-    await runAction(() => pauseQueue(name, note.trim()), t("queue.pausedDone", { name }));
-    onClose();
-  };
-  return (
-    <Modal opened onClose={onClose} title={t("queue.pauseTitle", { name })} size={420}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void pause();
-        }}
-      >
-        <p className="quiet">{t("queue.pauseText")}</p>
-        <TextInput
-          mt="md"
-          label={t("queue.note")}
-          placeholder={t("common.optional")}
-          value={note}
-          onChange={(event) => setNote(event.currentTarget.value)}
-          data-autofocus
-        />
-        <Group justify="flex-end" mt="md" gap="xs">
-          <Button variant="default" onClick={onClose}>
-            {t("common.back")}
-          </Button>
-          <Button type="submit" loading={busy}>
-            {t("queue.pause")}
-          </Button>
-        </Group>
-      </form>
-    </Modal>
-  );
 }

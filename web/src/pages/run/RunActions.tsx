@@ -73,18 +73,7 @@ export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly R
           </Menu.Item>
         </Menu.Dropdown>
       </Menu>
-      {open === "pause" && (
-        <ConfirmDialog
-          title={t("schedule.pauseTitle", { name })}
-          text={t("run.pauseText")}
-          field={{ label: t("queue.note") }}
-          confirm={t("schedule.pause")}
-          onConfirm={async (note) =>
-            void (await runAction(() => pauseRun(id, note), t("schedule.pausedDone", { name })))
-          }
-          onClose={close}
-        />
-      )}
+      {open === "pause" && <PauseDialog run={run} onClose={close} />}
       {open === "cancel" && <CancelDialog run={run} onClose={close} />}
       {open === "retry" && <RetryDialog run={run} steps={steps} onClose={close} />}
       {open === "start" && workflowId && (
@@ -95,7 +84,24 @@ export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly R
   );
 }
 
-function CancelDialog({ run, onClose }: { run: WorkflowRun; onClose: () => void }) {
+export function PauseDialog({ run, onClose }: { run: WorkflowRun; onClose: () => void }) {
+  const { t } = useTranslation();
+  const { id, workflow: name } = run;
+  return (
+    <ConfirmDialog
+      title={t("schedule.pauseTitle", { name })}
+      text={t("run.pauseText")}
+      field={{ label: t("queue.note") }}
+      confirm={t("schedule.pause")}
+      onConfirm={async (note) =>
+        void (await runAction(() => pauseRun(id, note), t("schedule.pausedDone", { name })))
+      }
+      onClose={onClose}
+    />
+  );
+}
+
+export function CancelDialog({ run, onClose }: { run: WorkflowRun; onClose: () => void }) {
   const { t } = useTranslation();
   const [skipFinally, setSkipFinally] = useState(false);
   const { id, workflow: name } = run;

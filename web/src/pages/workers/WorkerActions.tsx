@@ -68,7 +68,8 @@ export function WorkerActions({ worker }: { worker: Worker }) {
   );
 }
 
-function ConfirmActionDialog({
+/** Confirms the drain or the removal of a worker. */
+export function ConfirmActionDialog({
   pendingAction,
   worker,
   onClose,

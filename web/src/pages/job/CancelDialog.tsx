@@ -1,0 +1,26 @@
+/** Confirms the cancellation of a job. */
+
+import { useTranslation } from "react-i18next";
+
+import { cancelJob } from "../../api/actions";
+import type { Job } from "../../api/schema";
+import { ConfirmDialog } from "../../ui/ConfirmDialog";
+import { runAction } from "../../ui/notify";
+
+export function CancelDialog({ job, onClose }: { job: Job; onClose: () => void }) {
+  const { t } = useTranslation();
+  const { id, name, status } = job;
+  return (
+    <ConfirmDialog
+      title={t("job.cancelTitle", { name })}
+      text={status === "running" ? t("job.cancelRunning") : t("job.cancelWaiting")}
+      field={{ label: t("job.reason") }}
+      confirm={t("job.cancel")}
+      red
+      onConfirm={async (reason) =>
+        void (await runAction(() => cancelJob(id, reason), t("job.cancelled", { name })))
+      }
+      onClose={onClose}
+    />
+  );
+}
