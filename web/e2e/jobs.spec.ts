@@ -268,13 +268,12 @@ test("a bulk retry that is stopped while jobs wait keeps them selected", async (
 test("failures of a bulk retry are grouped by error code and stay selected", async ({ page, server }) => {
   const ids = await Promise.all([1, 2, 3].map(() => server.submit(script("thrice", "exit 1"))));
   for (const id of ids) await server.waitForStatus(id, "failed");
-  const body = {
-    ...{ type: "/docs/problems#storage_full", title: "There is no space left.", status: 507 },
-    ...{ detail: "the volume of the server is full", code: "storage_full", hint: "free space" },
-  };
-  for (const id of ids.slice(1)) {
-    await page.route(`**/jobs/${id}/retry`, (route) => route.fulfill({ status: 507, json: body }));
-  }
+  // As if the server refused two of the jobs.
+  const [first, ...others] = ids;
+  await page.route("**/api/v1/jobs/retry", (route) => {
+    const refused = [{ code: "outcome_refused", detail: "the jobs are too old", jobs: others }];
+    return route.fulfill({ json: { changed: [{ id: first }], refused } });
+  });
   await page.goto("/jobs?name=thrice&status=failed");
   await page.getByLabel("Select all shown items").check();
   await page.getByRole("button", { name: "Retry 3" }).click();
@@ -282,7 +281,7 @@ test("failures of a bulk retry are grouped by error code and stay selected", asy
   await dialog.getByRole("button", { name: "Retry 3" }).click();
   await expect(dialog).toContainText("1 done, 2 refused");
   await expect(dialog.getByTestId("refusals").getByRole("listitem")).toHaveCount(1);
-  await expect(dialog.getByTestId("refusals")).toContainText("the volume of the server is full");
+  await expect(dialog.getByTestId("refusals")).toContainText("the jobs are too old");
   await dialog.getByRole("button", { name: "Close" }).last().click();
   await expect(page.getByRole("toolbar")).toContainText("2 selected");
 });
@@ -324,6 +323,27 @@ test("a list shows new jobs and their ends as they happen", async ({ page, serve
   const row = page.getByTestId("job-rows").getByRole("row").first();
   await expect(row).toContainText("Running");
   await expect(row).toContainText("Succeeded");
+});
+
+test("all jobs of a filter are cancelled, also those that the list has not loaded", async ({
+  page,
+  server,
+}) => {
+  const later = new Date(Date.now() + 3_600_000).toISOString();
+  await server.submitAll(Array.from({ length: 130 }, () => script("very-many", "true", { run_at: later })));
+  await page.goto("/jobs");
+  await page.getByLabel("Filter", { exact: true }).fill("VERY");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/text=VERY/);
+  await page.getByLabel("Select all shown items").check();
+  await page.getByRole("button", { name: "Select all matches" }).click();
+  await page.getByRole("toolbar").getByRole("button", { name: "Cancel" }).click();
+  const dialog = page.getByRole("dialog");
+  await expect(dialog).toContainText("130 jobs will be cancelled");
+  await dialog.getByRole("button", { name: "Cancel 130" }).click();
+  await expect(page.getByText("130 jobs cancelled")).toBeVisible();
+  const ready = await server.get<{ items: object[] }>("/api/v1/jobs?text=very&status=ready");
+  expect(ready.items).toEqual([]);
 });
 
 test("a bulk cancellation shows the number of jobs first", async ({ page, server }) => {

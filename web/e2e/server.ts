@@ -109,6 +109,11 @@ export class Server {
     return (await this.call<{ id: string }>("POST", "/api/v1/jobs", body)).id;
   }
 
+  /** Submits several jobs with one request. */
+  async submitAll(jobs: readonly JobBody[]): Promise<void> {
+    await this.call("POST", "/api/v1/jobs", { jobs });
+  }
+
   /** Creates or replaces a schedule and returns its id. */
   async schedule(name: string, rules: object[], text = "true", more: object = {}): Promise<string> {
     const spec = { name, timing: { rules }, job: { run: { process: { script: text } } }, ...more };

@@ -28,7 +28,11 @@ export interface JobsSearch {
   owner?: string;
   namespace?: string;
   queue?: string;
+  /** A part of the name. */
+  text?: string;
   name?: string;
+  /** The name of the workflow whose run created the job. */
+  workflow?: string;
   label?: string[];
   worker?: string;
   /** The id of a schedule. */
@@ -49,7 +53,9 @@ const jobs = createRoute({
     owner: text(search.owner),
     namespace: text(search.namespace),
     queue: text(search.queue),
+    text: text(search.text),
     name: text(search.name),
+    workflow: text(search.workflow),
     label: search.label === undefined ? undefined : [search.label].flat(),
     worker: text(search.worker),
     schedule: text(search.schedule),

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import { ApiError } from "../api/errors";
-import { runBulk, BULK_MAX, findAll, groupErrors } from "./bulk";
+import { BATCH, runBulk, BULK_MAX, findAll, forEachId, groupErrors } from "./bulk";
 
 const ids = (count: number) => Array.from({ length: count }, (_, i) => `i${i}`);
 
@@ -12,39 +12,60 @@ test("the action runs once for each id, and a failure does not stop the others",
     return id === "i3" ? Promise.reject(new Error("refused")) : Promise.resolve();
   };
   const seen: number[] = [];
-  const result = await runBulk(ids(20), act, ({ done, failed }) => seen.push(done + failed), signal());
+  const result = await runBulk(
+    ids(20),
+    forEachId(act),
+    ({ done, failed }) => seen.push(done + failed),
+    signal(),
+  );
   expect(result).toMatchObject({ done: 19, notAttempted: [] });
   expect([...result.errors.keys()]).toEqual(["i3"]);
   expect(acted.sort()).toEqual(ids(20).sort());
   expect(seen.at(-1)).toBe(20);
 });
 
-test("a stopped bulk action starts nothing more and reports what was not attempted", async () => {
+test("a stopped bulk action sends nothing more and reports what was not attempted", async () => {
   const stop = new AbortController();
-  let acted = 0;
-  const act = () => {
-    acted += 1;
-    if (acted === 6) stop.abort();
-    return Promise.resolve();
+  const sizes: number[] = [];
+  const act = (batch: readonly string[]) => {
+    sizes.push(batch.length);
+    if (sizes.length === 2) stop.abort();
+    return Promise.resolve(new Map());
   };
-  const { notAttempted } = await runBulk(ids(100), act, () => undefined, stop.signal);
-  expect(acted).toBeLessThan(13);
-  expect(notAttempted).toEqual(ids(100).slice(acted));
+  const all = ids(3 * BATCH);
+  const { done, notAttempted } = await runBulk(all, act, () => undefined, stop.signal);
+  expect(sizes).toEqual([BATCH, BATCH]);
+  expect(done).toBe(2 * BATCH);
+  expect(notAttempted).toEqual(all.slice(2 * BATCH));
+});
+
+test("a failed request counts for all of its ids, and the next one is sent", async () => {
+  let requests = 0;
+  const act = () => {
+    requests += 1;
+    return requests === 1 ? Promise.reject(new ApiError("busy", 429, "busy")) : Promise.resolve(new Map());
+  };
+  const { done, errors } = await runBulk(ids(BATCH + 1), act, () => undefined, signal());
+  expect([done, errors.size]).toEqual([1, BATCH]);
 });
 
 /** An action that allows one id per group at a time; `waitForRetry` ends the running ones. */
 function oneAtATime(groupOf: (id: string) => string) {
   const running = new Map<string, string>();
   const started: string[] = [];
-  const act = (id: string) => {
-    const group = groupOf(id);
-    if (running.has(group)) return Promise.reject(new ApiError("busy", 409, `${group} is busy`));
-    running.set(group, id);
-    started.push(id);
-    return Promise.resolve();
+  const act = (batch: readonly string[]) => {
+    const errors = new Map<string, ApiError>();
+    for (const id of batch) {
+      const group = groupOf(id);
+      if (running.has(group)) errors.set(id, new ApiError("busy", 409, `${group} is busy`));
+      else {
+        running.set(group, id);
+        started.push(id);
+      }
+    }
+    return Promise.resolve(errors);
   };
   const retryPolicy = {
-    groupOf,
     isRetryable: ({ code }: ApiError) => code === "busy",
     waitForRetry: () => Promise.resolve(running.clear()),
   };
@@ -65,17 +86,6 @@ test("retryable failures are retried in order, one after another", async () => {
   expect(started).toEqual(ids(20));
   expect(seen).toContain("1 19");
   expect(seen.at(-1)).toBe("20 0");
-});
-
-test("the ids of one group keep their order, at any request duration", async () => {
-  const { act, started, retryPolicy } = oneAtATime(() => "schedule");
-  const slow = async (id: string) => {
-    // The first request takes longest.
-    if (id === "i0") await new Promise((done) => setTimeout(done, 20));
-    await act(id);
-  };
-  await runBulk(ids(4), slow, () => undefined, signal(), retryPolicy);
-  expect(started).toEqual(ids(4));
 });
 
 test("a waiting group does not delay another group", async () => {

@@ -1,10 +1,15 @@
-/** Bulk actions: one request per id, a few at a time. */
+/** Bulk actions: many ids, some of them with each request. */
 
 import { ApiError } from "../api/errors";
 
 /** Maximum number of ids in a bulk action. */
-export const BULK_MAX = 10_000;
+export const BULK_MAX = 100_000;
+/** Number of ids of one request. */
+export const BATCH = 500;
 const CONCURRENCY = 6;
+
+/** Acts on some ids and returns the errors by id. A thrown error concerns all of them. */
+export type BatchAction = (ids: readonly string[]) => Promise<ReadonlyMap<string, ApiError>>;
 
 export interface Progress {
   done: number;
@@ -24,22 +29,19 @@ export interface BulkResult {
 
 /** How temporary failures are retried. */
 export interface RetryPolicy {
-  /** Ids of one group run one after another; after a retryable failure, the rest of the group waits too. */
-  groupOf: (id: string) => string | undefined;
   isRetryable: (error: ApiError) => boolean;
   /** Waits until a retry may succeed. */
   waitForRetry: (signal: AbortSignal) => Promise<void>;
 }
 
 /**
- * Runs an action for each id until all have ended or the user stops it; a failure does not stop the others.
+ * Acts on all ids, in their order, until all have ended or the user stops it; a failure does not stop the others.
  *
- * Retryable failures are retried in the order of `ids`, each time `waitForRetry` resolves. The ids of one group run
- * in that order from the start.
+ * Retryable failures are retried in the order of `ids`, each time `waitForRetry` resolves.
  */
 export async function runBulk(
   ids: readonly string[],
-  act: (id: string) => Promise<unknown>,
+  act: BatchAction,
   onProgress: (progress: Progress) => void,
   signal: AbortSignal,
   retryPolicy?: RetryPolicy,
@@ -47,65 +49,49 @@ export async function runBulk(
   let done = 0;
   const errors = new Map<string, ApiError>();
   const waiting = new Map<string, ApiError>();
-  const attempt = async (id: string) => {
-    try {
-      await act(id);
-      waiting.delete(id);
-      done += 1;
-    } catch (thrown) {
+  const attempt = async (batch: readonly string[]) => {
+    const refused = await act(batch).catch((thrown: unknown) => {
       const error = ApiError.from(thrown);
-      const isRetryable = retryPolicy?.isRetryable(error) ?? false;
-      (isRetryable ? waiting : errors).set(id, error);
-      if (!isRetryable) waiting.delete(id);
+      return new Map(batch.map((id) => [id, error]));
+    });
+    for (const id of batch) {
+      const error = refused.get(id);
+      if (!error) done += 1;
+      const isRetryable = error && retryPolicy?.isRetryable(error);
+      if (error && isRetryable) waiting.set(id, error);
+      else waiting.delete(id);
+      if (error && !isRetryable) errors.set(id, error);
     }
     onProgress({ done, failed: errors.size, waiting: waiting.size });
   };
 
-  const groups = groupsOf(ids, (id) => retryPolicy?.groupOf(id) ?? id);
-  const notAttempted = new Set(ids);
-  const runGroup = async (group: readonly string[]) => {
-    let error: ApiError | undefined;
-    for (const id of group) {
-      if (signal.aborted) return;
-      notAttempted.delete(id);
-      if (error) waiting.set(id, error);
-      else {
-        await attempt(id);
-        error = waiting.get(id);
-      }
-    }
-    onProgress({ done, failed: errors.size, waiting: waiting.size });
-  };
-  let next = 0;
-  const runGroups = async () => {
-    while (next < groups.length && !signal.aborted) await runGroup(groups[next++] ?? []);
-  };
-  await Promise.all(Array.from({ length: CONCURRENCY }, runGroups));
-
+  let attempted = 0;
+  while (attempted < ids.length && !signal.aborted) {
+    const batch = ids.slice(attempted, attempted + BATCH);
+    attempted += batch.length;
+    await attempt(batch);
+  }
   while (retryPolicy && waiting.size > 0 && !signal.aborted) {
     await retryPolicy.waitForRetry(signal);
-    // A retry with the same error message would fail again in this round.
-    const seenMessages = new Set<string>();
-    for (const id of ids) {
-      const before = waiting.get(id);
-      if (signal.aborted || !before || seenMessages.has(before.message)) continue;
-      await attempt(id);
-      const after = waiting.get(id);
-      if (after) seenMessages.add(after.message);
-    }
+    if (!signal.aborted) await attempt(ids.filter((id) => waiting.has(id)).slice(0, BATCH));
   }
-  return { done, errors: new Map([...errors, ...waiting]), notAttempted: [...notAttempted] };
+  return { done, errors: new Map([...errors, ...waiting]), notAttempted: ids.slice(attempted) };
 }
 
-/** Groups ids, keeping their order. */
-function groupsOf(ids: readonly string[], groupOf: (id: string) => string): string[][] {
-  const groups = new Map<string, string[]>();
-  for (const id of ids) {
-    const group = groups.get(groupOf(id));
-    if (group) group.push(id);
-    else groups.set(groupOf(id), [id]);
-  }
-  return [...groups.values()];
+/** Returns an action that sends a request for each id, a few at a time. */
+export function forEachId(act: (id: string) => Promise<unknown>): BatchAction {
+  return async (ids) => {
+    const errors = new Map<string, ApiError>();
+    let next = 0;
+    const run = async () => {
+      for (let id = ids[next++]; id !== undefined; id = ids[next++]) {
+        const current = id;
+        await act(current).catch((thrown: unknown) => errors.set(current, ApiError.from(thrown)));
+      }
+    };
+    await Promise.all(Array.from({ length: CONCURRENCY }, run));
+    return errors;
+  };
 }
 
 /** Errors with the same code. */

@@ -11,14 +11,14 @@ import {
 } from "./filters";
 import { parseSearch, stringifySearch } from "./search";
 
-test("a typed filter is parsed as a key and value, a label, an id or a name", () => {
+test("a typed filter is parsed as a key and value, a label, an id or a part of the name", () => {
   expect(parseToken("status:failed")).toEqual({ key: "status", value: "failed" });
   expect(parseToken("team=pay")).toEqual({ key: "label", value: "team=pay" });
   expect(parseToken("wkr_01")).toEqual({ key: "worker", value: "wkr_01" });
   expect(parseToken("sch_01")).toEqual({ key: "schedule", value: "sch_01" });
-  expect(parseToken("nightly-backup")).toEqual({ key: "name", value: "nightly-backup" });
+  expect(parseToken("nightly-backup")).toEqual({ key: "text", value: "nightly-backup" });
   expect(parseToken("status:")).toBeNull();
-  expect(parseToken("unknown:x")).toEqual({ key: "name", value: "unknown:x" });
+  expect(parseToken("unknown:x")).toEqual({ key: "text", value: "unknown:x" });
 });
 
 test("statuses and labels accumulate; other keys have one value", () => {

@@ -3,7 +3,10 @@
 import type { JobsSearch } from "../app/router";
 import type { paths } from "../api/schema";
 
-export type JobsQuery = NonNullable<paths["/api/v1/jobs"]["get"]["parameters"]["query"]>;
+type ListQuery = NonNullable<paths["/api/v1/jobs"]["get"]["parameters"]["query"]>;
+
+/** A filter as parameters of the API, without those of a page. */
+export type JobsQuery = Omit<ListQuery, "limit" | "cursor" | "count">;
 
 /** Filter keys, in display order. */
 export const KEYS = [
@@ -11,7 +14,9 @@ export const KEYS = [
   "queue",
   "namespace",
   "owner",
+  "text",
   "name",
+  "workflow",
   "label",
   "worker",
   "schedule",
@@ -40,7 +45,7 @@ const ID_PREFIXES: Record<string, FilterKey> = {
   run: "run",
 };
 
-/** Parses a filter such as `status:failed` or `team=pay`; a single word filters by name. */
+/** Parses a filter such as `status:failed` or `team=pay`; a single word finds it in the name. */
 export function parseToken(text: string): Token | null {
   const word = text.trim();
   if (word === "") return null;
@@ -52,7 +57,7 @@ export function parseToken(text: string): Token | null {
   }
   const kind = ID_PREFIXES[/^([a-z]{3})_/.exec(word)?.[1] ?? ""];
   if (kind) return { key: kind, value: word };
-  return word.includes("=") ? { key: "label", value: word } : { key: "name", value: word };
+  return word.includes("=") ? { key: "label", value: word } : { key: "text", value: word };
 }
 
 /** Adds a filter. Statuses and labels accumulate; other keys have one value. */
@@ -96,7 +101,9 @@ export function toJobsQuery(search: JobsSearch, now: number): JobsQuery {
     owner: search.owner,
     namespace: search.namespace,
     queue: search.queue,
+    text: search.text,
     name: search.name,
+    workflow: search.workflow,
     label: search.label,
     worker_id: search.worker,
     schedule: search.schedule,

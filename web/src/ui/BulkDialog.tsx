@@ -6,6 +6,7 @@ import { useTranslation } from "react-i18next";
 
 import { ApiError } from "../api/errors";
 import {
+  type BatchAction,
   type BulkResult,
   runBulk,
   BULK_MAX,
@@ -35,7 +36,8 @@ interface Props {
   /** Label of an additional text field; none by default. */
   field?: string;
   red?: boolean;
-  act: (id: string, text: string) => Promise<unknown>;
+  /** `text` is that of the field. */
+  act: (ids: readonly string[], text: string) => ReturnType<BatchAction>;
   /** Retry policy for temporary failures. Called when the action starts. */
   retryPolicy?: (signal: AbortSignal) => RetryPolicy;
   /** Text while some ids wait for a retry. */
@@ -71,7 +73,7 @@ export function BulkDialog(props: Props) {
     const { signal } = abort;
     const acted = await runBulk(
       ids,
-      (id) => act(id, text.trim()),
+      (some) => act(some, text.trim()),
       setProgress,
       signal,
       retryPolicy?.(signal),

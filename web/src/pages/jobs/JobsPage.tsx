@@ -12,6 +12,7 @@ import { countsQuery } from "../../api/queries";
 import type { Job, JobStatus } from "../../api/schema";
 import { useHasNamespaces } from "../../app/namespace";
 import type { JobsSearch } from "../../app/router";
+import type { BatchAction } from "../../lib/bulk";
 import { EXPORT_PAGE, type ExportSource, labelsCell } from "../../lib/export";
 import { isSameSearch, type JobsQuery, tokensOf, withToken } from "../../lib/filters";
 import { useFilterShortcut } from "../../lib/filterShortcut";
@@ -23,16 +24,7 @@ import { ColumnsMenu } from "../../ui/ColumnsMenu";
 import { ExportMenu } from "../../ui/ExportMenu";
 import { EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { ViewBar } from "../../ui/ViewBar";
-import {
-  runAction,
-  type BulkAction,
-  findApplicable,
-  orderedIds,
-  isApplicable,
-  type JobSchedules,
-  schedulesOf,
-  retryPolicyOf,
-} from "./bulk";
+import { batchAction, type BulkAction, findApplicable, inOrder, isApplicable, retryPolicyOf } from "./bulk";
 import { FilterBar } from "./FilterBar";
 import { COLUMNS, isDefaultColumn, JobTable, TABLE } from "./JobTable";
 import { useJobs } from "./useJobs";
@@ -60,8 +52,7 @@ export function JobsPage() {
   const navigate = route.useNavigate();
   const { rows, loading, apiError, more, refresh, query } = useJobs(search);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
-  const [bulk, setBulk] = useState<{ action: BulkAction; target: Target } | null>(null);
-  const schedules = useRef<JobSchedules>(new Map());
+  const [bulk, setBulk] = useState<{ action: BulkAction; act: BatchAction; target: Target } | null>(null);
   const selectedJobs = useMemo(
     () => rows.items.filter((job) => selected.has(job.id)),
     [rows.items, selected],
@@ -119,14 +110,14 @@ export function JobsPage() {
             hasMore={selected.size === rows.items.length && Boolean(rows.cursor)}
             onClear={() => setSelected(new Set())}
             onBulk={(action, all) => {
-              const prepare = (fit: readonly Job[]) => {
-                schedules.current = schedulesOf(fit);
-                return orderedIds(action, fit);
-              };
               const find = async (signal: AbortSignal) =>
-                prepare(await findApplicable(action, query, signal));
-              const fit = selectedJobs.filter((job) => isApplicable(action, job));
-              setBulk({ action, target: all ? { find } : { ids: prepare(fit) } });
+                inOrder(action, await findApplicable(action, query, signal));
+              const fit = selectedJobs.filter((job) => isApplicable(action, job)).map(({ id }) => id);
+              setBulk({
+                action,
+                act: batchAction(action),
+                target: all ? { find } : { ids: inOrder(action, fit) },
+              });
             }}
           />
           <JobTable
@@ -151,10 +142,8 @@ export function JobsPage() {
             done: (count) => t(`bulk.${bulk.action}.done`, { count }),
           }}
           red={bulk.action === "cancel"}
-          act={(id) => runAction(bulk.action, id)}
-          retryPolicy={
-            bulk.action === "retry" ? (signal) => retryPolicyOf(schedules.current, signal) : undefined
-          }
+          act={bulk.act}
+          retryPolicy={bulk.action === "retry" ? retryPolicyOf : undefined}
           waitingText={(count) => t("bulk.retry.waiting", { count })}
           onClose={() => setBulk(null)}
           onDone={(left) => {

@@ -1,13 +1,14 @@
-/** Bulk actions on jobs. */
+/** Bulk actions on jobs: the server changes many jobs with each request. */
 
-import { cancelJob, retryJob } from "../../api/actions";
 import { unwrap, api } from "../../api/client";
+import { ApiError } from "../../api/errors";
 import { feed } from "../../api/feed";
-import type { FeedEvent, Job } from "../../api/schema";
+import type { FeedEvent, Job, JobStatus } from "../../api/schema";
 import { pause } from "../../api/sse";
-import { findAll, type RetryPolicy } from "../../lib/bulk";
+import { type BatchAction, findAll, type RetryPolicy } from "../../lib/bulk";
 import type { JobsQuery } from "../../lib/filters";
-import { isLive } from "../../lib/statuses";
+import { randomId } from "../../lib/randomId";
+import { isLive, STATUSES } from "../../lib/statuses";
 
 export type BulkAction = "cancel" | "retry";
 
@@ -15,26 +16,41 @@ export function isApplicable(action: BulkAction, job: Pick<Job, "status">): bool
   return action === "cancel" ? isLive(job.status) : !isLive(job.status);
 }
 
-/** Returns the jobs of a filter to which an action applies. */
-export function findApplicable(action: BulkAction, query: JobsQuery, signal: AbortSignal): Promise<Job[]> {
-  const read = (cursor: string | undefined) => {
-    const params = { query: { ...query, limit: 1_000, cursor } };
-    return unwrap(api.GET("/api/v1/jobs", { params, signal }));
+/** Returns the ids of the jobs of a filter to which an action applies, newest page first. */
+export async function findApplicable(
+  action: BulkAction,
+  query: JobsQuery,
+  signal: AbortSignal,
+): Promise<string[]> {
+  const jobs = toSelection(action, query);
+  if (jobs.status.length === 0) return [];
+  const read = async (cursor: string | undefined) => {
+    const query = { dry_run: true, cursor };
+    const path = action === "cancel" ? "/api/v1/jobs/cancel" : "/api/v1/jobs/retry";
+    const page = await unwrap(api.POST(path, { params: { query }, body: { jobs }, signal }));
+    // Each page is ordered from the oldest to the newest job.
+    return { items: page.changed.map(({ id }) => id).reverse(), next_cursor: page.next_cursor };
   };
-  return findAll(read, (job) => isApplicable(action, job));
+  return await findAll(read, () => true);
+}
+
+/** Returns the selection of the API for a filter of the list, limited to jobs to which the action applies. */
+export function toSelection(action: BulkAction, query: JobsQuery) {
+  const { status, label, ...rest } = query;
+  const wanted = status ? (status.split(",") as JobStatus[]) : STATUSES;
+  const labels = label?.map((each) => [each.slice(0, each.indexOf("=")), each.slice(each.indexOf("=") + 1)]);
+  return {
+    ...rest,
+    // A list without a namespace is one of all namespaces.
+    namespace: rest.namespace ?? "*",
+    status: wanted.filter((status) => isApplicable(action, { status })),
+    labels: labels && (Object.fromEntries(labels) as Record<string, string>),
+  };
 }
 
 /** Returns the ids in execution order: lists are newest first, but jobs are retried in the order of submission. */
-export function orderedIds(action: BulkAction, jobs: readonly Job[]): string[] {
-  const ids = jobs.map((job) => job.id);
-  return action === "retry" ? ids.reverse() : ids;
-}
-
-/** Schedule ids by job id, for jobs of a schedule. */
-export type JobSchedules = ReadonlyMap<string, string>;
-
-export function schedulesOf(jobs: readonly Job[]): JobSchedules {
-  return new Map(jobs.flatMap(({ id, origin }) => (origin ? [[id, origin.schedule]] : [])));
+export function inOrder(action: BulkAction, ids: readonly string[]): string[] {
+  return action === "retry" ? [...ids].reverse() : [...ids];
 }
 
 /** Maximum delay between retries, in case the feed is lost and no end of a run is reported. */
@@ -44,7 +60,7 @@ const RETRY_INTERVAL_MS = 5_000;
  * Returns the retry policy of bulk retries: a schedule refuses a retry at its limit of concurrent runs, until a run
  * ends.
  */
-export function retryPolicyOf(schedules: JobSchedules, ended: AbortSignal): RetryPolicy {
+export function retryPolicyOf(ended: AbortSignal): RetryPolicy {
   let hasEnded = false;
   let wake = () => {};
   const onEnd = () => {
@@ -54,7 +70,6 @@ export function retryPolicyOf(schedules: JobSchedules, ended: AbortSignal): Retr
   const stops = [feed.onBatch((batch) => batch.some(isEndOfRun) && onEnd()), feed.onReset(onEnd)];
   ended.addEventListener("abort", () => stops.forEach((stop) => stop()), { once: true });
   return {
-    groupOf: (id) => schedules.get(id),
     isRetryable: ({ code }) => code === "schedule_run_limit",
     waitForRetry: async (signal) => {
       const ended = new Promise<void>((resolve) => (wake = resolve));
@@ -68,7 +83,19 @@ function isEndOfRun({ schedule_id, to }: FeedEvent): boolean {
   return Boolean(schedule_id && to && !isLive(to));
 }
 
-export async function runAction(action: BulkAction, id: string): Promise<void> {
-  if (action === "cancel") await cancelJob(id);
-  else await retryJob(id);
+/** Returns the action on a part of the jobs. A repeated request of one bulk action retries no job twice. */
+export function batchAction(action: BulkAction): BatchAction {
+  const key = randomId();
+  return async (ids) => {
+    const body = { jobs: { ids: [...ids] } };
+    const params = { header: { "Idempotency-Key": key } };
+    const { refused } = await unwrap(
+      action === "cancel"
+        ? api.POST("/api/v1/jobs/cancel", { body })
+        : api.POST("/api/v1/jobs/retry", { params, body }),
+    );
+    return new Map(
+      refused.flatMap(({ code, detail, jobs }) => jobs.map((id) => [id, new ApiError(code, 409, detail)])),
+    );
+  };
 }

@@ -12,6 +12,7 @@ import type { Schedule, ScheduleStatus } from "../../api/schema";
 import { useHasNamespaces } from "../../app/namespace";
 import type { SchedulesSearch } from "../../app/router";
 import { useNarrow } from "../../lib/narrow";
+import { forEachId } from "../../lib/bulk";
 import { type BulkAction, isApplicable, SORTS } from "../../lib/schedules";
 import { useScrollbar } from "../../lib/scrollbar";
 import { useFilterShortcut } from "../../lib/filterShortcut";
@@ -140,7 +141,7 @@ export function SchedulesPage() {
             done: (count) => t(`bulk.${bulk.action}.done`, { count }),
           }}
           field={field ? t(field) : undefined}
-          act={(id, why) => runAction(bulk.action, id, why)}
+          act={(ids, why) => forEachId((id) => runAction(bulk.action, id, why))(ids)}
           onClose={() => setBulk(null)}
           onDone={(left) => {
             if (left.size === 0) setBulk(null);
