@@ -146,3 +146,17 @@ test("a hidden page without a shared hub closes its feed soon, even if it was hi
   await vi.advanceTimersByTimeAsync(11 * SECOND);
   expect(signals.map(({ aborted }) => aborted)).toEqual([true, true]);
 });
+
+test("a held feed stays open while the page is hidden, and closes when it is released", async () => {
+  const { FEED } = await begin();
+  const { holdFeed } = await import("./streams");
+  const closed = () => workers[0]?.posted.filter(({ type }) => type === "close").length;
+  const release = holdFeed();
+  show(false);
+  await vi.advanceTimersByTimeAsync(700_000);
+  expect(closed(), "the log is closed, the feed is not").toBe(1);
+  release();
+  expect(closed()).toBe(2);
+  show(true);
+  expect(workers[0]?.opened.filter((each) => each.startsWith(FEED))).toHaveLength(2);
+});

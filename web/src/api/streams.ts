@@ -1,7 +1,7 @@
 /**
  * The streams of this page, through the browser's {@link Hub}.
  *
- * A hidden page closes its streams after a while, and reopens them when it is shown. A stream resumes after the last
+ * A hidden page closes its streams after a while, and reopens them when it is shown. A feed that is held stays open. A stream resumes after the last
  * event that the page has received, if possible.
  */
 
@@ -44,6 +44,11 @@ let hasOwnHub = false;
 let hiddenTimers: Array<ReturnType<typeof setTimeout>> = [];
 /** When the feed and the other streams were closed because the page is hidden, in ms since the epoch. */
 const closedSince: { feed: number | null; other: number | null } = { feed: null, other: null };
+
+/** Number of holders that need the feed although the page is hidden. */
+let feedHolders = 0;
+/** Whether the feed would be closed by now if it had no holder. */
+let isFeedOverdue = false;
 
 const kindOf = ({ path }: { path: string }) => (path === FEED ? "feed" : "other");
 
@@ -175,18 +180,30 @@ function closeStreams(kind: keyof typeof closedSince): void {
   }
 }
 
+/** Keeps the feed open while the page is hidden, until the returned function is called. */
+export function holdFeed(): () => void {
+  feedHolders += 1;
+  return () => {
+    feedHolders -= 1;
+    if (feedHolders === 0 && isFeedOverdue) closeStreams("feed");
+  };
+}
+
+function closeHiddenFeed(): void {
+  isFeedOverdue = true;
+  if (feedHolders === 0) closeStreams("feed");
+}
+
 function onHidden(): void {
   if (hiddenTimers.length > 0) return;
   const feedMax = hasOwnHub ? HIDDEN_MAX_MS : HIDDEN_FEED_MAX_MS;
-  hiddenTimers = [
-    setTimeout(closeStreams, HIDDEN_MAX_MS, "other"),
-    setTimeout(closeStreams, feedMax, "feed"),
-  ];
+  hiddenTimers = [setTimeout(closeStreams, HIDDEN_MAX_MS, "other"), setTimeout(closeHiddenFeed, feedMax)];
 }
 
 function onShown(): void {
   hiddenTimers.forEach(clearTimeout);
   hiddenTimers = [];
+  isFeedOverdue = false;
   const isLong = Date.now() - (closedSince.feed ?? Date.now()) > MISSED_MAX_MS;
   closedSince.feed = closedSince.other = null;
   for (const [id, stream] of streams) {

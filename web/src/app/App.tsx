@@ -10,6 +10,7 @@ import { onSessionChange, sessionNumber } from "../api/auth";
 import { feed } from "../api/feed";
 import { startRefreshing, queryClient } from "../api/queries";
 import { usePreferences } from "../lib/preferences";
+import { startEndNotifications } from "./endNotifications";
 import { preloadPages } from "./lazyPage";
 import { nonce } from "./nonce";
 import { router } from "./router";
@@ -32,7 +33,7 @@ export function App() {
 function SignedIn() {
   useEffect(() => {
     feed.start();
-    const stops = [startRefreshing(), router.subscribe("onRendered", preloadPages)];
+    const stops = [startRefreshing(), startEndNotifications(), router.subscribe("onRendered", preloadPages)];
     return () => {
       stops.forEach((stop) => stop());
       feed.stop();

@@ -1,4 +1,4 @@
-/** The tab's title: the page, and the number of jobs that failed while the tab was hidden. */
+/** The tab's title: the page, the number of jobs that failed while the tab was hidden, and a flashing message. */
 
 import { useEffect } from "react";
 
@@ -7,7 +7,34 @@ import { feed } from "../api/feed";
 let page = "";
 let failures = 0;
 
+/** Flashing interval: browsers run timers of hidden tabs at most once a second. */
+const FLASH_MS = 1_000;
+let flash: { text: string; isOn: boolean; timer: ReturnType<typeof setInterval> } | null = null;
+
+/** Flashes a text in the title until the user looks at the tab. */
+export function flashTitle(text: string): void {
+  stopFlash();
+  if (!document.hidden) return;
+  const timer = setInterval(() => {
+    if (flash) flash.isOn = !flash.isOn;
+    updateTitle();
+  }, FLASH_MS);
+  flash = { text, isOn: true, timer };
+  document.addEventListener("visibilitychange", stopFlash, { once: true });
+  updateTitle();
+}
+
+function stopFlash(): void {
+  if (flash) clearInterval(flash.timer);
+  flash = null;
+  updateTitle();
+}
+
 function updateTitle(): void {
+  if (flash?.isOn) {
+    document.title = flash.text;
+    return;
+  }
   const mark = failures > 0 ? `(${failures}) ✕ ` : "";
   document.title = `${mark}${page === "" ? "" : `${page} · `}Belfry`;
 }

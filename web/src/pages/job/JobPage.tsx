@@ -27,6 +27,7 @@ import { usePageTitle } from "../../lib/title";
 import { runAction, copyAndNotify, notify } from "../../ui/notify";
 import { Card, Id, Loading, Page, ErrorBox } from "../../ui/kit";
 import { StatusBadge } from "../../ui/Status";
+import { WatchButton } from "../../ui/WatchButton";
 import { Artifacts } from "./Artifacts";
 import { CancelDialog } from "./CancelDialog";
 import { FailureSection, JobFailureDetails } from "./FailureCard";
@@ -207,6 +208,7 @@ function Actions({ job }: { job: Job }) {
   };
   return (
     <>
+      {live && <WatchButton target={{ kind: "jobs", id: job.id, name: job.name }} />}
       {live ? (
         <Button
           variant="default"

@@ -12,6 +12,7 @@ import { cancelRun, pauseRun, resumeRun, retryRun, workflowQuery } from "../../a
 import { isRunEnded } from "../../lib/runs";
 import { runAction, notify } from "../../ui/notify";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
+import { WatchButton } from "../../ui/WatchButton";
 import { StartDialog } from "../workflows/StartDialog";
 import { EventDialog } from "./EventDialog";
 
@@ -31,6 +32,9 @@ export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly R
         </Button>
       ) : (
         <>
+          <WatchButton
+            target={{ kind: "runs", id, name: run.number > 0 ? `${name} #${run.number}` : name }}
+          />
           {status === "paused" ? (
             <Button
               variant="default"
