@@ -46,10 +46,9 @@ export function ExportMenu<Row>({ name, source }: Props<Row>) {
           </Button>
         </Menu.Target>
         <Menu.Dropdown>
-          <Menu.Label>{t("export.hint", { max: EXPORT_MAX })}</Menu.Label>
           {FORMATS.map((format) => (
             <Menu.Item key={format} onClick={() => void start(format)}>
-              {t("export.as", { format: format.toUpperCase() })}
+              {t("export.as", { format: format.toUpperCase(), max: EXPORT_MAX })}
             </Menu.Item>
           ))}
         </Menu.Dropdown>
