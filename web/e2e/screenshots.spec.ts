@@ -70,6 +70,7 @@ async function seed(server: Server): Promise<Record<string, string>> {
     jobs: "/jobs",
     job: `/jobs/${failed}`,
     "job-timeline": `/jobs/${failed}?tab=timeline`,
+    "job-name": "/jobs/named/nightly-settlement",
     submit: "/submit",
     schedules: "/schedules",
     schedule: `/schedules/${nightly}`,

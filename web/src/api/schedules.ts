@@ -3,6 +3,7 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
 import { unwrap, api } from "./client";
+import { ApiError } from "./errors";
 import { PAGED_SCHEDULES, queryClient, VISIBLE_SCHEDULES } from "./queries";
 import type {
   Backfill,
@@ -101,6 +102,21 @@ export const scheduleQuery = (name: string, namespace?: string) =>
     queryKey: ["schedule", name, namespace ?? null],
     queryFn: () =>
       unwrap(api.GET("/api/v1/schedules/{name}", { params: { path: { name }, query: { namespace } } })),
+  });
+
+/** The schedule with a name; null if it does not exist. */
+export const namedScheduleQuery = (name: string, namespace: string) =>
+  queryOptions({
+    queryKey: ["schedule", name, namespace, "optional"],
+    queryFn: async () => {
+      try {
+        const params = { path: { name }, query: { namespace } };
+        return await unwrap(api.GET("/api/v1/schedules/{name}", { params }));
+      } catch (error) {
+        if (ApiError.from(error).code === "schedule_not_found") return null;
+        throw error;
+      }
+    },
   });
 
 /**

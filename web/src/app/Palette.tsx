@@ -7,6 +7,7 @@ import {
   ArrowRight,
   CalendarClock,
   CalendarPlus,
+  ChartColumn,
   CornerDownLeft,
   Filter,
   Hash,
@@ -23,6 +24,7 @@ import { jobsByNameQuery, queuesQuery, workersQuery } from "../api/queries";
 import { suggestedSchedulesQuery } from "../api/schedules";
 import { suggestedWorkflowsQuery } from "../api/workflows";
 import { scopedSearch } from "../lib/namespaces";
+import { namedSearch } from "../pages/jobName/search";
 import { setPreferences, usePreferences } from "../lib/preferences";
 import { StatusBadge } from "../ui/Status";
 import { RelativeTime } from "../ui/Time";
@@ -239,6 +241,12 @@ function useCommands(text: string, actions: readonly Command[]): Command[] {
         ),
         run: () => void navigate({ to: "/jobs/$id", params: { id: job.id } }),
       });
+    }
+    for (const namespace of new Set(jobs?.map((job) => job.namespace))) {
+      const run = () =>
+        void navigate({ to: "/jobs/named/$name", params: { name: text }, search: namedSearch(namespace) });
+      const title = namespace === "default" ? text : `${namespace}/${text}`;
+      add({ id: `name-${namespace}`, icon: ChartColumn, title, aside: t("palette.jobName"), run });
     }
     if (text === "" || matches(t("nav.submit"), "submit new")) {
       add({

@@ -87,6 +87,21 @@ const job = createRoute({
   component: lazyPage(() => import("../pages/job/JobPage"), "JobPage"),
 });
 
+/** All jobs of a name in a namespace. */
+interface JobNameSearch extends HistorySearch {
+  namespace?: string;
+}
+
+const jobName = createRoute({
+  getParentRoute: () => root,
+  path: "/jobs/named/$name",
+  validateSearch: (search: Search): JobNameSearch => ({
+    namespace: text(search.namespace),
+    range: text(search.range),
+  }),
+  component: lazyPage(() => import("../pages/jobName/JobNamePage"), "JobNamePage"),
+});
+
 const submit = createRoute({
   getParentRoute: () => root,
   path: "/submit",
@@ -370,6 +385,7 @@ const routes = [
   overview,
   jobs,
   job,
+  jobName,
   submit,
   schedules,
   timetable,

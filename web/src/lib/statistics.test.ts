@@ -11,6 +11,7 @@ import {
   parseRange,
   RANGES,
   rangeStart,
+  successRate,
 } from "./statistics";
 
 const NOW = Date.parse("2026-11-21T12:00:30Z");
@@ -43,6 +44,21 @@ test("omitted intervals have zeros", () => {
     levels: null,
   });
   expect(intervals.at(-3)?.levels).toMatchObject({ waiting: 3, running: 2 });
+});
+
+test("submitted jobs are counted apart from ended ones", () => {
+  const [point] = intervalsOf(
+    series("2026-11-21T12:00:30Z", { at: "2026-11-21T12:00:00Z", submitted: 9 }),
+    "1h",
+  ).slice(-1);
+  expect(point).toMatchObject({ submitted: 9, succeeded: 0, failed: 0, other: 0 });
+});
+
+test("only a name without failures has a success rate of 100 %", () => {
+  expect(successRate({ succeeded: 0, failed: 0, expired: 0 })).toBeNull();
+  expect(successRate({ succeeded: 9_999, failed: 1, expired: 0 })).toBe(0.999);
+  expect(successRate({ succeeded: 1, failed: 0, expired: 3 })).toBe(0.25);
+  expect(successRate({ succeeded: 3, failed: 0, expired: 0 })).toBe(1);
 });
 
 test("a range that ends at the end of an interval has no empty last interval", () => {

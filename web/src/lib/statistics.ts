@@ -1,6 +1,6 @@
 /** Series of statistics for charts: ranges, intervals and axis marks. */
 
-import type { Distribution, StatisticsSeries } from "../api/schema";
+import type { Distribution, StatisticsCounts, StatisticsSeries } from "../api/schema";
 import { parseDuration } from "./quantities";
 import { clockHours, dayStarts, type Zone } from "./time";
 
@@ -45,6 +45,7 @@ export interface Interval {
   /** Start and end, in ms since the epoch. */
   from: number;
   to: number;
+  submitted: number;
   succeeded: number;
   failed: number;
   /** Cancelled and expired. */
@@ -61,6 +62,17 @@ export function quantiles(of: Distribution | null | undefined): Quantiles | null
   return of ? { count: of.count, p50: parseDuration(of.p50) ?? 0, p95: parseDuration(of.p95) ?? 0 } : null;
 }
 
+/**
+ * Returns the fraction of the ended jobs that succeeded, from 0 to 1; cancelled jobs do not count. Null if no job ended.
+ * Rounded down to a thousandth: only a name without failures has 100 %.
+ */
+export function successRate(
+  total: Pick<StatisticsCounts, "succeeded" | "failed" | "expired">,
+): number | null {
+  const ended = total.succeeded + total.failed + total.expired;
+  return ended === 0 ? null : Math.floor((total.succeeded / ended) * 1_000) / 1_000;
+}
+
 /** Returns all intervals of a range up to the end of the series. The series omits intervals without any statistics. */
 export function intervalsOf(series: StatisticsSeries, range: Range): Interval[] {
   const step = stepMs(range);
@@ -73,6 +85,7 @@ export function intervalsOf(series: StatisticsSeries, range: Range): Interval[] 
     return {
       from,
       to: from + step,
+      submitted: point?.submitted ?? 0,
       succeeded: point?.succeeded ?? 0,
       failed: point?.failed ?? 0,
       other: (point?.cancelled ?? 0) + (point?.expired ?? 0),

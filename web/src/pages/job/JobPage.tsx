@@ -28,6 +28,7 @@ import { runAction, copyAndNotify, notify } from "../../ui/notify";
 import { Card, Id, Loading, Page, ErrorBox } from "../../ui/kit";
 import { StatusBadge } from "../../ui/Status";
 import { WatchButton } from "../../ui/WatchButton";
+import { namedSearch } from "../jobName/search";
 import { Artifacts } from "./Artifacts";
 import { CancelDialog } from "./CancelDialog";
 import { FailureSection, JobFailureDetails } from "./FailureCard";
@@ -67,7 +68,8 @@ export function JobPage() {
   return <JobDetails key={id} job={job.data} executions={executions.data?.items ?? []} />;
 }
 
-function Crumbs({ name, children }: { name: string; children?: React.ReactNode }) {
+function Crumbs(props: { name: string; namespace?: string; children?: React.ReactNode }) {
+  const { name, namespace, children } = props;
   const { t } = useTranslation();
   return (
     <div className={style.crumbs}>
@@ -75,7 +77,20 @@ function Crumbs({ name, children }: { name: string; children?: React.ReactNode }
         {t("nav.jobs")}
       </Link>
       <ChevronRight size={14} className="quiet" aria-hidden />
-      <h1 className="clip">{name}</h1>
+      <h1 className="clip">
+        {namespace === undefined ? (
+          name
+        ) : (
+          <Link
+            to="/jobs/named/$name"
+            params={{ name }}
+            search={namedSearch(namespace)}
+            title={t("jobName.link", { name })}
+          >
+            {name}
+          </Link>
+        )}
+      </h1>
       {children}
     </div>
   );
@@ -97,7 +112,7 @@ function JobDetails({ job, executions }: { job: Job; executions: readonly Execut
   return (
     <Page
       title={
-        <Crumbs name={job.name}>
+        <Crumbs name={job.name} namespace={job.namespace}>
           <StatusBadge status={job.status} />
         </Crumbs>
       }
@@ -244,7 +259,16 @@ function Actions({ job }: { job: Job }) {
           >
             {t("job.again")}
           </Menu.Item>
-          <Menu.Item renderRoot={(props) => <Link to="/jobs" search={{ name: job.name }} {...props} />}>
+          <Menu.Item
+            renderRoot={(props) => (
+              <Link
+                to="/jobs/named/$name"
+                params={{ name: job.name }}
+                search={namedSearch(job.namespace)}
+                {...props}
+              />
+            )}
+          >
             {t("job.sameName")}
           </Menu.Item>
           {job.spec && (

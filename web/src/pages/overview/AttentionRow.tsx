@@ -22,6 +22,7 @@ import type { WorkflowRun } from "../../api/schema";
 import { type Failure, isRecovered } from "../../lib/failures";
 import { translateMessage, resultText } from "../../lib/serverMessages";
 import { RelativeTime } from "../../ui/Time";
+import { namedSearch } from "../jobName/search";
 import type { AttentionItem } from "./attention";
 import style from "./overview.module.css";
 
@@ -89,7 +90,7 @@ function failureText(failure: Failure, t: TFunction): [ReactNode, ReactNode] {
   const reason = newest?.status === "expired" ? t("status.expired") : resultText(newest?.result, t);
   return [
     <span key="" className={style.failing}>
-      <Link to="/jobs" search={{ status, name, namespace }}>
+      <Link to="/jobs/named/$name" params={{ name }} search={namedSearch(namespace, "24h")}>
         {text}
       </Link>
       {newest && (

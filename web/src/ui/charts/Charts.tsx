@@ -181,6 +181,22 @@ export function EndedJobs(props: ChartProps & { total: number }) {
   );
 }
 
+/** Submitted jobs; `total` is their number in the whole range. */
+export function SubmittedJobs(props: ChartProps & { total: number }) {
+  const { t } = useTranslation();
+  const { range, total } = props;
+  return (
+    <Bars
+      {...props}
+      series={["submitted"]}
+      title={t(`chart.submitted.${range}`)}
+      label={t("chart.submittedLabel", { count: total, range: t(`chart.ranges.${range}`) })}
+      name={(series) => t(`chart.series.${series}`)}
+      count={(interval, series) => interval[series]}
+    />
+  );
+}
+
 const LEVELS = ["running", "waiting"] as const;
 
 /** Highest numbers of running and waiting jobs. */

@@ -9,9 +9,9 @@ import { seriesQuery, type SeriesSubject } from "../../api/statistics";
 import { intervalsOf, type Range, RANGES, quantiles } from "../../lib/statistics";
 import { Card, ErrorBox, Loading } from "../kit";
 import style from "./charts.module.css";
-import { Durations, EndedJobs, Levels } from "./Charts";
+import { Durations, EndedJobs, Levels, SubmittedJobs } from "./Charts";
 
-export type Chart = "ended" | "startDelay" | "runTime" | "levels";
+export type Chart = "submitted" | "ended" | "startDelay" | "runTime" | "levels";
 
 interface HistoryProps {
   subject: SeriesSubject;
@@ -55,6 +55,8 @@ export function History({ subject, charts, range: chosen }: HistoryProps) {
     <div className={style.grid}>
       {charts.map((chart) => {
         switch (chart) {
+          case "submitted":
+            return <SubmittedJobs key={chart} {...props} total={total.submitted} />;
           case "ended": {
             const count = total.succeeded + total.failed + total.cancelled + total.expired;
             return <EndedJobs key={chart} {...props} total={count} />;
