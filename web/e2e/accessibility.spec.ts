@@ -29,7 +29,9 @@ test("every view passes the axe checks, in both themes", async ({ page, server }
     ...[`/jobs/${id}`, `/jobs/${id}?tab=timeline`, `/jobs/${id}?tab=spec`],
     ...["/jobs/named/readable", "/jobs/named/unknown"],
     ...[`/schedules/${nightly}`, `/schedules/${nightly}?tab=backfills`, `/schedules/${nightly}/edit`],
-    ...["", "?tab=grid", "?tab=runs", "?step=mark-me"].map((query) => `/workflows/readable${query}`),
+    ...["", "?tab=grid", "?tab=days", "?tab=runs", "?step=mark-me"].map(
+      (query) => `/workflows/readable${query}`,
+    ),
     ...["?step=mark-me", "?step=over", "?tab=steps", "?tab=gantt", "?tab=history"].map(
       (query) => `/runs/${run}${query}`,
     ),

@@ -82,6 +82,7 @@ async function seed(server: Server): Promise<Record<string, string>> {
     workflows: "/workflows",
     workflow: "/workflows/nightly-etl",
     "workflow-grid": "/workflows/nightly-etl?tab=grid",
+    "workflow-days": "/workflows/nightly-etl?tab=days",
     "workflow-edit": "/workflows/nightly-etl/edit",
     runs: "/runs",
     run: `/runs/${run.id}?step=report`,

@@ -3,6 +3,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 
 import { findFailures, type Failures, type NamedTotal } from "../lib/failures";
+import type { SeriesPart } from "../lib/days";
 import { parseDuration } from "../lib/quantities";
 import { type Range, rangeStart, STEPS } from "../lib/statistics";
 import { unwrap, api } from "./client";
@@ -58,6 +59,22 @@ export const namespacesQuery = queryOptions({
   },
   staleTime: 60_000,
 });
+/**
+ * A part of the statistics by day. Days before today do not change. The part of today is refetched like a chart of 24
+ * hours.
+ */
+export const daysQuery = (subject: SeriesSubject, { from, until, stepHours }: SeriesPart, isToday: boolean) =>
+  queryOptions({
+    queryKey: isToday ? [SERIES, "24h", subject, "today", from] : ["days", subject, from, until, stepHours],
+    queryFn: () => {
+      const iso = (at: number) => new Date(at).toISOString();
+      const query = { ...subject, from: iso(from), until: isToday ? undefined : iso(until) };
+      const params = { query: { ...query, step: `${stepHours}h` } };
+      return unwrap(api.GET("/api/v1/stats/series", { params }));
+    },
+    staleTime: isToday ? undefined : Infinity,
+    refetchInterval: isToday ? IDLE_REFETCH_MS["24h"] : false,
+  });
 
 /** Names with failed jobs that are read; further ones are counted together. */
 const NAMES_MAX = 100;

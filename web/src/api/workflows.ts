@@ -33,6 +33,9 @@ export interface RunsFilter {
   namespace?: string;
   /** The id of a schedule. */
   schedule?: string;
+  /** Range of the creation: from `after`, before `before`. */
+  after?: string;
+  before?: string;
 }
 
 const PAGE = 100;
@@ -81,16 +84,77 @@ export const runsQuery = (filter: RunsFilter, limit: number) =>
   });
 
 /** Runs, newest first, paginated. */
-export const pagedRunsQuery = (filter: RunsFilter) =>
+export const pagedRunsQuery = ({ after, before, ...filter }: RunsFilter) =>
   infiniteQueryOptions({
-    queryKey: [PAGED_RUNS, filter],
+    // Events refetch the newest pages only: older runs are read in many requests, and rarely change.
+    queryKey: after || before ? ["older-runs", filter, after, before] : [PAGED_RUNS, filter],
     queryFn: ({ pageParam: cursor }) =>
-      unwrap(
-        api.GET("/api/v1/runs", { params: { query: { ...filter, approvals: true, limit: PAGE, cursor } } }),
-      ),
+      after || before ? createdBetween(filter, after, before, cursor) : readRuns(filter, PAGE, cursor),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (page) => page.next_cursor ?? undefined,
     placeholderData: keepPreviousData,
+    refetchInterval: isPast(before) ? false : OLDER_REFETCH_MS,
+  });
+
+const OLDER_REFETCH_MS = 30_000;
+const OLDER_PAGE = 500;
+/** Maximum number of requests until a page of older runs is shown. */
+const OLDER_REQUESTS_MAX = 10;
+
+function isPast(time: string | undefined): boolean {
+  return time !== undefined && Date.parse(time) < Date.now();
+}
+
+function readRuns(filter: Omit<RunsFilter, "after" | "before">, limit: number, cursor: string | undefined) {
+  return unwrap(
+    api.GET("/api/v1/runs", { params: { query: { ...filter, approvals: true, limit, cursor } } }),
+  );
+}
+
+/**
+ * Reads the runs that were created within a range. The API has no such filter: runs are read from the newest one until
+ * they are older than the range.
+ */
+async function createdBetween(
+  filter: Omit<RunsFilter, "after" | "before">,
+  after: string | undefined,
+  before: string | undefined,
+  cursor: string | undefined,
+) {
+  const [from, until] = [Date.parse(after ?? "1970-01-01"), before ? Date.parse(before) : Infinity];
+  const items: WorkflowRun[] = [];
+  let next = cursor;
+  for (let i = 0; i < OLDER_REQUESTS_MAX; i += 1) {
+    const page = await readRuns(filter, OLDER_PAGE, next);
+    items.push(
+      ...page.items.filter(({ created_at: at }) => Date.parse(at) >= from && Date.parse(at) < until),
+    );
+    next = page.next_cursor ?? undefined;
+    const oldest = page.items.at(-1);
+    if (!next || (oldest && Date.parse(oldest.created_at) < from)) return { items, next_cursor: undefined };
+    if (items.length >= PAGE) break;
+  }
+  return { items, next_cursor: next };
+}
+
+/** Runs that are counted by day. */
+export const COUNTED_RUNS = 1_000;
+const COUNTED_REFETCH_MS = 300_000;
+
+/** The newest runs of a workflow or schedule, to be counted by day. There are no statistics of runs. */
+export const countedRunsQuery = (filter: Pick<RunsFilter, "workflow" | "schedule">) =>
+  queryOptions({
+    queryKey: ["counted-runs", filter],
+    queryFn: async () => {
+      const params = { query: { ...filter, limit: COUNTED_RUNS } };
+      const { items, next_cursor } = await unwrap(api.GET("/api/v1/runs", { params }));
+      return {
+        runs: items.map(({ created_at, status }) => ({ created_at, status })),
+        hasMore: !!next_cursor,
+      };
+    },
+    staleTime: 60_000,
+    refetchInterval: COUNTED_REFETCH_MS,
   });
 
 export const runQuery = (id: string) =>

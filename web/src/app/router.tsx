@@ -230,6 +230,9 @@ export interface RunsSearch {
   namespace?: string;
   /** The id of a schedule. */
   schedule?: string;
+  /** Range of the creation. */
+  after?: string;
+  before?: string;
 }
 
 const runs = createRoute({
@@ -240,6 +243,8 @@ const runs = createRoute({
     workflow: text(search.workflow),
     namespace: text(search.namespace),
     schedule: text(search.schedule),
+    after: text(search.after),
+    before: text(search.before),
   }),
   component: lazyPage(() => import("../pages/runs/RunsPage"), "RunsPage"),
 });

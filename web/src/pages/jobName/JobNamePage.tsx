@@ -17,6 +17,7 @@ import { type Sources, sourcesOf } from "../../lib/sources";
 import { parseRange, quantiles, type Range, rangeStart, successRate } from "../../lib/statistics";
 import { isLive } from "../../lib/statuses";
 import { usePageTitle } from "../../lib/title";
+import { JobDaysCard } from "../../ui/heatMap/DaysCard";
 import { HistoryCard } from "../../ui/charts/History";
 import { Card, EmptyState, ErrorBox, Loading, Page } from "../../ui/kit";
 import { StatusBadge } from "../../ui/Status";
@@ -88,6 +89,7 @@ export function JobNamePage() {
         range={range}
         onRange={(range) => void navigate({ search: { ...search, range }, replace: true })}
       />
+      <JobDaysCard subject={subject} />
       {jobs.error && !items && <ErrorBox error={jobs.error} onRetry={() => void jobs.refetch()} />}
       {!items && !jobs.error && <Loading rows={8} />}
       {items?.length === 0 && (

@@ -2,6 +2,7 @@
 
 import { Button, TextInput } from "@mantine/core";
 import { getRouteApi, Link } from "@tanstack/react-router";
+import type { TFunction } from "i18next";
 import { SearchX, Workflow, X } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -13,6 +14,8 @@ import type { RunsSearch } from "../../app/router";
 import { EXPORT_PAGE, type ExportSource } from "../../lib/export";
 import { RUN_STATUSES, totalOf } from "../../lib/runs";
 import { useFilterShortcut } from "../../lib/filterShortcut";
+import { usePreferences } from "../../lib/preferences";
+import { formatExact } from "../../lib/time";
 import { usePageTitle } from "../../lib/title";
 import { ViewStore } from "../../lib/savedViews";
 import { ColumnsMenu } from "../../ui/ColumnsMenu";
@@ -117,12 +120,13 @@ const CSV_COLUMNS: ExportSource<WorkflowRun>["columns"] = [
   ["finished_at", (run) => run.finished_at],
 ];
 
-function filterKey({ status, workflow, namespace, schedule }: RunsSearch) {
-  return [status, workflow, namespace, schedule];
+function filterKey({ status, workflow, namespace, schedule, after, before }: RunsSearch) {
+  return [status, workflow, namespace, schedule, after, before];
 }
 
 function Filters({ search, onChange }: { search: RunsSearch; onChange: (search: RunsSearch) => void }) {
   const { t } = useTranslation();
+  const { language, zone } = usePreferences();
   const selectedStatuses = RUN_STATUSES.filter((status) => search.status?.split(",").includes(status));
   const toggle = (status: RunStatus) => {
     const next = selectedStatuses.includes(status)
@@ -150,6 +154,16 @@ function Filters({ search, onChange }: { search: RunsSearch; onChange: (search: 
           onChange={(schedule) => onChange({ ...search, schedule })}
         />
       )}
+      {(search.after || search.before) && (
+        <Button
+          variant="default"
+          rightSection={<X size={12} aria-hidden />}
+          aria-label={t("jobs.removeFilter", { filter: t("run.createdFilter") })}
+          onClick={() => onChange({ ...search, after: undefined, before: undefined })}
+        >
+          {rangeText(search, t, (at) => formatExact(at, language, zone))}
+        </Button>
+      )}
       <div className={style.chips} role="group" aria-label={t("run.status")}>
         {RUN_STATUSES.map((status) => (
           <button
@@ -164,6 +178,13 @@ function Filters({ search, onChange }: { search: RunsSearch; onChange: (search: 
       </div>
     </div>
   );
+}
+
+/** Returns the range of the creation as a text. */
+function rangeText({ after, before }: RunsSearch, t: TFunction, format: (at: string) => string): string {
+  const from = after && `${t("jobs.keys.after")} ${format(after)}`;
+  const until = before && `${t("jobs.keys.before")} ${format(before)}`;
+  return [from, until].filter(Boolean).join(" · ");
 }
 
 interface FieldProps {

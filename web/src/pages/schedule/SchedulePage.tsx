@@ -35,6 +35,7 @@ import { toYaml } from "../../lib/spec";
 import { parseRange } from "../../lib/statistics";
 import { usePageTitle } from "../../lib/title";
 import { runAction } from "../../ui/notify";
+import { JobDaysCard, RunDaysCard } from "../../ui/heatMap/DaysCard";
 import { HistoryCard } from "../../ui/charts/History";
 import { CodeHighlight } from "../../ui/Code";
 import { Card, Loading, Page, ErrorBox } from "../../ui/kit";
@@ -135,6 +136,11 @@ function ScheduleDetails({ schedule }: { schedule: Schedule }) {
             range={parseRange(search.range)}
             onRange={(range) => void navigate({ search: { ...search, range }, replace: true })}
           />
+          {schedule.spec?.workflow ? (
+            <RunDaysCard filter={{ schedule: schedule.id }} />
+          ) : (
+            <JobDaysCard subject={{ schedule: schedule.id }} />
+          )}
           <Card flush className={style.tabs}>
             <Tabs
               value={tab}

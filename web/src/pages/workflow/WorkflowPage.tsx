@@ -4,6 +4,7 @@ import { ActionIcon, Button, Menu, Tabs } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import {
+  CalendarDays,
   Copy,
   Ellipsis,
   FileCode2,
@@ -28,6 +29,7 @@ import { runAction } from "../../ui/notify";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { CodeHighlight } from "../../ui/Code";
 import { Dag } from "../../ui/dag/Dag";
+import { RunDays } from "../../ui/heatMap/DaysCard";
 import { Card, EmptyState, KeyValueList, Id, Labels, Loading, Page, ErrorBox } from "../../ui/kit";
 import { RelativeTime } from "../../ui/Time";
 import { RunList } from "../runs/RunList";
@@ -37,9 +39,15 @@ import { RunsGrid } from "./RunsGrid";
 import style from "./workflow.module.css";
 
 const route = getRouteApi("/workflows/$id");
-const TABS = ["picture", "grid", "runs", "definition"] as const;
+const TABS = ["picture", "grid", "days", "runs", "definition"] as const;
 type Tab = (typeof TABS)[number];
-const ICONS = { picture: WorkflowIcon, grid: Grid3x3, runs: ListChecks, definition: FileCode2 };
+const ICONS = {
+  picture: WorkflowIcon,
+  grid: Grid3x3,
+  days: CalendarDays,
+  runs: ListChecks,
+  definition: FileCode2,
+};
 
 export function WorkflowPage() {
   const { id } = route.useParams();
@@ -99,6 +107,9 @@ function WorkflowDetails({ workflow }: { workflow: Workflow }) {
             </Tabs.Panel>
             <Tabs.Panel value="grid">
               <RunsGrid workflow={workflow} nodes={nodes} />
+            </Tabs.Panel>
+            <Tabs.Panel value="days" className={style.days}>
+              <RunDays filter={{ workflow: workflow.id }} />
             </Tabs.Panel>
             <Tabs.Panel value="runs" className={style.runs}>
               <RunList

@@ -1,0 +1,133 @@
+/** Results by day: of jobs from statistics, of runs from the newest runs. */
+
+import { useElementSize } from "@mantine/hooks";
+import { useQueries, useQuery } from "@tanstack/react-query";
+import { type ReactNode, useMemo } from "react";
+import { useTranslation } from "react-i18next";
+
+import { daysQuery, type SeriesSubject } from "../../api/statistics";
+import { COUNTED_RUNS, countedRunsQuery, type RunsFilter } from "../../api/workflows";
+import {
+  countJobs,
+  countRuns,
+  dayOf,
+  type DayCounts,
+  type Days,
+  firstKnownDay,
+  lastWeeks,
+  seriesParts,
+  splitsHours,
+} from "../../lib/days";
+import { useNow } from "../../lib/now";
+import { usePreferences } from "../../lib/preferences";
+import { stringifySearch } from "../../lib/search";
+import { zoneName } from "../../lib/time";
+import type { Day } from "../../lib/year";
+import { Card, ErrorBox, Loading } from "../kit";
+import { HeatMap } from "./HeatMap";
+import style from "./heatMap.module.css";
+
+/** Widths from which the map has these weeks. */
+const WEEKS: ReadonlyArray<readonly [width: number, weeks: number]> = [
+  [700, 53],
+  [440, 27],
+  [0, 18],
+];
+
+/** Calls `children` with the days of the weeks that fit into the width. */
+function LastDays({ children }: { children: (days: Days) => ReactNode }) {
+  const { ref, width } = useElementSize();
+  const { zone } = usePreferences();
+  const today = dayOf(useNow(), zone);
+  const weeks = WEEKS.find(([from]) => width >= from)?.[1] ?? 18;
+  const days = useMemo(() => lastWeeks(weeks, today, zone), [weeks, today, zone]);
+  return <div ref={ref}>{width > 0 ? children(days) : <Loading rows={5} />}</div>;
+}
+
+type JobsSubject = Pick<SeriesSubject, "job" | "namespace" | "schedule">;
+
+export function JobDaysCard({ subject }: { subject: JobsSubject }) {
+  const { t } = useTranslation();
+  return (
+    <Card title={t("days.title")}>
+      <LastDays>{(days) => <JobDays subject={subject} days={days} />}</LastDays>
+    </Card>
+  );
+}
+
+function JobDays({ subject, days }: { subject: JobsSubject; days: Days }) {
+  const { t } = useTranslation();
+  const { job: name, namespace, schedule } = subject;
+  const today = days.starts.at(-2) ?? 0;
+  const parts = [
+    ...seriesParts(days).map((part) => daysQuery(subject, part, false)),
+    daysQuery(subject, { from: today, until: Infinity, stepHours: 1 }, true),
+  ];
+  const { series, error, refetch } = useQueries({
+    queries: parts,
+    combine: (results) => ({
+      series: results.flatMap(({ data }) => data ?? []),
+      error: results.find(({ error, data }) => error && !data)?.error ?? null,
+      refetch: () => results.forEach((each) => void each.refetch()),
+    }),
+  });
+  const counts = useMemo(() => countJobs(days, series), [days, series]);
+  if (error) return <ErrorBox error={error} onRetry={refetch} />;
+  if (series.length < parts.length) return <Loading rows={5} />;
+  return (
+    <>
+      <HeatMap
+        of="jobs"
+        days={days}
+        counts={counts}
+        href={(after, before) => `/jobs${stringifySearch({ name, namespace, schedule, after, before })}`}
+      />
+      <p className={style.hint}>
+        {t("days.hint.jobs", { zone: zoneName(days.zone) })}
+        {splitsHours(days) && ` ${t("days.splitHours")}`}
+      </p>
+    </>
+  );
+}
+
+type CountedRunsFilter = Pick<RunsFilter, "workflow" | "schedule">;
+
+export function RunDaysCard({ filter }: { filter: CountedRunsFilter }) {
+  const { t } = useTranslation();
+  return (
+    <Card title={t("days.title")}>
+      <RunDays filter={filter} />
+    </Card>
+  );
+}
+
+export function RunDays({ filter }: { filter: CountedRunsFilter }) {
+  return <LastDays>{(days) => <CountedRuns filter={filter} days={days} />}</LastDays>;
+}
+
+function CountedRuns({ filter, days }: { filter: CountedRunsFilter; days: Days }) {
+  const { t } = useTranslation();
+  const { language } = usePreferences();
+  const { data, error, refetch } = useQuery(countedRunsQuery(filter));
+  const counted = useMemo((): { counts: Map<Day, DayCounts>; knownFrom: Day | null } | null => {
+    if (!data) return null;
+    return { counts: countRuns(days, data.runs), knownFrom: firstKnownDay(days, data.runs, data.hasMore) };
+  }, [days, data]);
+  if (!counted) {
+    return error ? <ErrorBox error={error} onRetry={() => void refetch()} /> : <Loading rows={5} />;
+  }
+  return (
+    <>
+      <HeatMap
+        of="runs"
+        days={days}
+        {...counted}
+        href={(after, before) => `/runs${stringifySearch({ ...filter, after, before })}`}
+      />
+      <p className={style.hint}>
+        {t("days.hint.runs", { zone: zoneName(days.zone) })}
+        {counted.knownFrom && ` ${t("days.newest", { count: COUNTED_RUNS.toLocaleString(language) })}`}
+      </p>
+    </>
+  );
+}
