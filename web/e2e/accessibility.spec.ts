@@ -13,6 +13,8 @@ test("every view passes the axe checks, in both themes", async ({ page, server }
   test.setTimeout(480_000);
   const id = await server.submit(script("readable", "echo hello; exit 3"));
   await server.waitForStatus(id, "failed");
+  const other = await server.submit(script("readable", "echo changed; exit 4"));
+  await server.waitForStatus(other, "failed");
   const job = { run: { process: { script: "echo one; exit 1" } } };
   const list = { over: { items: ["a", "b"] } };
   const steps = [
@@ -22,12 +24,14 @@ test("every view passes the axe checks, in both themes", async ({ page, server }
   await server.call("PUT", "/api/v1/workflows/readable", { name: "readable", steps });
   const started = await server.call<{ id: string }>("POST", "/api/v1/workflows/readable/start", {});
   const run = started.id;
+  const { id: again } = await server.call<{ id: string }>("POST", "/api/v1/workflows/readable/start", {});
   const nightly = await server.schedule("readable", [{ cron: "30 2 * * *" }], "exit 3");
   await server.trigger(nightly);
   const views = [
     ...VIEWS,
     ...[`/jobs/${id}`, `/jobs/${id}?tab=timeline`, `/jobs/${id}?tab=spec`],
     ...["/jobs/named/readable", "/jobs/named/unknown"],
+    ...["/compare", `/compare?a=${id}&b=${other}`, `/compare?a=${run}&b=${again}`],
     ...[`/schedules/${nightly}`, `/schedules/${nightly}?tab=backfills`, `/schedules/${nightly}/edit`],
     ...["", "?tab=grid", "?tab=days", "?tab=runs", "?step=mark-me"].map(
       (query) => `/workflows/readable${query}`,

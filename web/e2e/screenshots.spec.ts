@@ -21,7 +21,7 @@ let views: Record<string, string> | undefined;
 async function seed(server: Server): Promise<Record<string, string>> {
   const text = 'for i in 1 2 3; do printf "\\033[32mstep $i\\033[0m of 3\\n"; done; echo oops >&2; exit 3';
   const failed = await server.submit(script("import-orders", text, { labels: { team: "pay" } }));
-  await server.submit(script("thumbnails", "echo done", { owner: "media" }));
+  const thumbnails = await server.submit(script("thumbnails", "echo done", { owner: "media" }));
   await server.submit(script("waits-for-much", "true", { resources: { cpu: "4000" } }));
   const later = { run_at: new Date(Date.now() + 7_200_000).toISOString() };
   await server.submit(script("monthly-report", "true", later));
@@ -60,7 +60,7 @@ async function seed(server: Server): Promise<Record<string, string>> {
     finally: [{ name: "clean", job: job("true") }],
   });
   const started = () => server.call<{ id: string }>("POST", "/api/v1/workflows/nightly-etl/start", {});
-  const [run] = [await started(), await started()];
+  const [run, rerun] = [await started(), await started()];
   await waitFor(30_000, "the report to have failed", async () => {
     const { steps } = await server.get<{ steps: { failed?: number } }>(`/api/v1/runs/${run.id}`);
     return (steps.failed ?? 0) > 0;
@@ -71,6 +71,8 @@ async function seed(server: Server): Promise<Record<string, string>> {
     job: `/jobs/${failed}`,
     "job-timeline": `/jobs/${failed}?tab=timeline`,
     "job-name": "/jobs/named/nightly-settlement",
+    compare: `/compare?a=${failed}&b=${thumbnails}`,
+    "compare-runs": `/compare?a=${run.id}&b=${rerun.id}`,
     submit: "/submit",
     schedules: "/schedules",
     schedule: `/schedules/${nightly}`,

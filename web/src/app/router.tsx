@@ -3,6 +3,7 @@
 import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
 
 import { Loading } from "../ui/kit";
+import type { CompareSearch } from "../lib/compare";
 import { parseSearch, stringifySearch, type Search, text } from "../lib/search";
 import { ErrorPage } from "./ErrorPage";
 import { lazyPage } from "./lazyPage";
@@ -100,6 +101,20 @@ const jobName = createRoute({
     range: text(search.range),
   }),
   component: lazyPage(() => import("../pages/jobName/JobNamePage"), "JobNamePage"),
+});
+
+const compare = createRoute({
+  getParentRoute: () => root,
+  path: "/compare",
+  validateSearch: (search: Search): CompareSearch => ({
+    a: text(search.a),
+    b: text(search.b),
+    execution_a: text(search.execution_a),
+    execution_b: text(search.execution_b),
+    step: text(search.step),
+    numbers: text(search.numbers),
+  }),
+  component: lazyPage(() => import("../pages/compare/ComparePage"), "ComparePage"),
 });
 
 const submit = createRoute({
@@ -391,6 +406,7 @@ const routes = [
   jobs,
   job,
   jobName,
+  compare,
   submit,
   schedules,
   timetable,

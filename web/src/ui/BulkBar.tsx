@@ -2,7 +2,7 @@
 
 import { ActionIcon, Button } from "@mantine/core";
 import { type LucideIcon, X } from "lucide-react";
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import style from "./bulk.module.css";
@@ -21,12 +21,14 @@ interface Props<Action extends string> {
   selected: number;
   /** All loaded rows are selected, and there are more. */
   hasMore: boolean;
+  /** Further actions that need no confirmation. */
+  extra?: ReactNode;
   onClear: () => void;
   onBulk: (action: Action, all: boolean) => void;
 }
 
 export function BulkBar<Action extends string>(props: Props<Action>) {
-  const { choices, selected, hasMore, onClear, onBulk } = props;
+  const { choices, selected, hasMore, extra, onClear, onBulk } = props;
   const { t } = useTranslation();
   const [all, setAll] = useState(false);
   if (selected === 0) return null;
@@ -52,6 +54,7 @@ export function BulkBar<Action extends string>(props: Props<Action>) {
           {isAll ? labels.all : labels.some}
         </Button>
       ))}
+      {extra}
       <ActionIcon onClick={onClear} aria-label={t("bulk.clear")}>
         <X size={15} />
       </ActionIcon>

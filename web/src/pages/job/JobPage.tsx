@@ -10,6 +10,7 @@ import {
   FileCode2,
   FilePen,
   FolderOpen,
+  GitCompareArrows,
   History,
   RotateCcw,
   ScrollText,
@@ -18,6 +19,7 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { retryJob } from "../../api/actions";
+import { lastSuccessOfJob } from "../../api/compare";
 import { jobEventsQuery, jobExecutionsQuery, jobQuery, jobsByNameQuery } from "../../api/queries";
 import type { Execution, Job } from "../../api/schema";
 import { jobFailureOf } from "../../lib/failureCauses";
@@ -144,7 +146,10 @@ function JobDetails({ job, executions }: { job: Job; executions: readonly Execut
       <div className={style.columns}>
         <div className={style.main}>
           {executions.length > 0 && (
-            <Card title={t("job.attempts")} aside={executions.length > 1 ? t("job.attemptsHint") : undefined}>
+            <Card
+              title={t("job.attempts")}
+              aside={<ExecutionsAside job={job} executions={executions} selected={number} />}
+            >
               <Gantt
                 job={job}
                 executions={executions}
@@ -210,11 +215,38 @@ function JobDetails({ job, executions }: { job: Job; executions: readonly Execut
   );
 }
 
+interface ExecutionsAsideProps {
+  job: Job;
+  executions: readonly Execution[];
+  selected: number | undefined;
+}
+
+/** A hint, and the comparison of the selected or newest execution with the one before. */
+function ExecutionsAside({ job: { id, executions: count }, executions, selected }: ExecutionsAsideProps) {
+  const { t } = useTranslation();
+  if (executions.length < 2) return null;
+  const last = Math.max(2, selected ?? count);
+  const pair = { execution_a: String(last - 1), execution_b: String(last) };
+  return (
+    <>
+      {t("job.attemptsHint")}{" "}
+      <Link to="/compare" search={{ a: id, b: id, ...pair }}>
+        {t("compare.executions", { a: last - 1, b: last })}
+      </Link>
+    </>
+  );
+}
+
 function Actions({ job }: { job: Job }) {
   const { t } = useTranslation();
   const navigate = useNavigate();
   const [cancelling, setCancelling] = useState(false);
   const live = isLive(job.status);
+  const compare = async () => {
+    const success = await runAction(() => lastSuccessOfJob(job));
+    if (success === null) notify(t("compare.noSuccess"));
+    else if (success) void navigate({ to: "/compare", search: { a: success, b: job.id } });
+  };
   const retry = async () => {
     const id = await runAction(() => retryJob(job.id));
     if (!id) return;
@@ -270,6 +302,9 @@ function Actions({ job }: { job: Job }) {
             )}
           >
             {t("job.sameName")}
+          </Menu.Item>
+          <Menu.Item leftSection={<GitCompareArrows size={14} />} onClick={() => void compare()}>
+            {t("compare.withSuccess")}
           </Menu.Item>
           {job.spec && (
             <Menu.Item onClick={() => void copyAndNotify(toResubmitCommand(job.spec!))}>

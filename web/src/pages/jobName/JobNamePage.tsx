@@ -20,6 +20,8 @@ import { usePageTitle } from "../../lib/title";
 import { JobDaysCard } from "../../ui/heatMap/DaysCard";
 import { HistoryCard } from "../../ui/charts/History";
 import { Card, EmptyState, ErrorBox, Loading, Page } from "../../ui/kit";
+import { CompareBar, useSelection } from "../../ui/CompareBar";
+import { RowCheckbox } from "../../ui/RowCheckbox";
 import { StatusBadge } from "../../ui/Status";
 import { Elapsed, RelativeTime } from "../../ui/Time";
 import { ScheduleBadge } from "../schedules/ScheduleBadge";
@@ -248,30 +250,45 @@ function ScheduleSource({ schedule }: { schedule: Schedule }) {
 
 function NewestJobs({ jobs }: { jobs: readonly Job[] }) {
   const { t } = useTranslation();
+  const selection = useSelection();
   return (
-    <div className={style.jobs} role="table" aria-label={t("jobName.newest")} data-testid="newest">
-      {jobs.map((job) => (
-        <div key={job.id} role="row">
-          <span role="cell">
-            <StatusBadge status={job.status} />
-          </span>
-          <span role="cell" className={style.job}>
-            <Link to="/jobs/$id" params={{ id: job.id }} className="mono">
-              …{job.id.slice(-8)}
-            </Link>
-            <span className={`${style.message} clip`}>{resultText(job.result, t)}</span>
-          </span>
-          <span role="cell" className="quiet">
-            {job.executions > 1 && t("job.attempt", { number: job.executions })}
-          </span>
-          <span role="cell" className="quiet">
-            <RelativeTime at={job.created_at} light />
-          </span>
-          <span role="cell" className={style.took}>
-            <Elapsed from={job.started_at} to={isLive(job.status) ? null : job.finished_at} />
-          </span>
+    <>
+      {selection.ids.size > 0 && (
+        <div className={style.bar}>
+          <CompareBar selection={selection} />
         </div>
-      ))}
-    </div>
+      )}
+      <div className={style.jobs} role="table" aria-label={t("jobName.newest")} data-testid="newest">
+        {jobs.map((job) => (
+          <div key={job.id} role="row" data-selected={selection.ids.has(job.id) || undefined}>
+            <span role="cell">
+              <RowCheckbox
+                label={t("bulk.select", { name: `…${job.id.slice(-8)}` })}
+                checked={selection.ids.has(job.id)}
+                onPick={() => selection.toggle(job.id)}
+              />
+            </span>
+            <span role="cell">
+              <StatusBadge status={job.status} />
+            </span>
+            <span role="cell" className={style.job}>
+              <Link to="/jobs/$id" params={{ id: job.id }} className="mono">
+                …{job.id.slice(-8)}
+              </Link>
+              <span className={`${style.message} clip`}>{resultText(job.result, t)}</span>
+            </span>
+            <span role="cell" className="quiet">
+              {job.executions > 1 && t("job.attempt", { number: job.executions })}
+            </span>
+            <span role="cell" className="quiet">
+              <RelativeTime at={job.created_at} light />
+            </span>
+            <span role="cell" className={style.took}>
+              <Elapsed from={job.started_at} to={isLive(job.status) ? null : job.finished_at} />
+            </span>
+          </div>
+        ))}
+      </div>
+    </>
   );
 }

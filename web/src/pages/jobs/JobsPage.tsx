@@ -22,6 +22,7 @@ import { BulkBar } from "../../ui/BulkBar";
 import { BulkDialog, type Target } from "../../ui/BulkDialog";
 import { ColumnsMenu } from "../../ui/ColumnsMenu";
 import { ExportMenu } from "../../ui/ExportMenu";
+import { CompareButton } from "../../ui/CompareButton";
 import { EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { ViewBar } from "../../ui/ViewBar";
 import { batchAction, type BulkAction, findApplicable, inOrder, isApplicable, retryPolicyOf } from "./bulk";
@@ -108,6 +109,7 @@ export function JobsPage() {
             })}
             selected={selected.size}
             hasMore={selected.size === rows.items.length && Boolean(rows.cursor)}
+            extra={<CompareButton ids={selected} />}
             onClear={() => setSelected(new Set())}
             onBulk={(action, all) => {
               const find = async (signal: AbortSignal) =>

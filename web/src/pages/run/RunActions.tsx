@@ -3,10 +3,11 @@
 import { ActionIcon, Button, Checkbox, Menu, Select } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { Ban, Ellipsis, Pause, Play, RadioTower, RotateCcw } from "lucide-react";
+import { Ban, Ellipsis, GitCompareArrows, Pause, Play, RadioTower, RotateCcw } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
+import { lastSuccessOfRun } from "../../api/compare";
 import type { RunStep, WorkflowRun } from "../../api/schema";
 import { cancelRun, pauseRun, resumeRun, retryRun, workflowQuery } from "../../api/workflows";
 import { isRunEnded } from "../../lib/runs";
@@ -20,10 +21,16 @@ type Dialog = "pause" | "cancel" | "retry" | "start" | "event";
 
 export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly RunStep[] }) {
   const { t } = useTranslation();
+  const navigate = useNavigate();
   const [open, setOpen] = useState<Dialog | null>(null);
   const close = () => setOpen(null);
   const { id, status, workflow: name, workflow_id: workflowId } = run;
   const isOver = isRunEnded(status);
+  const compare = async () => {
+    const success = await runAction(() => lastSuccessOfRun(run));
+    if (success === null) notify(t("compare.noSuccess"));
+    else if (success) void navigate({ to: "/compare", search: { a: success, b: id } });
+  };
   return (
     <>
       {isOver ? (
@@ -67,6 +74,13 @@ export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly R
         <Menu.Dropdown>
           <Menu.Item leftSection={<Play size={14} />} onClick={() => setOpen("start")} disabled={!workflowId}>
             {t("run.startLike")}
+          </Menu.Item>
+          <Menu.Item
+            leftSection={<GitCompareArrows size={14} />}
+            onClick={() => void compare()}
+            disabled={!workflowId}
+          >
+            {t("compare.withSuccess")}
           </Menu.Item>
           <Menu.Item
             leftSection={<RadioTower size={14} />}

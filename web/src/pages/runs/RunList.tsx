@@ -1,6 +1,6 @@
 /** List of runs, newest first: status, progress, and who started them. */
 
-import { Button } from "@mantine/core";
+import { Button, VisuallyHidden } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { type ReactNode, useRef } from "react";
@@ -13,6 +13,8 @@ import type { Column } from "../../lib/columns";
 import { useNarrow } from "../../lib/narrow";
 import { isRunEnded, progressOf, STEP_STATUSES, stepTone } from "../../lib/runs";
 import { transitionDetail } from "../../lib/serverMessages";
+import { CompareBar, type Selection, useSelection } from "../../ui/CompareBar";
+import { RowCheckbox } from "../../ui/RowCheckbox";
 import { Loading, ErrorBox } from "../../ui/kit";
 import { RunStateBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
@@ -37,7 +39,7 @@ export function isDefaultColumn(name: RunColumn, hasNamespaces: boolean): boolea
   return name === "namespace" ? hasNamespaces : name !== "finished";
 }
 
-const LAYOUT = { table: TABLE, columns: COLUMNS, gap: 16, reserved: 2 * 16 };
+const LAYOUT = { table: TABLE, columns: COLUMNS, gap: 16, reserved: 2 * 16 + 18 + 16 };
 
 interface Props {
   filter: RunsFilter;
@@ -49,25 +51,29 @@ interface Props {
 
 export function RunList({ filter, empty, isSingleWorkflow }: Props) {
   const { t } = useTranslation();
+  const selection = useSelection();
   const list = useInfiniteQuery(pagedRunsQuery(filter));
   const rows = list.data?.pages.flatMap((page) => page.items);
   if (list.error && !rows) return <ErrorBox error={list.error} onRetry={() => void list.refetch()} />;
   if (!rows) return <Loading rows={8} />;
   if (rows.length === 0) return empty;
   return (
-    <RunTable rows={rows} namespace={filter.namespace} isSingleWorkflow={isSingleWorkflow}>
-      {list.hasNextPage && (
-        <div className={style.more}>
-          <Button
-            variant="default"
-            loading={list.isFetchingNextPage}
-            onClick={() => void list.fetchNextPage()}
-          >
-            {t("common.more")}
-          </Button>
-        </div>
-      )}
-    </RunTable>
+    <>
+      <CompareBar selection={selection} />
+      <RunTable rows={rows} namespace={filter.namespace} isSingleWorkflow={isSingleWorkflow} selection={selection}>
+        {list.hasNextPage && (
+          <div className={style.more}>
+            <Button
+              variant="default"
+              loading={list.isFetchingNextPage}
+              onClick={() => void list.fetchNextPage()}
+            >
+              {t("common.more")}
+            </Button>
+          </div>
+        )}
+      </RunTable>
+    </>
   );
 }
 
@@ -76,10 +82,11 @@ interface TableProps {
   /** Namespace of the filter. */
   namespace: string | undefined;
   isSingleWorkflow: boolean | undefined;
+  selection: Selection;
   children: ReactNode;
 }
 
-function RunTable({ rows, namespace, isSingleWorkflow, children }: TableProps) {
+function RunTable({ rows, namespace, isSingleWorkflow, selection, children }: TableProps) {
   const { t } = useTranslation();
   const table = useRef<HTMLDivElement>(null);
   const hasNamespaces = useHasNamespaces(namespace) && !isSingleWorkflow;
@@ -90,6 +97,9 @@ function RunTable({ rows, namespace, isSingleWorkflow, children }: TableProps) {
   return (
     <div ref={table} className={style.table} style={columns.style} role="table" aria-label={t("nav.runs")}>
       <div className={`${style.row} ${style.head}`} role="row">
+        <span role="columnheader">
+          <VisuallyHidden>{t("bulk.label")}</VisuallyHidden>
+        </span>
         {columns.shown.map(({ name }) => (
           <span key={name} role="columnheader" className={style[name]}>
             {t(`run.columns.${name}`)}
@@ -98,7 +108,19 @@ function RunTable({ rows, namespace, isSingleWorkflow, children }: TableProps) {
       </div>
       <div role="rowgroup" data-testid="run-rows">
         {rows.map((run) => (
-          <div key={run.id} className={style.row} role="row">
+          <div
+            key={run.id}
+            className={style.row}
+            role="row"
+            data-selected={selection.ids.has(run.id) || undefined}
+          >
+            <span role="cell" className={style.pick}>
+              <RowCheckbox
+                label={t("bulk.select", { name: titleOf(run) })}
+                checked={selection.ids.has(run.id)}
+                onPick={() => selection.toggle(run.id)}
+              />
+            </span>
             {columns.shown.map(({ name }) => (
               <Cell
                 key={name}
@@ -114,6 +136,10 @@ function RunTable({ rows, namespace, isSingleWorkflow, children }: TableProps) {
       {children}
     </div>
   );
+}
+
+function titleOf({ workflow, number }: WorkflowRun): string {
+  return number > 0 ? `${workflow} #${number}` : workflow;
 }
 
 interface CellProps {
