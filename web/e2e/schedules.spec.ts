@@ -109,16 +109,47 @@ test("a backfill shows its plan first, then its progress", async ({ page, server
   await expect(page.getByTestId("ledger").getByRole("listitem")).toHaveCount(5);
 });
 
-test("past and next firings are shown in the schedule's zone", async ({ page, server }) => {
+test("all times of a schedule's page are in the schedule's zone, or in the zone that the user chose", async ({
+  page,
+  server,
+}) => {
   const timing = { rules: [{ cron: "30 2 1 1 *" }], zone: "Asia/Shanghai" };
   const id = await server.schedule("far-away", [], "true", { timing });
   await server.trigger("far-away");
   await page.goto(`/schedules/${id}`);
-  await expect(page.getByTestId("firings").getByRole("listitem").first()).toContainText("02:30");
-  const fired = page.getByTestId("ledger").getByRole("listitem").first();
-  await expect(fired.locator("time")).toContainText("GMT+8");
+  const next = page.getByTestId("firings").getByRole("listitem").first();
+  const fired = page.getByTestId("ledger").getByRole("listitem").first().locator("time");
+  const zone = page.getByRole("button", { name: /^Time zone/ });
+  await expect(next).toContainText("02:30");
+  await expect(fired).toContainText("GMT+8");
+  await expect(zone).toHaveText("Time zone Asia/ShanghaiGMT+8");
+  await expect(page.getByText("in the time zone Asia/Shanghai")).toBeVisible();
   // The browser's own zone, on hover.
-  await expect(fired.locator("time")).toHaveAttribute("title", /UTC/);
+  await expect(fired).toHaveAttribute("title", /UTC/);
+
+  await zone.click();
+  await page.getByRole("combobox", { name: "Time zone" }).fill("Tokyo");
+  await page.getByRole("option", { name: "Asia/Tokyo" }).click();
+  await expect(next).toContainText("03:30");
+  await expect(fired).toContainText("GMT+9");
+  await expect(fired).toHaveAttribute("title", /GMT\+8/);
+  await expect(page.getByText("in the time zone Asia/Tokyo")).toBeVisible();
+  // Remembered, on all pages.
+  await page.goto("/settings");
+  await expect(zone).toHaveText("Time zone Asia/TokyoGMT+9");
+  await expect(page.locator("main").getByRole("combobox", { name: "Time zone" })).toHaveValue("Asia/Tokyo");
+  await expect(page.locator("main")).toContainText("GMT+9");
+});
+
+test("outside of the pages of a schedule, times are in the browser's zone", async ({ page, server }) => {
+  const timing = { rules: [{ cron: "30 2 1 1 *" }], zone: "Asia/Shanghai" };
+  const id = await server.schedule("left-again", [], "true", { timing });
+  await page.goto(`/schedules/${id}`);
+  const zone = page.getByRole("button", { name: /^Time zone/ });
+  await expect(zone).toContainText("Asia/Shanghai");
+  await page.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "Jobs" }).click();
+  await expect(page.getByRole("heading", { name: "Jobs", level: 1 })).toBeVisible();
+  await expect(zone).toHaveText("Time zone UTC");
 });
 
 test("the next firings mark days with clock changes", async ({ page, server }) => {

@@ -1,12 +1,13 @@
 /** The application frame: navigation, connection state, settings menus. */
 
-import { ActionIcon, Button, Drawer, Kbd, Menu, Tooltip } from "@mantine/core";
+import { ActionIcon, Button, Drawer, Kbd, Menu, Popover, Tooltip, VisuallyHidden } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import {
   Activity,
   Boxes,
   CalendarClock,
+  Globe,
   Languages,
   LayoutDashboard,
   ListChecks,
@@ -32,7 +33,9 @@ import { countsQuery, meQuery, workersQuery } from "../api/queries";
 import bell from "../assets/bell.svg";
 import { scopedSearch } from "../lib/namespaces";
 import { setPreferences, type Theme, usePreferences } from "../lib/preferences";
+import { zoneName, zoneOffset } from "../lib/time";
 import { useFailureCount } from "../lib/title";
+import { ZoneSelect } from "../ui/ZoneSelect";
 import { ConnectionBanner, ConnectionDot } from "./Connection";
 import { DialogHost } from "./dialogs";
 import { NamespaceSwitcher } from "./NamespaceSwitcher";
@@ -168,6 +171,7 @@ function Navigation() {
           </Link>
         ))}
       </nav>
+      <ZoneMenu />
       <footer className={style.foot}>
         <ConnectionDot />
         <div className={style.footActs}>
@@ -177,6 +181,28 @@ function Navigation() {
         </div>
       </footer>
     </>
+  );
+}
+
+/** The zone in which the page shows its times, and the choice of another one. */
+function ZoneMenu() {
+  const { t } = useTranslation();
+  const { language, zone } = usePreferences();
+  const name = zoneName(zone);
+  return (
+    <Popover position="top-start" trapFocus>
+      <Popover.Target>
+        <button type="button" className={style.zone}>
+          <Globe size={13} aria-hidden />
+          <VisuallyHidden>{t("settings.zone")} </VisuallyHidden>
+          <span className="clip">{name}</span>
+          {name !== "UTC" && <small className="num">{zoneOffset(zone, language)}</small>}
+        </button>
+      </Popover.Target>
+      <Popover.Dropdown>
+        <ZoneSelect label />
+      </Popover.Dropdown>
+    </Popover>
   );
 }
 

@@ -1,9 +1,9 @@
 /** Preferences of this browser: language, theme, time zone, namespace, columns. */
 
-import { useSyncExternalStore } from "react";
+import { useLayoutEffect, useSyncExternalStore } from "react";
 
 import type { ColumnChoice } from "./columns";
-import type { Zone } from "./time";
+import { chosenZone, type Zone, type ZoneChoice } from "./time";
 
 export const LANGUAGES = ["en", "zh-CN"] as const;
 export type Language = (typeof LANGUAGES)[number];
@@ -12,23 +12,42 @@ export type Theme = "auto" | "light" | "dark";
 export interface Preferences {
   language: Language;
   theme: Theme;
-  zone: Zone;
+  zone: ZoneChoice;
   /** The namespace that lists show; null for all. */
   namespace: string | null;
   /** Chosen columns, by table. */
   columns: Readonly<Record<string, ColumnChoice>>;
 }
 
+/** Preferences with the zone in which the current page shows its times. */
+export interface ShownPreferences extends Omit<Preferences, "zone"> {
+  zone: Zone;
+  zoneChoice: ZoneChoice;
+}
+
 const KEY = "belfry.preferences";
 
 let current = read();
+/** Zone of the schedule of the current page. */
+let scheduleZone: Zone | null = null;
+let shown = toShown();
 const listeners = new Set<() => void>();
+
+function toShown(): ShownPreferences {
+  const { zone: zoneChoice, ...rest } = current;
+  return { ...rest, zone: chosenZone(zoneChoice, scheduleZone), zoneChoice };
+}
+
+function update(): void {
+  shown = toShown();
+  for (const listener of listeners) listener();
+}
 
 function read(): Preferences {
   const defaults: Preferences = {
     language: supportedLanguage(navigator.languages),
     theme: "auto",
-    zone: "local",
+    zone: "schedule",
     namespace: null,
     columns: {},
   };
@@ -55,7 +74,7 @@ export function preferences(): Preferences {
 export function setPreferences(change: Partial<Preferences>): void {
   current = { ...current, ...change };
   localStorage.setItem(KEY, JSON.stringify(current));
-  for (const listener of listeners) listener();
+  update();
 }
 
 export function setColumnChoice(table: string, choice: ColumnChoice): void {
@@ -67,6 +86,19 @@ export function onPreferencesChange(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
-export function usePreferences(): Preferences {
-  return useSyncExternalStore(onPreferencesChange, preferences);
+export function usePreferences(): ShownPreferences {
+  return useSyncExternalStore(onPreferencesChange, () => shown);
+}
+
+/** Makes this page the page of a schedule in `zone`, which the choice `schedule` refers to. */
+export function useScheduleZone(zone: Zone | undefined): void {
+  // Before the browser paints: the page never shows another zone.
+  useLayoutEffect(() => {
+    scheduleZone = zone ?? null;
+    update();
+    return () => {
+      scheduleZone = null;
+      update();
+    };
+  }, [zone]);
 }

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 
 import {
+  chosenZone,
   formatClock,
   clockHours,
   formatDay,
@@ -8,7 +9,9 @@ import {
   formatExact,
   parseWallTime,
   formatRelative,
+  inZones,
   toWallTime,
+  zoneOffset,
   formatWeekday,
 } from "./time";
 
@@ -50,4 +53,21 @@ test("days are shown with weekday names", () => {
   expect(formatWeekday(Date.parse("2026-11-23T00:00:00Z"), "zh-CN", "UTC")).toBe("周一 11/23");
   expect(formatDay("2026-11-23", "en")).toBe("Mon, Nov 23, 2026");
   expect(formatDay("2026-11-23", "zh-CN")).toBe("2026-11-23 周一");
+});
+
+test("the zone of a schedule applies on its pages only, and an unknown zone is that of this machine", () => {
+  expect(chosenZone("schedule", "Asia/Shanghai")).toBe("Asia/Shanghai");
+  expect(chosenZone("schedule", null)).toBe("local");
+  expect(chosenZone("UTC", "Asia/Shanghai")).toBe("UTC");
+  expect(chosenZone("local", "Asia/Shanghai")).toBe("local");
+  expect(chosenZone("Mars/Olympus", null)).toBe("local");
+  expect(chosenZone("schedule", "Mars/Olympus")).toBe("local");
+});
+
+test("a time is shown in several zones, equal ones once", () => {
+  expect(inZones(AT, "en", ["UTC", "Asia/Tokyo", "UTC"])).toBe(
+    "Mar 29, 2026, 00:30:05 UTC\nMar 29, 2026, 09:30:05 GMT+9",
+  );
+  expect(zoneOffset("Asia/Kolkata", "en")).toBe("GMT+5:30");
+  expect(toWallTime(Date.parse(AT), "Asia/Tokyo", "second")).toBe("2026-03-29T09:30:05");
 });

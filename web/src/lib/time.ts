@@ -3,8 +3,24 @@
 /** `local`, `UTC`, or an IANA name. */
 export type Zone = string;
 
+/** A zone, or `schedule`: on the pages of a schedule its own zone, on other pages `local`. */
+export type ZoneChoice = string;
+
+/** Returns the zone of a choice; `local` if this browser does not know it. `schedule` is null on other pages. */
+export function chosenZone(choice: ZoneChoice, schedule: Zone | null): Zone {
+  const zone = choice === "schedule" ? (schedule ?? "local") : choice;
+  return zone === "local" ? zone : supportedZone(zone, "local");
+}
+
 export function zoneName(zone: Zone): string {
   return zone === "local" ? Intl.DateTimeFormat().resolvedOptions().timeZone : zone;
+}
+
+/** Returns the current UTC offset of a zone, such as `GMT+8`. */
+export function zoneOffset(zone: Zone, locale: string): string {
+  return (
+    partsOf(format(locale, zone, "offset", { timeZoneName: "shortOffset" }), new Date()).timeZoneName ?? ""
+  );
 }
 
 /** Returns `zone`, or `other` if this browser does not know it. */
@@ -180,7 +196,15 @@ export function parseWallTime(wall: string, zone: Zone): number {
   return shows(before) ? before : shows(after) ? after : before;
 }
 
-/** Formats a local time as a `datetime-local` input expects it. */
-export function toWallTime(at: number, zone: Zone): string {
-  return new Date(at + offset(at, zone)).toISOString().slice(0, 16);
+/** Formats a local time as a `datetime-local` input expects it, to the minute or to the second. */
+export function toWallTime(at: number, zone: Zone, to: "minute" | "second" = "minute"): string {
+  return new Date(at + offset(at, zone)).toISOString().slice(0, to === "minute" ? 16 : 19);
+}
+
+/** Formats a time in several zones, one per line; equal texts once. */
+export function inZones(at: string, locale: string, zones: readonly Zone[]): string {
+  const texts = zones.map((zone) =>
+    formatExact(at, locale, zone === "local" ? zone : supportedZone(zone, "local")),
+  );
+  return [...new Set(texts)].join("\n");
 }

@@ -13,7 +13,7 @@ import { CAUSES, OUTCOMES, parseOutcomes, outcomeTone } from "../../lib/outcomes
 import { reasonText } from "../../lib/codeTexts";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
-import { formatExact, supportedZone } from "../../lib/time";
+import { formatExact, inZones, type Zone } from "../../lib/time";
 import { EmptyState, Loading, ErrorBox } from "../../ui/kit";
 import { RunBadge, StatusBadge, ToneBadge } from "../../ui/Status";
 import style from "./ledger.module.css";
@@ -39,8 +39,6 @@ export function LedgerView({ schedule, search, onChange }: Props) {
     getNextPageParam: (page) => page.next_cursor ?? undefined,
     placeholderData: keepPreviousData,
   });
-  const { zone: userZone } = usePreferences();
-  const zone = supportedZone(schedule.zone, userZone);
   const counts = ledger.data?.pages[0]?.counts ?? {};
   const entries = ledger.data?.pages.flatMap((page) => page.items);
   const known = OUTCOMES.filter((each) => counts[each] !== undefined || outcome.includes(each));
@@ -100,7 +98,7 @@ export function LedgerView({ schedule, search, onChange }: Props) {
           <Entry
             key={`${entry.scheduled_for} ${entry.cause} ${entry.generation}`}
             entry={entry}
-            zone={zone}
+            scheduleZone={schedule.zone}
           />
         ))}
       </ol>
@@ -128,10 +126,9 @@ const ICONS = {
   failed: X,
 };
 
-/** An entry of the ledger. Its times are in the schedule's zone, like the next firings. */
-function Entry({ entry, zone }: { entry: LedgerEntry; zone: string }) {
+function Entry({ entry, scheduleZone }: { entry: LedgerEntry; scheduleZone: Zone }) {
   const { t } = useTranslation();
-  const { language, zone: own } = usePreferences();
+  const { language, zone } = usePreferences();
   const tone = outcomeTone(entry.outcome);
   const delay = Date.parse(entry.decided_at) - Date.parse(entry.scheduled_for);
   const created = entry.outcome === "fired" || entry.outcome === "fired_late";
@@ -140,7 +137,7 @@ function Entry({ entry, zone }: { entry: LedgerEntry; zone: string }) {
       <span className={style.at}>
         <time
           dateTime={entry.scheduled_for}
-          title={`${formatExact(entry.scheduled_for, language, own)}\n${t("ledger.decided", { at: formatExact(entry.decided_at, language, own), tzdb: entry.tzdb })}`}
+          title={`${inZones(entry.scheduled_for, language, [scheduleZone, "local"])}\n${t("ledger.decided", { at: formatExact(entry.decided_at, language, zone), tzdb: entry.tzdb })}`}
           className="num"
         >
           {formatExact(entry.scheduled_for, language, zone)}

@@ -6,7 +6,7 @@ import { useTranslation } from "react-i18next";
 import type { Preview, Schedule } from "../../api/schema";
 import { warningText } from "../../lib/codeTexts";
 import { usePreferences } from "../../lib/preferences";
-import { formatDay, formatExact } from "../../lib/time";
+import { formatDay, inZones, toWallTime, type Zone, zoneName } from "../../lib/time";
 import { Card, Loading, ErrorBox } from "../../ui/kit";
 import { RelativeTime } from "../../ui/Time";
 import style from "./schedule.module.css";
@@ -21,10 +21,11 @@ interface Props {
 
 export function NextFirings({ schedule, preview, error }: Props) {
   const { t } = useTranslation();
+  const { zone } = usePreferences();
   // The pause has its own localized text here.
   const warnings = preview?.warnings?.filter(({ code }) => code !== "paused");
   return (
-    <Card title={t("schedule.nextTimes")} aside={schedule.zone}>
+    <Card title={t("schedule.nextTimes")} aside={zoneName(zone)}>
       {error && !preview ? <ErrorBox error={error} /> : null}
       {!preview && !error && <Loading rows={5} />}
       {preview && schedule.status === "paused" && preview.firings.length > 0 && (
@@ -50,7 +51,7 @@ export function FiringList({ preview, none }: { preview: Preview; none: string }
           const adjustments = ADJUSTMENTS.filter((adjustment) => firing.adjustments?.includes(adjustment));
           return (
             <li key={firing.at + firing.local}>
-              <WallTime local={firing.local} at={firing.at} />
+              <WallTime at={firing.at} zone={preview.zone} />
               <span className="quiet">
                 <RelativeTime at={firing.at} light />
               </span>
@@ -71,12 +72,13 @@ export function FiringList({ preview, none }: { preview: Preview; none: string }
   );
 }
 
-/** The local date and time in the schedule's zone, independent of the browser's zone. */
-function WallTime({ local, at }: { local: string; at: string }) {
+/** Day and time of day in the chosen zone; on hover in the zone of the schedule and of the browser. */
+function WallTime({ at, zone: schedule }: { at: string; zone: Zone }) {
   const { language, zone } = usePreferences();
+  const local = toWallTime(Date.parse(at), zone, "second");
   const time = local.slice(11, 19);
   return (
-    <time dateTime={at} title={formatExact(at, language, zone)} className="num">
+    <time dateTime={at} title={inZones(at, language, [schedule, "local"])} className="num">
       {formatDay(local.slice(0, 10), language)}{" "}
       <strong>{time.endsWith(":00") ? time.slice(0, 5) : time}</strong>
     </time>

@@ -30,7 +30,7 @@ import {
   scheduleQuery,
 } from "../../api/schedules";
 import type { Schedule, LateOrStuckRun } from "../../api/schema";
-import { usePreferences } from "../../lib/preferences";
+import { usePreferences, useScheduleZone } from "../../lib/preferences";
 import { toYaml } from "../../lib/spec";
 import { parseRange } from "../../lib/statistics";
 import { usePageTitle } from "../../lib/title";
@@ -94,6 +94,7 @@ export function Crumbs({ name, children }: { name: string; children?: React.Reac
 
 function ScheduleDetails({ schedule }: { schedule: Schedule }) {
   const { t } = useTranslation();
+  useScheduleZone(schedule.zone);
   const { language } = usePreferences();
   const search = route.useSearch();
   const navigate = route.useNavigate();

@@ -6,7 +6,8 @@ import { useTranslation } from "react-i18next";
 
 import { previewTiming } from "../../api/schedules";
 import type { ScheduleSpec } from "../../api/schema";
-import { usePreferences } from "../../lib/preferences";
+import { usePreferences, useScheduleZone } from "../../lib/preferences";
+import { zoneName } from "../../lib/time";
 import { Card, Loading } from "../../ui/kit";
 import { FiringList } from "../schedule/NextFirings";
 import style from "./edit.module.css";
@@ -15,7 +16,7 @@ const FIRINGS_SHOWN = 8;
 
 export function LivePreview({ spec }: { spec: ScheduleSpec | null }) {
   const { t } = useTranslation();
-  const { language } = usePreferences();
+  const { language, zone } = usePreferences();
   const timing = spec && JSON.stringify(spec.timing ?? { rules: [] });
   const [debounced] = useDebouncedValue({ timing, name: spec?.name, namespace: spec?.namespace }, 250);
   const { data, error, isPlaceholderData } = useQuery({
@@ -29,8 +30,9 @@ export function LivePreview({ spec }: { spec: ScheduleSpec | null }) {
     retry: false,
     staleTime: 30_000,
   });
+  useScheduleZone(data?.zone);
   return (
-    <Card title={t("schedule.nextTimes")} aside={data?.zone} className={style.preview}>
+    <Card title={t("schedule.nextTimes")} aside={zoneName(zone)} className={style.preview}>
       {error ? (
         <p className="quiet">{t("schedule.previewBroken")}</p>
       ) : data ? (

@@ -1,6 +1,6 @@
 /** Account, server state, and preferences of this browser. */
 
-import { Button, SegmentedControl, Select } from "@mantine/core";
+import { Button, SegmentedControl } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { ExternalLink, LogOut } from "lucide-react";
 import type { TFunction } from "i18next";
@@ -12,12 +12,11 @@ import { meQuery, readyQuery, versionQuery } from "../../api/queries";
 import { useNow } from "../../lib/now";
 import { setPreferences, usePreferences } from "../../lib/preferences";
 import { translateMessage } from "../../lib/serverMessages";
-import { formatExact, zoneName } from "../../lib/time";
+import { formatExact } from "../../lib/time";
 import { usePageTitle } from "../../lib/title";
 import { Card, KeyValueList, Page, ErrorBox } from "../../ui/kit";
+import { ZoneSelect } from "../../ui/ZoneSelect";
 import style from "./settings.module.css";
-
-const ZONES = Intl.supportedValuesOf("timeZone");
 
 const CHECKS = ["engine", "store", "clock"] as const;
 
@@ -73,19 +72,7 @@ export function SettingsPage() {
                 {t("settings.zone")}
                 <small className="quiet num">{formatExact(now, language, zone)}</small>
               </span>
-              <Select
-                aria-label={t("settings.zone")}
-                searchable
-                allowDeselect={false}
-                w={220}
-                value={zone}
-                onChange={(value) => value && setPreferences({ zone: value })}
-                data={[
-                  { value: "local", label: t("settings.localZone", { zone: zoneName("local") }) },
-                  { value: "UTC", label: "UTC" },
-                  ...ZONES.filter((each) => each !== "UTC").map((each) => ({ value: each, label: each })),
-                ]}
-              />
+              <ZoneSelect />
             </div>
           </div>
         </Card>

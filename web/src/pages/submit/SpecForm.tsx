@@ -7,6 +7,8 @@ import { useTranslation } from "react-i18next";
 
 import { queuesQuery } from "../../api/queries";
 import type { FieldError, JobSpec } from "../../api/schema";
+import { usePreferences } from "../../lib/preferences";
+import { parseWallTime, toWallTime, zoneName } from "../../lib/time";
 import { join, split } from "../../lib/shell";
 import style from "./submit.module.css";
 
@@ -26,6 +28,7 @@ function processOf(spec: JobSpec) {
 
 export function SpecForm({ spec, set, fields, inSchedule }: Props) {
   const { t } = useTranslation();
+  const { zone } = usePreferences();
   const queues = useQuery(queuesQuery).data?.items.map((queue) => queue.name) ?? [];
   const process = processOf(spec);
   const isScript = process?.script !== undefined && process?.script !== null;
@@ -149,12 +152,12 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
             <Accordion.Panel>
               <div className={style.pair}>
                 <TextInput
-                  label={t("submit.runAt")}
+                  label={t("submit.runAt", { zone: zoneName(zone) })}
                   type="datetime-local"
-                  value={spec.run_at ? toLocalInput(spec.run_at) : ""}
+                  value={spec.run_at ? toWallTime(Date.parse(spec.run_at), zone) : ""}
                   onChange={(event) => {
                     const at = event.currentTarget.value;
-                    set(["run_at"], at === "" ? undefined : new Date(at).toISOString());
+                    set(["run_at"], at === "" ? undefined : new Date(parseWallTime(at, zone)).toISOString());
                   }}
                   error={error("run_at")}
                 />
@@ -229,11 +232,6 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
       </Accordion>
     </div>
   );
-}
-
-function toLocalInput(at: string): string {
-  const date = new Date(at);
-  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
 const INTERPRETERS: Record<string, string[] | undefined> = {
