@@ -71,7 +71,6 @@ export function JobNamePage() {
               renderRoot={(props) => <Link to="/jobs" search={{ name, namespace }} {...props} />}
               variant="default"
               leftSection={<ListChecks size={14} />}
-              aria-label={t("jobName.ofName", { name })}
             >
               {t("overview.all")}
             </Button>

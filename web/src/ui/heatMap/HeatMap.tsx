@@ -3,6 +3,7 @@
  * the bottom, show the fractions that failed, that were cancelled or expired, and that succeeded.
  */
 
+import { VisuallyHidden } from "@mantine/core";
 import { useRouter } from "@tanstack/react-router";
 import { type CSSProperties, type KeyboardEvent, type MouseEvent, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -43,7 +44,6 @@ export function HeatMap({ of, days, counts, knownFrom = null, href }: Props) {
   const tabStop = current && days.days.includes(current) ? current : days.days.at(-1);
   const highest = Math.max(1, ...[...counts.values()].map(totalOfDay));
   const weekday = new Intl.DateTimeFormat(language, { weekday: "short", timeZone: "UTC" });
-  const longWeekday = new Intl.DateTimeFormat(language, { weekday: "long", timeZone: "UTC" });
 
   const isKnown = (day: Day) => knownFrom === null || day >= knownFrom;
   const parts = (of: DayCounts) => PARTS.filter((part) => of[part] > 0);
@@ -99,8 +99,12 @@ export function HeatMap({ of, days, counts, knownFrom = null, href }: Props) {
           const name = Date.UTC(2026, 0, 5 + row);
           return (
             <div key={row} role="row" className={style.row}>
-              <span role="rowheader" aria-label={longWeekday.format(name)} className={style.weekday}>
-                {row % 2 === 0 && weekday.format(name)}
+              <span role="rowheader" className={style.weekday}>
+                {row % 2 === 0 ? (
+                  weekday.format(name)
+                ) : (
+                  <VisuallyHidden>{weekday.format(name)}</VisuallyHidden>
+                )}
               </span>
               {days.weeks.map((week, column) => {
                 const day = week[row];
