@@ -83,59 +83,23 @@ export const runsQuery = (filter: RunsFilter, limit: number) =>
     placeholderData: keepPreviousData,
   });
 
+/** Returns a filter as parameters of the API. */
+export function runsParameters({ after, before, ...filter }: RunsFilter) {
+  return { ...filter, created_after: after, created_before: before };
+}
+
 /** Runs, newest first, paginated. */
-export const pagedRunsQuery = ({ after, before, ...filter }: RunsFilter) =>
+export const pagedRunsQuery = (filter: RunsFilter) =>
   infiniteQueryOptions({
-    // Events refetch the newest pages only: older runs are read in many requests, and rarely change.
-    queryKey: after || before ? ["older-runs", filter, after, before] : [PAGED_RUNS, filter],
-    queryFn: ({ pageParam: cursor }) =>
-      after || before ? createdBetween(filter, after, before, cursor) : readRuns(filter, PAGE, cursor),
+    queryKey: [PAGED_RUNS, filter],
+    queryFn: ({ pageParam: cursor }) => {
+      const query = { ...runsParameters(filter), approvals: true, limit: PAGE, cursor };
+      return unwrap(api.GET("/api/v1/runs", { params: { query } }));
+    },
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (page) => page.next_cursor ?? undefined,
     placeholderData: keepPreviousData,
-    refetchInterval: isPast(before) ? false : OLDER_REFETCH_MS,
   });
-
-const OLDER_REFETCH_MS = 30_000;
-const OLDER_PAGE = 500;
-/** Maximum number of requests until a page of older runs is shown. */
-const OLDER_REQUESTS_MAX = 10;
-
-function isPast(time: string | undefined): boolean {
-  return time !== undefined && Date.parse(time) < Date.now();
-}
-
-function readRuns(filter: Omit<RunsFilter, "after" | "before">, limit: number, cursor: string | undefined) {
-  return unwrap(
-    api.GET("/api/v1/runs", { params: { query: { ...filter, approvals: true, limit, cursor } } }),
-  );
-}
-
-/**
- * Reads the runs that were created within a range. The API has no such filter: runs are read from the newest one until
- * they are older than the range.
- */
-async function createdBetween(
-  filter: Omit<RunsFilter, "after" | "before">,
-  after: string | undefined,
-  before: string | undefined,
-  cursor: string | undefined,
-) {
-  const [from, until] = [Date.parse(after ?? "1970-01-01"), before ? Date.parse(before) : Infinity];
-  const items: WorkflowRun[] = [];
-  let next = cursor;
-  for (let i = 0; i < OLDER_REQUESTS_MAX; i += 1) {
-    const page = await readRuns(filter, OLDER_PAGE, next);
-    items.push(
-      ...page.items.filter(({ created_at: at }) => Date.parse(at) >= from && Date.parse(at) < until),
-    );
-    next = page.next_cursor ?? undefined;
-    const oldest = page.items.at(-1);
-    if (!next || (oldest && Date.parse(oldest.created_at) < from)) return { items, next_cursor: undefined };
-    if (items.length >= PAGE) break;
-  }
-  return { items, next_cursor: next };
-}
 
 /** Runs that are counted by day. */
 export const COUNTED_RUNS = 1_000;

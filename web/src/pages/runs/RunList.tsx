@@ -60,7 +60,12 @@ export function RunList({ filter, empty, isSingleWorkflow }: Props) {
   return (
     <>
       <CompareBar selection={selection} />
-      <RunTable rows={rows} namespace={filter.namespace} isSingleWorkflow={isSingleWorkflow} selection={selection}>
+      <RunTable
+        rows={rows}
+        namespace={filter.namespace}
+        isSingleWorkflow={isSingleWorkflow}
+        selection={selection}
+      >
         {list.hasNextPage && (
           <div className={style.more}>
             <Button

@@ -9,6 +9,7 @@ import { useTranslation } from "react-i18next";
 
 import { unwrap, api } from "../../api/client";
 import type { RunStatus, WorkflowRun } from "../../api/schema";
+import { runsParameters } from "../../api/workflows";
 import { useHasNamespaces } from "../../app/namespace";
 import type { RunsSearch } from "../../app/router";
 import { EXPORT_PAGE, type ExportSource } from "../../lib/export";
@@ -95,7 +96,7 @@ export function RunsPage() {
 function exportSource(filter: RunsSearch): ExportSource<WorkflowRun> {
   return {
     read: (cursor, signal) => {
-      const params = { query: { ...filter, limit: EXPORT_PAGE, cursor } };
+      const params = { query: { ...runsParameters(filter), limit: EXPORT_PAGE, cursor } };
       return unwrap(api.GET("/api/v1/runs", { params, signal }));
     },
     columns: CSV_COLUMNS,
