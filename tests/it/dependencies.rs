@@ -151,7 +151,7 @@ const KNOWN_CYCLES: &[(&str, &str, &[&str], &str)] = &[
     (
         "belfry",
         "crate",
-        &["connect", "failure", "output", "settings"],
+        &["connect", "contexts", "failure", "output", "settings"],
         "errors are printed by the commands that cause them",
     ),
     ("belfry", "crate::commands", &["apply", "schedules", "workflows"], "`apply` accepts every kind of file"),

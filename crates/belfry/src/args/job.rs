@@ -124,7 +124,7 @@ pub(crate) struct LogsArgs {
         default_value_t = 0,
         hide_default_value = true
     )]
-    pub(crate) context: usize,
+    pub(crate) context_lines: usize,
     /// Show the time of each line
     #[arg(short, long)]
     pub(crate) timestamps: bool,

@@ -107,7 +107,7 @@ async fn grep(
 ) -> Result<(), Failure> {
     let query = LogSearchQuery {
         regex: Some(if args.ignore_case { format!("(?i){pattern}") } else { pattern.to_owned() }),
-        context: args.context,
+        context: args.context_lines,
         stream: Some(args.stream.clone()).filter(|s| s != "all"),
         ..LogSearchQuery::default()
     };
@@ -136,7 +136,7 @@ async fn grep(
         }
         let mut text = String::new();
         for (number, (line, mark)) in lines.range(last + 1..) {
-            if args.context > 0 && last > 0 && *number > last + 1 {
+            if args.context_lines > 0 && last > 0 && *number > last + 1 {
                 text.push_str("--\n");
             }
             last = *number;

@@ -14,7 +14,6 @@
 
 mod apply;
 mod artifacts;
-mod bulk;
 mod calendars;
 mod completion;
 mod config;

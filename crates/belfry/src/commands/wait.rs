@@ -86,7 +86,7 @@ async fn watch_all(client: &Client, ids: &[JobId], progress: &mut Progress) -> R
     let mut watched: FuturesUnordered<_> =
         rest.by_ref().take(WATCHED_MAX).map(|id| next(client.watch(id))).collect();
     let mut ended = BTreeMap::new();
-    // Without a terminal, the notes about each status are in a log, where a hint helps nobody.
+    // Without a terminal, the notes about each status are in a log, where a hint has no reader.
     let mut note = WaitingNote { is_told: !progress.is_redrawn(), ..WaitingNote::default() };
     loop {
         let waiting = note.next();

@@ -7,7 +7,8 @@ use client::{ChangeJobs, Client};
 use futures::stream::TryStreamExt as _;
 use model::api::{CancelJobs, ChangedJob, ChangedJobs, JobSelection, RefusedJobs, RetryJobs};
 
-use super::{Context, confirm, jobs};
+use super::super::{Context, confirm};
+use super::{filter, settle};
 use crate::args::job::{CancelArgs, JobFilterArgs, SelectionArgs};
 use crate::failure::{Exit, Failure};
 use crate::output::progress::Progress;
@@ -33,7 +34,7 @@ pub(super) async fn cancel(context: &Context, args: CancelArgs) -> Result<(), Fa
     let (client, changed, result) = change(context, args.selection, &words, make).await?;
     if args.wait {
         for job in &changed.changed {
-            jobs::settle(&client, job.id).await?;
+            settle(&client, job.id).await?;
         }
     }
     result
@@ -59,7 +60,7 @@ async fn change(
             .help(format!("run `belfry job {verb} --help` for the filters; `--all` selects all jobs")));
     }
     let (client, namespace) = context.connect()?;
-    let filter = jobs::filter(context, &client, namespace.filter(), args.filter).await?;
+    let filter = filter(context, &client, namespace.filter(), args.filter).await?;
     // Without a namespace, the command selects all namespaces, which the API wants to be said.
     let namespace = filter.namespace.clone().or_else(|| Some("*".to_owned()));
     let request = make(JobSelection { namespace, ..filter.into() });

@@ -7,12 +7,14 @@
 //! A null in `--patch` reaches the server, which then resets the field. With `--if-version`, the server
 //! rejects the update if the job has changed.
 
+mod bulk;
+
 use client::{Client, ExecutionFilter, JobFilter};
 use futures::TryStreamExt as _;
 use model::{JobId, WorkerId};
 use serde_json::{Value, json};
 
-use super::{Context, bulk, for_each_item, logs, note_truncated, read_items, submit, wait, watch, workers};
+use super::{Context, for_each_item, logs, note_truncated, read_items, submit, wait, watch, workers};
 use crate::args::job::{CancelArgs, ExecutionsArgs, JobCommand, JobFilterArgs, ListArgs, UpdateArgs};
 use crate::args::reference::Reference;
 use crate::args::spec::{Pair, Patch};
