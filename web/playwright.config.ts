@@ -14,7 +14,7 @@ export default defineConfig({
   testDir: "e2e",
   outputDir: "e2e/report/results",
   // Each has a server of its own.
-  workers: 2,
+  workers: 3,
   timeout: 60_000,
   expect: { timeout: 15_000 },
   reporter: [["list"]],
