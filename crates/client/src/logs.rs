@@ -80,6 +80,9 @@ pub struct LogPage {
     pub complete: bool,
 }
 
+/// Most hits of a page of a search: a large page, because the server reads again some of the log for each page.
+const HITS_MAX: u32 = 1_000;
+
 /// Search in a log, for a text or a regular expression.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LogSearchQuery {
@@ -100,6 +103,7 @@ impl LogSearchQuery {
             .query_opt("regex", self.regex.as_ref())
             .query("context", self.context)
             .query_opt("stream", self.stream.as_ref())
+            .query("limit", HITS_MAX)
             .query_opt("cursor", cursor)
     }
 }

@@ -113,6 +113,8 @@ async fn grep(
     };
     let mut pages = client.search_logs(source, query);
     let (mut found, mut last) = (false, 0);
+    // Lines that are not written yet: those after the last hit of a page may be hits of the next page.
+    let mut lines = BTreeMap::new();
     while let Some(page) = pages.try_next().await? {
         let mut hits = page.items;
         hits.retain(|hit| within(hit.line.at, args.since, args.until));
@@ -126,8 +128,11 @@ async fn grep(
             context.out.data(lines)?;
             continue;
         }
+        let complete_to = match page.next_cursor {
+            Some(_) => hits.last().map_or(last, |hit| hit.line.number),
+            None => u64::MAX,
+        };
         // Lines around one hit may be around the next one, or be hits themselves.
-        let mut lines = BTreeMap::new();
         for hit in hits {
             for line in hit.before.into_iter().chain(hit.after) {
                 lines.entry(line.number).or_insert((line, '-'));
@@ -135,11 +140,15 @@ async fn grep(
             lines.insert(hit.line.number, (hit.line, ':'));
         }
         let mut text = String::new();
-        for (number, (line, mark)) in lines.range(last + 1..) {
-            if args.context_lines > 0 && last > 0 && *number > last + 1 {
+        let kept = lines.split_off(&complete_to.saturating_add(1));
+        for (number, (line, mark)) in std::mem::replace(&mut lines, kept) {
+            if number <= last {
+                continue;
+            }
+            if args.context_lines > 0 && last > 0 && number > last + 1 {
                 text.push_str("--\n");
             }
-            last = *number;
+            last = number;
             let time = if args.timestamps { format!("{} ", line.at) } else { String::new() };
             text.push_str(&format!("{number}{mark}{time}{}\n", line.text));
         }

@@ -398,26 +398,31 @@ async fn find(
     let asked = (execution, &params.text, &params.regex, params.stream);
     let cursor = api.shared.cursors.read::<Position>("log-search", &asked, params.cursor.as_deref())?;
     let start = cursor.unwrap_or(Position::from_line(params.line.unwrap_or(1)));
+    let _place = search::PLACES
+        .try_acquire()
+        .map_err(|_| ApiError::new(Code::Busy, "too many searches in logs are waiting"))?;
     let mut search = Search::new(query, start);
-    let (mut offset, begun) = (start.offset(), std::time::Instant::now());
+    let (mut offset, deadline) = (start.offset(), std::time::Instant::now() + SEARCH_TIMEOUT);
     let ended_at = loop {
+        // Before the read, because a permit also bounds the memory of a chunk.
+        let permit = search::PERMITS.acquire().await;
         let part = api.objects.logs.read(execution, offset, search::CHUNK).await?;
         if part.frames.is_empty() {
             search.finish();
-            break Some(offset);
+            break search.has_room().then_some(offset);
         }
-        let permit = search::PERMITS.acquire().await;
         let from = offset;
         offset = part.next;
         let searched = move || {
-            let full = search.feed(&part.frames, from);
-            (search, full)
+            let is_over = search.feed(&part.frames, from, deadline);
+            // The search of a client that has left continues to here.
+            drop(permit);
+            (search, is_over)
         };
-        let full;
-        (search, full) =
+        let is_over;
+        (search, is_over) =
             tokio::task::spawn_blocking(searched).await.map_err(|error| ApiError::internal(&error))?;
-        drop(permit);
-        if full || begun.elapsed() > SEARCH_TIMEOUT {
+        if is_over {
             break None;
         }
     };

@@ -8,10 +8,12 @@
 //! Lines are numbered by their ends, from 1, as everywhere in the API.
 //!
 //! # Cost
-//! About one second for each gigabyte of a local log, measured in `bench`. [`PERMITS`] bounds the cores that searches
-//! use; each chunk needs a permit of its own, so that several searches share them.
+//! One pass over the bytes for the pattern, and one for the line ends. [`PERMITS`] bounds the cores and the memory that
+//! searches use; each chunk needs a permit of its own, so that several searches share them. A continued search reads
+//! the log from a point shortly before its last hit.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use model::Timestamp;
 use model::api::{LogHit, LogLine};
@@ -25,8 +27,10 @@ use super::decode::StreamFilter;
 pub(super) const CHUNK: usize = 4 * 1024 * 1024;
 /// Longest pattern, in bytes.
 pub(super) const PATTERN_LEN_MAX: usize = 1_000;
-/// Number of chunks that are searched at the same time.
+/// Number of chunks that are in memory and searched at the same time.
 pub(super) static PERMITS: Semaphore = Semaphore::const_new(2);
+/// Number of searches that may wait for a permit.
+pub(super) static PLACES: Semaphore = Semaphore::const_new(32);
 
 /// Part of a line that is searched; the rest of a longer line is skipped.
 const LINE_SEARCHED_MAX: usize = 1024 * 1024;
@@ -35,7 +39,7 @@ const LINE_SHOWN_MAX: usize = 4 * 1024;
 /// Bytes of returned lines after which a page ends.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Limit of the memory for a compiled pattern, in bytes.
-const COMPILED_MAX: usize = 1024 * 1024;
+const COMPILED_MAX: usize = 256 * 1024;
 
 /// Compiles a pattern for [`Search`].
 ///
@@ -47,6 +51,9 @@ pub(super) fn pattern(text: &str, is_regex: bool, ignore_case: bool) -> Result<R
     }
     if text.len() > PATTERN_LEN_MAX {
         return Err(format!("has {} bytes: expected at most {PATTERN_LEN_MAX}", text.len()));
+    }
+    if is_regex && ["\\A", "\\z"].iter().any(|anchor| text.contains(anchor)) {
+        return Err("has `\\A` or `\\z`: each line is searched alone, so use `^` or `$`".to_owned());
     }
     let escaped = if is_regex { text.to_owned() } else { regex::escape(text) };
     let built = RegexBuilder::new(&escaped)
@@ -136,9 +143,9 @@ pub(super) struct Search {
     /// Number of hits that have all their following lines.
     settled: usize,
     bytes: usize,
-    /// Position before the chunk before the last one, so that a continued search has lines for the context.
-    resume: Position,
-    chunk: Position,
+    /// Positions at which no line was incomplete, the oldest first. A continued search starts at the first one, so that
+    /// it has lines for the context of its first hit.
+    starts: VecDeque<Position>,
 }
 
 /// Incomplete line of a stream.
@@ -162,29 +169,38 @@ impl Search {
             hits: Vec::new(),
             settled: 0,
             bytes: 0,
-            resume: position,
-            chunk: position,
+            starts: VecDeque::from([position]),
         }
     }
 
-    /// Searches whole frames that begin at `offset`. Returns whether the page is full.
-    pub(super) fn feed(&mut self, frames: &[u8], offset: u64) -> bool {
-        if self.open.iter().all(|open| open.data.is_empty()) {
-            self.resume = self.chunk;
-            self.chunk = Position { offset, lines: self.lines, found: self.found };
-        }
+    /// Searches whole frames that begin at `offset`, until the page is full or the time is over. Returns whether the
+    /// frames after them need not be searched.
+    pub(super) fn feed(&mut self, frames: &[u8], offset: u64, deadline: Instant) -> bool {
         let mut at = 0;
         // `objects` has validated the frames; invalid bytes end the search of the chunk.
         while let Ok(Some((frame, next))) = logframe::read(frames, at) {
-            if self.is_full() {
+            if self.is_full() || Instant::now() > deadline {
                 return true;
             }
             if self.query.streams.has(frame.stream) {
                 self.frame(frame.stream, frame.unix_micros, frame.data);
             }
             at = next;
+            if self.open.iter().all(|open| open.data.is_empty()) {
+                self.add_start(offset + at as u64);
+            }
         }
         self.is_full()
+    }
+
+    /// Adds a position at which no line is incomplete, and drops those that are too old to be needed.
+    fn add_start(&mut self, offset: u64) {
+        self.starts.push_back(Position { offset, lines: self.lines, found: 0 });
+        // The last hit may be this far before the last line, and its successor needs lines before it.
+        let needed = self.lines.saturating_sub(2 * self.query.context as u64 + 1);
+        while self.starts.get(1).is_some_and(|second| second.lines <= needed) {
+            self.starts.pop_front();
+        }
     }
 
     /// Searches the incomplete last lines. Call it at the end of the log.
@@ -200,16 +216,22 @@ impl Search {
 
     /// Returns the hits, the position at which the search continues, and the number of lines that it has searched.
     pub(super) fn into_hits(self) -> (Vec<LogHit>, Position, u64) {
-        let found = match self.is_full() {
-            true => self.hits.last().map_or(self.found, |hit| hit.line.number),
-            false => self.lines,
+        // Without room, lines after the last hit were read for its context only.
+        let found = match self.has_room() {
+            true => self.lines.max(self.found),
+            false => self.hits.last().map_or(self.found, |hit| hit.line.number),
         };
-        (self.hits, Position { found, ..self.resume }, self.lines)
+        let start = self.starts.front().copied().unwrap_or_default();
+        (self.hits, Position { found, ..start }, self.lines)
+    }
+
+    /// Whether the page can take another hit. If not, lines after the last hit are still to be searched.
+    pub(super) fn has_room(&self) -> bool {
+        self.hits.len() < self.query.limit && self.bytes < PAGE_BYTES_MAX
     }
 
     fn is_full(&self) -> bool {
-        let enough = self.hits.len() >= self.query.limit || self.bytes >= PAGE_BYTES_MAX;
-        enough && self.settled == self.hits.len()
+        !self.has_room() && self.settled == self.hits.len()
     }
 
     fn frame(&mut self, stream: Stream, unix_micros: i64, mut data: &[u8]) {
@@ -229,19 +251,21 @@ impl Search {
 
     /// Searches complete lines.
     fn region(&mut self, stream: Stream, unix_micros: i64, lines: &[u8]) {
-        let mut at = 0;
+        let (mut at, mut one_by_one) = (0, false);
         while at < lines.len() {
-            // A page that is full only needs the lines after its last hits.
-            let wants_all = self.settled < self.hits.len();
-            let found = match wants_all {
-                true => Some(at),
+            // The context of the last hits needs every line.
+            let found = match one_by_one || self.settled < self.hits.len() {
+                true => Some((at, at)),
                 false if self.is_full() => return,
-                false => self.query.pattern.find_at(lines, at).map(|found| found.start()),
+                false => self.query.pattern.find_at(lines, at).map(|found| (found.start(), found.end())),
             };
-            let Some(found) = found else { break };
+            // The start of a line after the last line end is no line.
+            let Some((found, until)) = found.filter(|(found, _)| *found < lines.len()) else { break };
             let start = memchr::memrchr(b'\n', &lines[at..found]).map_or(at, |last| at + last + 1);
             self.skip(stream, unix_micros, &lines[at..start]);
             let end = memchr::memchr(b'\n', &lines[start..]).map_or(lines.len(), |end| start + end);
+            // A pattern that matches line ends may match many lines from each of them, so it gets each line alone.
+            one_by_one |= until > end;
             self.line(stream, unix_micros, &lines[start..end]);
             at = end + 1;
         }
@@ -267,9 +291,8 @@ impl Search {
         self.lines += 1;
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         let searched = &text[..text.len().min(LINE_SEARCHED_MAX)];
-        let has_room = self.hits.len() < self.query.limit && self.bytes < PAGE_BYTES_MAX;
         // The region's match may have begun here and ended in another line, so the line is searched alone.
-        let found = match has_room && self.lines > self.found {
+        let found = match self.has_room() && self.lines > self.found {
             true => self.query.pattern.find(searched).map(|found| found.start()),
             false => None,
         };
@@ -351,22 +374,23 @@ mod tests {
         Query { pattern: pattern(text, true, false).unwrap(), streams: StreamFilter::All, context, limit }
     }
 
-    /// Searches frames that arrive one by one.
+    /// Searches frames that arrive one by one. Returns the hits, the next position, and whether the page had no room.
     fn search(written: &[Written<'_>], query: Query, position: Position) -> (Vec<LogHit>, Position, bool) {
         let mut search = Search::new(query, position);
+        let far = Instant::now() + std::time::Duration::from_secs(3_600);
         let (mut offset, mut full) = (0, false);
         for frame in frames(written) {
             if offset >= position.offset() && !full {
-                full = search.feed(&frame, offset);
+                full = search.feed(&frame, offset, far);
             }
             offset += frame.len() as u64;
         }
         if !full {
             search.finish();
-            full = search.is_full();
         }
+        let more = !search.has_room();
         let (hits, position, _) = search.into_hits();
-        (hits, position, full)
+        (hits, position, more)
     }
 
     fn shown(hits: &[LogHit]) -> Vec<String> {
@@ -415,6 +439,11 @@ mod tests {
         assert_eq!(found(r"a\sb"), ["3:a b"]);
         assert_eq!(found(r"\n"), [""; 0]);
         assert_eq!(found("x*"), ["1:a", "2:b", "3:a b"]);
+        assert_eq!(found("a[^;]*b"), ["3:a b"]);
+        let written = [(Stream::Stdout, "abc\n"), (Stream::Stdout, "d\n\n"), (Stream::Stdout, "e\n")];
+        let found = |text| shown(&search(&written, query(text, 0, 9), Position::default()).0);
+        assert_eq!(found("^$"), ["3:"]);
+        assert_eq!(found("^.$"), ["2:d", "4:e"]);
     }
 
     #[test]
@@ -437,6 +466,7 @@ mod tests {
         let wrong = |text: &str| pattern(text, true, false).unwrap_err();
         assert_eq!(wrong("a("), "is not a regular expression: unclosed group");
         assert_eq!(wrong(""), "is empty");
+        assert!(wrong(r"\Aa").contains("use `^`"));
         assert!(wrong(r"(\w{100}){100}").starts_with("is too large"));
         assert!(wrong(&"x".repeat(1_001)).contains("1001 bytes"));
     }
@@ -472,19 +502,22 @@ mod tests {
             let written: Vec<_> = written.iter().map(|(err, text)| (stream(*err), text.as_str())).collect();
             let expected = reference(&written, "ab", context);
             let all = search(&written, query("ab", context, 1_000), Position::default()).0;
-            prop_assert_eq!(shown(&all), expected.clone());
+            prop_assert_eq!(shown(&all), expected);
             let (mut found, mut position) = (Vec::new(), Position::default());
             loop {
-                let (hits, next, full) = search(&written, query("ab", context, limit), position);
+                let (hits, next, more) = search(&written, query("ab", context, limit), position);
                 prop_assert!(hits.len() <= limit);
-                found.extend(hits.iter().map(|hit| (hit.line.number, hit.line.text.clone())));
-                if !full {
+                prop_assert!(!more || next != position, "no progress at {position}");
+                found.extend(hits);
+                if !more {
                     break;
                 }
                 position = next.to_string().parse().unwrap();
             }
-            let lines: Vec<_> = all.iter().map(|hit| (hit.line.number, hit.line.text.clone())).collect();
-            prop_assert_eq!(found, lines);
+            let lines = |hits: &[LogHit]| hits.iter().map(|hit| hit.line.clone()).collect::<Vec<_>>();
+            prop_assert_eq!(lines(&found), lines(&all));
+            let before = |hits: &[LogHit]| hits.iter().map(|hit| hit.before.clone()).collect::<Vec<_>>();
+            prop_assert_eq!(before(&found), before(&all));
         }
     }
 }
