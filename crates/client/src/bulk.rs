@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
+use model::Timestamp;
 use model::api::{CancelJobs, ChangedJobs, JobSelection, RetryJobs, UpdateJobs};
 
 use crate::error::Error;
@@ -24,6 +25,16 @@ pub enum ChangeJobs {
 }
 
 impl ChangeJobs {
+    /// Restricts the jobs to those that were submitted before a time.
+    pub fn submitted_before(&mut self, at: Option<Timestamp>) {
+        let jobs = match self {
+            Self::Cancel(CancelJobs { jobs, .. })
+            | Self::Retry(RetryJobs { jobs })
+            | Self::Update(UpdateJobs { jobs, .. }) => jobs,
+        };
+        jobs.created_before = jobs.created_before.into_iter().chain(at).min();
+    }
+
     fn request(&self) -> Request {
         match self {
             Self::Cancel(body) => Request::post(["jobs", "cancel"]).json(body),

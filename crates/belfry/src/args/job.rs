@@ -10,6 +10,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use model::{BackfillId, Duration, ExecutionStatus, JobId, JobStatus, RunId, ScheduleId, Timestamp};
 
@@ -219,7 +220,7 @@ pub(crate) struct JobFilterArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Filter by a part of the job name; letter case is ignored
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) text: Option<String>,
     /// Filter by owner
     #[arg(long, value_name = "NAME")]
@@ -362,7 +363,7 @@ pub(crate) struct SelectionArgs {
 #[command(after_help = SELECTION_HELP)]
 pub(crate) struct RetryArgs {
     /// IDs of the jobs, or @last; without IDs, the filters select failed and expired jobs
-    #[arg(value_name = "JOB", conflicts_with = "SelectionArgs")]
+    #[arg(value_name = "JOB", conflicts_with_all = ["JobFilterArgs", "all", "dry_run"])]
     pub(crate) ids: Vec<Reference<JobId>>,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
@@ -378,7 +379,7 @@ pub(crate) struct RetryArgs {
 #[command(after_help = SELECTION_HELP)]
 pub(crate) struct CancelArgs {
     /// IDs of the jobs, or @last; without IDs, the filters select the jobs that have not ended
-    #[arg(value_name = "JOB", conflicts_with = "SelectionArgs")]
+    #[arg(value_name = "JOB", conflicts_with_all = ["JobFilterArgs", "all", "dry_run"])]
     pub(crate) ids: Vec<Reference<JobId>>,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,

@@ -6,7 +6,7 @@
 //! order. Jobs that are created meanwhile are newer than the first page, and so are not selected.
 //!
 //! Each job is changed by the same function as in a request for one job. A refusal concerns one job and is returned
-//! with the others of its code; a temporary failure of the server ends the request, which the client then repeats.
+//! with the others of its code. A temporary failure of the server ends the page, and the client repeats it.
 //!
 //! # Cost
 //! One query for each page, and one input to the engine for each job. The engine commits many inputs at once, because
@@ -21,12 +21,13 @@ use model::api::{
     BULK_JOBS_MAX, CancelJobs, ChangedJob, ChangedJobs, FieldError, JobSelection, RefusedJobs, RetryJobs,
     UpdateJobs,
 };
-use model::limits::BODY_BYTES_MAX;
+use model::limits::{BODY_BYTES_MAX, KEY_LEN_MAX};
 use model::{JobId, JobStatus};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use store::query::{JobFilter, JobRow, Page};
+use tokio::sync::Semaphore;
 use utoipa_axum::routes;
 
 use super::extract::{Params, RawBody};
@@ -37,6 +38,10 @@ use super::routes::Routes;
 use super::{Api, jobs, page};
 use crate::auth::{Actor, Resource, Verb};
 
+/// Number of jobs that all requests change at the same time, so that they leave room for the requests of others.
+static INPUTS: Semaphore = Semaphore::const_new(1_024);
+/// Length of the ID of a job, in bytes.
+const JOB_ID_LEN: usize = 30;
 /// Idempotency key of retries without a key of the client, so that a repeated request retries no job twice.
 const RETRY_KEY: &str = "retry-of";
 /// Number of jobs of a page that are changed at the same time.
@@ -207,6 +212,9 @@ impl Action {
         params: &BulkParams,
     ) -> Result<Selected, ApiError> {
         let limit = page::limit(params.limit.or(Some(BULK_JOBS_MAX)))?;
+        if let Some(wrong) = self.invalid_key() {
+            return Err(wrong);
+        }
         let filter = self.filter(selection).map_err(|wrong| ApiError::invalid_fields(vec![wrong]))?;
         // All listed jobs are in one page, so that the response names those that do not exist.
         let limit = if filter.ids.is_empty() { limit } else { BULK_JOBS_MAX as usize };
@@ -217,13 +225,59 @@ impl Action {
         let next_cursor = last.map(|row| cursors.make(self.list(), &filter, &row.id.to_string()));
         page.items.reverse();
         let missing = missing(&filter.ids, &page.items);
-        Ok(Selected { rows: page.items, missing, next_cursor })
+        let again = filter.ids.is_empty().then(|| {
+            let before = after.unwrap_or(JobId::from_bits(u128::MAX));
+            cursors.make(self.list(), &filter, &before.to_string())
+        });
+        Ok(Selected { rows: page.items, missing, next_cursor, again })
+    }
+
+    /// Returns what is wrong with the idempotency key, to which the ID of each job is added.
+    fn invalid_key(&self) -> Option<ApiError> {
+        let Self::Retry { key: Some(key), .. } = self else { return None };
+        let max = KEY_LEN_MAX - JOB_ID_LEN - 1;
+        let detail = format!("`Idempotency-Key` has {} bytes: expected at most {max}", key.len());
+        (key.len() > max).then(|| ApiError::new(Code::InvalidHeader, detail))
+    }
+
+    /// Returns why the action cannot succeed for a job in this status.
+    fn refusal(&self, row: &JobRow) -> Option<ApiError> {
+        let status = row.state.status;
+        if self.applies_to(status) || matches!((self, status), (Self::Cancel { .. }, JobStatus::Cancelled)) {
+            return None;
+        }
+        let (code, why) = match self {
+            Self::Retry { .. } => (Code::JobNotEnded, "it has not ended yet"),
+            _ if status.is_final() => (Code::JobEnded, "it has already ended"),
+            _ => (Code::JobStarted, "it has started"),
+        };
+        let verb = match self {
+            Self::Cancel { .. } => "cancel",
+            Self::Retry { .. } => "retry",
+            Self::Update { .. } => "change",
+        };
+        Some(ApiError::new(code, format!("cannot {verb} job `{}`: {why} (`{status}`)", row.id)))
+    }
+
+    /// Checks one job without changing it.
+    fn check(&self, row: &JobRow) -> Result<ChangedJob, ApiError> {
+        if let Some(refusal) = self.refusal(row) {
+            return Err(refusal);
+        }
+        if let Self::Update { patch } = self {
+            jobs::patched(row, patch)?;
+        }
+        Ok(changed_job(row.id))
     }
 
     fn filter(&self, selection: JobSelection) -> Result<JobFilter, FieldError> {
         let listed = JobSelection::of(selection.ids.iter().copied());
         if selection == JobSelection::default() {
             return Err(field_error("jobs", "selects no jobs: expected `ids`, or at least one condition"));
+        }
+        // Every name contains the empty text, so it would select all jobs.
+        if selection.text.as_deref() == Some("") {
+            return Err(field_error("jobs.text", "is empty"));
         }
         if !listed.ids.is_empty() && selection != listed {
             return Err(field_error("jobs.ids", "cannot be combined with conditions"));
@@ -277,13 +331,18 @@ struct Selected {
     /// Listed jobs that do not exist.
     missing: Vec<JobId>,
     next_cursor: Option<String>,
+    /// Cursor of this page; `None` for listed jobs.
+    again: Option<String>,
 }
 
 /// Handles one page of the selected jobs.
 ///
+/// If the server fails in the middle of a page, the response has the jobs that were changed, and continues with the same
+/// page: jobs that were changed are not selected again, or changed to what they are.
+///
 /// # Errors
-/// Errors of the selection, and the first error that concerns the server and not a job, such as `loading` or
-/// `storage_full`.
+/// Errors of the selection. An error that concerns the server and not a job, such as `loading` or `storage_full`, if no
+/// job was changed before it.
 async fn handle(
     api: &Api,
     actor: &Actor,
@@ -291,31 +350,58 @@ async fn handle(
     jobs: JobSelection,
     params: &BulkParams,
 ) -> Result<Json<ChangedJobs>, ApiError> {
-    let Selected { rows, missing, next_cursor } = action.select(api, jobs, params).await?;
+    let Selected { rows, missing, next_cursor, again } = action.select(api, jobs, params).await?;
     let mut refused = Refusals::default();
     for id in missing {
         refused.add(id, &ApiError::new(Code::JobNotFound, format!("job `{id}` does not exist")));
     }
     let mut changed = Vec::with_capacity(rows.len());
     if params.dry_run {
-        changed.extend(rows.iter().map(|row| changed_job(row.id)));
-    } else {
-        if let Action::Retry { caller, .. } = action {
-            api.shared.limits.charge(caller, rows.len())?;
-        }
-        let changes = rows.into_iter().map(|row| async move {
-            let result = action.apply(api, actor, &row).await;
-            (row.id, result)
-        });
-        let mut results = futures::stream::iter(changes).buffered(CONCURRENT);
-        while let Some((id, result)) = results.next().await {
-            match result {
+        for row in &rows {
+            match action.check(row) {
                 Ok(job) => changed.push(job),
-                Err(error) if concerns_server(error.code()) => return Err(error),
-                Err(error) => refused.add(id, &error),
+                Err(error) => refused.add(row.id, &error),
             }
         }
+        return Ok(Json(ChangedJobs { changed, refused: refused.into_groups(), next_cursor }));
     }
+    if let Action::Retry { caller, .. } = action {
+        // Refuses a client that has created too many jobs; the new ones are counted below.
+        api.shared.limits.charge(caller, 0)?;
+    }
+    let changes = rows.into_iter().map(|row| async move {
+        let _permit = INPUTS.acquire().await;
+        let result = action.apply(api, actor, &row).await;
+        (row.id, result)
+    });
+    let mut results = futures::stream::iter(changes).buffered(CONCURRENT);
+    let mut failed = Vec::new();
+    while let Some((id, result)) = results.next().await {
+        match result {
+            Ok(job) => changed.push(job),
+            Err(error) if concerns_server(error.code()) => failed.push((id, error)),
+            Err(error) => refused.add(id, &error),
+        }
+        if !failed.is_empty() && again.is_some() {
+            break;
+        }
+    }
+    drop(results);
+    if let Action::Retry { caller, .. } = action {
+        let created = changed.iter().filter(|job| !job.already_retried).count();
+        // The jobs exist, so the client pays for them with its next request.
+        let _ = api.shared.limits.charge(caller, created);
+    }
+    let next_cursor = match failed.pop() {
+        Some((_, error)) if changed.is_empty() => return Err(error),
+        Some((id, error)) => {
+            for (id, error) in failed.into_iter().chain([(id, error)]).filter(|_| again.is_none()) {
+                refused.add(id, &error);
+            }
+            again
+        }
+        None => next_cursor,
+    };
     Ok(Json(ChangedJobs { changed, refused: refused.into_groups(), next_cursor }))
 }
 

@@ -340,6 +340,16 @@ async fn update_job(
     shown(&rows::job(&api, id).await?)
 }
 
+/// Returns the head of a job with a merge patch of its spec.
+///
+/// # Errors
+/// `invalid_spec`
+pub(super) fn patched(row: &JobRow, change: &Value) -> Result<JobHead, ApiError> {
+    let spec = patch::apply(&convert::spec(row)?, change)?;
+    let head = submit::head(spec, row.retry_of, SystemClock.now()).map_err(ApiError::invalid_fields)?;
+    Ok(JobHead { origin: row.origin.clone(), ..head })
+}
+
 /// Applies a merge patch to the spec of a job that has not started.
 ///
 /// # Errors
@@ -358,11 +368,7 @@ pub(super) async fn apply_patch(
         if row.state.status.is_final() {
             return Err(ended("change", &row).into());
         }
-        let spec = patch::apply(&convert::spec(&row)?, change)?;
-        let mut head =
-            submit::head(spec, row.retry_of, SystemClock.now()).map_err(ApiError::invalid_fields)?;
-        head.origin.clone_from(&row.origin);
-        let (head, actor) = (Arc::new(head), Arc::clone(&actor.name));
+        let (head, actor) = (Arc::new(patched(&row, change)?), Arc::clone(&actor.name));
         let input = |ticket| Input::Update { ticket, job: id, head, expected_version: Some(version), actor };
         match api.node.request(input).await? {
             Reply::Updated { .. } => Ok(()),

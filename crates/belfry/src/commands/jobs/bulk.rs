@@ -3,8 +3,11 @@
 //! The command counts the jobs with a dry run, asks for a confirmation, and changes them page by page. The server
 //! returns for each page the changed jobs, and the others with the reason; the command groups these over all pages.
 
+use std::collections::HashSet;
+
 use client::{ChangeJobs, Client};
 use futures::stream::TryStreamExt as _;
+use model::Duration;
 use model::api::{CancelJobs, ChangedJob, ChangedJobs, JobSelection, RefusedJobs, RetryJobs};
 
 use super::super::{Context, confirm};
@@ -63,9 +66,10 @@ async fn change(
     let filter = filter(context, &client, namespace.filter(), args.filter).await?;
     // Without a namespace, the command selects all namespaces, which the API wants to be said.
     let namespace = filter.namespace.clone().or_else(|| Some("*".to_owned()));
-    let request = make(JobSelection { namespace, ..filter.into() });
+    let mut request = make(JobSelection { namespace, ..filter.into() });
     if args.dry_run || !args.yes {
-        let selected = all_pages(context, &client, request.clone(), true, words).await?;
+        let (selected, failure) = all_pages(context, &client, request.clone(), true, words).await;
+        failure?;
         let total = selected.changed.len() as u64;
         if args.dry_run {
             show(context, &selected, &format!("{} would be {done}", count(total, "job")))?;
@@ -76,30 +80,41 @@ async fn change(
             return Ok((client, ChangedJobs::default(), Ok(())));
         }
         confirm(&format!("{verb} {}", count(total, "job")), &format!("no job was {done}"))?;
+        // The confirmation is for these jobs, and not for those that were submitted meanwhile.
+        let newest = selected.changed.iter().map(|job| job.id).max();
+        request.submitted_before(newest.map(|id| id.created_at() + Duration::from_millis(1)));
     }
-    let changed = all_pages(context, &client, request, false, words).await?;
+    let (changed, failure) = all_pages(context, &client, request, false, words).await;
     let repeated = changed.changed.iter().filter(|job| job.already_retried).count();
     let mut sentence = format!("{} {done}", count((changed.changed.len() - repeated) as u64, "job"));
     if repeated > 0 {
-        sentence.push_str(&format!(", {} already {done} before", count(repeated as u64, "job")));
+        sentence.push_str(&format!("; {} had been {done} before", count(repeated as u64, "job")));
     }
     show(context, &changed, &sentence)?;
     let result = report(context, &changed.refused, words);
-    Ok((client, changed, result))
+    Ok((client, changed, failure.and(result)))
 }
 
+/// Returns the results of all pages until the end or a failure, and the failure.
 async fn all_pages(
     context: &Context,
     client: &Client,
     request: ChangeJobs,
     dry_run: bool,
     words: &Words,
-) -> Result<ChangedJobs, Failure> {
+) -> (ChangedJobs, Result<(), Failure>) {
     let progress = Progress::new(context.out);
     let mut pages = client.change_jobs(request, dry_run);
     let mut all = ChangedJobs::default();
-    while let Some(page) = pages.try_next().await? {
-        all.changed.extend(page.changed);
+    let mut seen = HashSet::new();
+    loop {
+        let page = match pages.try_next().await {
+            Ok(Some(page)) => page,
+            Ok(None) => return (all, Ok(())),
+            Err(error) => return (all, Err(error.into())),
+        };
+        // A page that failed in its middle is repeated.
+        all.changed.extend(page.changed.into_iter().filter(|job| seen.insert(job.id)));
         for group in page.refused {
             match all.refused.iter_mut().find(|known| known.code == group.code) {
                 Some(known) => known.jobs.extend(group.jobs),
@@ -111,7 +126,6 @@ async fn all_pages(
             progress.set_message(format!("{} {what}", count(all.changed.len() as u64, "job")));
         }
     }
-    Ok(all)
 }
 
 /// Writes the result to standard output: IDs, a document, or a sentence.

@@ -9,6 +9,8 @@
 
 mod bulk;
 
+use std::collections::BTreeMap;
+
 use client::{Client, ExecutionFilter, JobFilter};
 use futures::TryStreamExt as _;
 use model::{JobId, WorkerId};
@@ -20,6 +22,7 @@ use crate::args::reference::Reference;
 use crate::args::spec::{Pair, Patch};
 use crate::failure::Failure;
 use crate::output::objects::ExecutionOfJob;
+use crate::output::text::escape;
 
 pub(super) async fn run(context: &Context, command: JobCommand) -> Result<(), Failure> {
     match command {
@@ -74,6 +77,12 @@ pub(super) async fn filter(
     namespace: Option<String>,
     args: JobFilterArgs,
 ) -> Result<JobFilter, Failure> {
+    let labels: Vec<_> = args.labels.into_iter().map(|Pair(key, value)| (key, value)).collect();
+    let unique: BTreeMap<_, _> = labels.iter().cloned().collect();
+    if let Some((key, _)) = labels.iter().find(|(key, value)| unique.get(key) != Some(value)) {
+        return Err(Failure::usage(format!("`--label` has two values for `{}`", escape(key)))
+            .help("no job has both; select each value alone"));
+    }
     Ok(JobFilter {
         status: args.status,
         owner: args.owner,
@@ -81,7 +90,7 @@ pub(super) async fn filter(
         queue: args.queue,
         name: args.name,
         text: args.text,
-        labels: args.labels.into_iter().map(|Pair(key, value)| (key, value)).collect(),
+        labels,
         worker_id: worker(client, args.worker.as_deref()).await?,
         schedule: args.schedule,
         backfill: context.optional_id(client, args.backfill)?,
@@ -220,6 +229,41 @@ mod tests {
         let cli = Cli::try_parse_from(line).map_err(|e| e.to_string())?;
         let Command::Job(JobCommand::Update(args)) = cli.command else { panic!("not an update") };
         update_patch(&args).map_err(|f| f.render(false))
+    }
+
+    /// An ID beside a filter would look as if both had to match.
+    #[test]
+    fn jobs_are_named_or_selected_but_not_both() {
+        let parse = |line: &str| {
+            let line = ["belfry", "job"].into_iter().chain(line.split(' '));
+            Cli::try_parse_from(line).map(drop).map_err(|error| error.kind())
+        };
+        let id = "job_01k9zq3m6c0000000000000000";
+        for verb in ["cancel", "retry"] {
+            for option in [
+                "--status failed",
+                "--queue q",
+                "--name n",
+                "--text t",
+                "--owner o",
+                "--label a=b",
+                "--worker w",
+                "--schedule sch_01k9zq3m6c0000000000000000",
+                "--backfill @last",
+                "--run @last",
+                "--workflow w",
+                "--after 1h",
+                "--before 1h",
+                "--all",
+                "--dry-run",
+            ] {
+                let both = format!("{verb} {id} {option}");
+                assert_eq!(parse(&both), Err(clap::error::ErrorKind::ArgumentConflict), "{both}");
+                assert_eq!(parse(&format!("{verb} {option}")), Ok(()), "{verb} {option}");
+            }
+            assert_eq!(parse(&format!("{verb} {id} @last")), Ok(()));
+            assert!(parse(&format!("{verb} --text=")).is_err());
+        }
     }
 
     #[test]

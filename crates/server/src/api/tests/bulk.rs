@@ -158,6 +158,7 @@ async fn a_selection_without_a_condition_or_with_a_useless_one_is_refused() {
         ("cancel", json!({"jobs": {}}), "/jobs"),
         ("cancel", json!({}), ""),
         ("cancel", json!({"jobs": {"ids": []}}), "/jobs"),
+        ("cancel", json!({"jobs": {"text": ""}}), "/jobs/text"),
         ("cancel", json!({"jobs": {"ids": [id], "queue": "q"}}), "/jobs/ids"),
         ("cancel", json!({"jobs": {"ids": vec![id; 1_001]}}), "/jobs/ids"),
         ("cancel", json!({"jobs": {"status": ["waiting", "failed"]}}), "/jobs/status/1"),
@@ -175,6 +176,37 @@ async fn a_selection_without_a_condition_or_with_a_useless_one_is_refused() {
     assert_eq!(all["changed"].as_array().unwrap().len(), 1);
     let cursor = world.post("/api/v1/jobs/cancel?cursor=x", json!({"jobs": {"namespace": "*"}})).await;
     assert_eq!(cursor.code(), "400 invalid_cursor");
+}
+
+#[tokio::test]
+async fn a_dry_run_refuses_what_the_request_would_refuse() {
+    let world = World::new().await;
+    let mut hands = ManualWorker::join(&world, 1).await;
+    let ended = world.submit(json!({})).await;
+    let task = hands.start().await;
+    hands.finish(&task, 0).await;
+    world.until(&ended, "succeeded").await;
+    let waiting = world.submit(json!({"run_at": "2030-01-01T00:00:00Z"})).await;
+    for (path, more, changed, code) in [
+        ("cancel", json!({}), &waiting, "job_ended"),
+        ("retry", json!({}), &ended, "job_not_ended"),
+        ("update", json!({"patch": {"priority": 3}}), &waiting, "job_ended"),
+    ] {
+        let mut body = json!({"jobs": {"ids": [ended, waiting]}});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let dry = done(world.post(&format!("/api/v1/jobs/{path}?dry_run=true"), body.clone()).await).await;
+        let real = done(world.post(&format!("/api/v1/jobs/{path}"), body).await).await;
+        assert_eq!(ids(&dry, "id"), [changed.clone()], "{path}");
+        assert_eq!(dry["refused"], real["refused"], "{path}");
+        assert_eq!(dry["refused"][0]["code"], code, "{path}");
+    }
+    let body = json!({"jobs": {"ids": [waiting]}, "patch": {"priority": 101}});
+    let dry = done(world.post("/api/v1/jobs/update?dry_run=true", body).await).await;
+    assert_eq!(dry["refused"][0]["code"], "job_ended", "the cancel above has ended it");
+    let long = "k".repeat(225);
+    let body = json!({"jobs": {"ids": [ended]}});
+    let answer = world.json(Method::POST, "/api/v1/jobs/retry", body, &[("idempotency-key", &long)]).await;
+    assert_eq!(answer.code(), "400 invalid_header");
 }
 
 /// An error that all jobs would meet ends the request: the client repeats it, and nothing is reported as refused.
