@@ -54,7 +54,9 @@ impl Client {
     /// # Errors
     /// [Request errors](crate#request-errors).
     pub async fn workers_page(&self, filter: &WorkerFilter, page: &Page) -> Result<List<Worker>, Error> {
-        self.json(filter.request(page)).await
+        // Each page costs the server a look at all workers.
+        let page = Page { limit: page.limit.or(Some(1_000)), ..page.clone() };
+        self.json(filter.request(&page)).await
     }
 
     /// Streams all workers that match the filter.

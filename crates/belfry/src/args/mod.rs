@@ -77,7 +77,7 @@ pub(crate) struct Global {
     pub(crate) url: Option<String>,
     /// Context: a named server, which `belfry context set` creates [env: BELFRY_CONTEXT] [default: that of
     /// `belfry context use`]
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME", conflicts_with = "url")]
     pub(crate) context: Option<String>,
     /// File with the API token, `-` for standard input [env: BELFRY_TOKEN_FILE, or BELFRY_TOKEN with the
     /// token itself]

@@ -85,7 +85,8 @@ pub(super) fn run(context: &Context, command: ContextCommand) -> Result<(), Fail
 
 /// Warns about variables that precede the context in use.
 fn overridden(context: &Context, sources: &Sources) {
-    for name in [contexts::VARIABLE, "BELFRY_URL", "BELFRY_DEV_DATA"] {
+    let precede = ["BELFRY_URL", "BELFRY_DEV_DATA", "BELFRY_TOKEN", "BELFRY_TOKEN_FILE", "BELFRY_NAMESPACE"];
+    for name in [contexts::VARIABLE].into_iter().chain(precede) {
         if sources.variable(name).is_some() {
             context.out.warn(format!("the environment variable {name} is set and precedes this choice"));
         }

@@ -74,7 +74,10 @@ impl Context {
     /// Returns the sources of settings for a command that talks to a server.
     fn sources(&self) -> Result<Sources, Failure> {
         let mut sources = self.sources_without_context();
-        sources.context = crate::contexts::select(&sources, self.global.context.as_deref())?;
+        // A context that no command would use must not fail the command.
+        if self.global.context.is_some() || !sources.names_server() {
+            sources.context = crate::contexts::select(&sources, self.global.context.as_deref())?;
+        }
         Ok(sources)
     }
 

@@ -159,18 +159,11 @@ impl Settings {
         }
         let context = |by| sources.context.as_ref().filter(|context| context.by == by);
         if let Some(context) = context(Selection::Default).filter(|_| !sources.names_server()) {
-            for key in ["client.url", "client.token_file", "client.namespace"] {
-                settings.values.remove(key);
-            }
-            settings.defaults(sources);
-            settings.read_context(context, &mut wrong);
+            settings.replace_by_context(sources, context, &mut wrong);
         }
         settings.read_variables(sources, &mut wrong);
         if let Some(context) = context(Selection::Flag) {
-            if context.settings.token_file.is_some() {
-                settings.values.remove("client.token");
-            }
-            settings.read_context(context, &mut wrong);
+            settings.replace_by_context(sources, context, &mut wrong);
         }
         settings.read_flags(sources, &mut wrong);
         if wrong.is_empty() { Ok(settings) } else { Err(refusal(wrong)) }
@@ -217,6 +210,15 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    /// Replaces server, tokens and namespace by those of a context, so that no other server's token is sent to it.
+    fn replace_by_context(&mut self, sources: &Sources, context: &Selected, wrong: &mut Vec<SettingError>) {
+        for key in ["client.url", "client.token_file", "client.token", "client.namespace"] {
+            self.values.remove(key);
+        }
+        self.defaults(sources);
+        self.read_context(context, wrong);
     }
 
     fn read_context(&mut self, context: &Selected, wrong: &mut Vec<SettingError>) {
@@ -466,6 +468,10 @@ mod tests {
             ["http://context:1 (context lab)", "/token (context lab)", "of-context (context lab)"]
         );
         assert_eq!(Settings::load(&context).unwrap().text("client.token"), None);
+        // Without a token of its own, it gets none of another server.
+        let bare = with_context(sources(&variables, None), Selection::Flag, None);
+        assert_eq!(server(&bare)[1], "-");
+        assert_eq!(Settings::load(&bare).unwrap().text("client.token"), None);
         let mut context = context;
         context.flag("client.namespace", "--namespace", Some("flagged"));
         assert_eq!(server(&context)[2], "flagged (--namespace)");
