@@ -28,10 +28,15 @@ interface Props<Action extends string> {
 }
 
 export function BulkBar<Action extends string>(props: Props<Action>) {
+  return props.selected === 0 ? null : <Bar {...props} />;
+}
+
+function Bar<Action extends string>(props: Props<Action>) {
   const { choices, selected, hasMore, extra, onClear, onBulk } = props;
   const { t } = useTranslation();
   const [all, setAll] = useState(false);
-  if (selected === 0) return null;
+  // After a change of the selection, the user must choose all rows again.
+  if (all && !hasMore) setAll(false);
   const isAll = all && hasMore;
   return (
     <div className={style.bar} role="toolbar" aria-label={t("bulk.label")}>

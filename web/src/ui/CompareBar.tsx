@@ -1,26 +1,8 @@
-/** Toolbar of a list whose selected items can only be compared, and its selection. */
-
-import { useState } from "react";
+/** Toolbar of a list whose selected items can only be compared. */
 
 import { BulkBar } from "./BulkBar";
 import { CompareButton } from "./CompareButton";
-
-export interface Selection {
-  ids: ReadonlySet<string>;
-  toggle: (id: string) => void;
-  clear: () => void;
-}
-
-export function useSelection(): Selection {
-  const [ids, setIds] = useState<ReadonlySet<string>>(new Set());
-  const toggle = (id: string) =>
-    setIds((before) => {
-      const next = new Set(before);
-      if (!next.delete(id)) next.add(id);
-      return next;
-    });
-  return { ids, toggle, clear: () => setIds(new Set()) };
-}
+import type { Selection } from "./useSelection";
 
 export function CompareBar({ selection: { ids, clear } }: { selection: Selection }) {
   return (

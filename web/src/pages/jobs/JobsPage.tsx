@@ -24,6 +24,7 @@ import { ColumnsMenu } from "../../ui/ColumnsMenu";
 import { ExportMenu } from "../../ui/ExportMenu";
 import { CompareButton } from "../../ui/CompareButton";
 import { EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
+import { useSelection } from "../../ui/useSelection";
 import { ViewBar } from "../../ui/ViewBar";
 import { batchAction, type BulkAction, findApplicable, inOrder, isApplicable, retryPolicyOf } from "./bulk";
 import { FilterBar } from "./FilterBar";
@@ -52,22 +53,16 @@ export function JobsPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const { rows, loading, apiError, more, refresh, query } = useJobs(search);
-  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const selection = useSelection(search);
   const [bulk, setBulk] = useState<{ action: BulkAction; act: BatchAction; target: Target } | null>(null);
   const selectedJobs = useMemo(
-    () => rows.items.filter((job) => selected.has(job.id)),
-    [rows.items, selected],
+    () => rows.items.filter((job) => selection.ids.has(job.id)),
+    [rows.items, selection.ids],
   );
   const input = useRef<HTMLInputElement>(null);
   const hasNamespaces = useHasNamespaces(search.namespace);
 
-  const change = useCallback(
-    (next: JobsSearch) => {
-      setSelected(new Set());
-      void navigate({ search: next });
-    },
-    [navigate],
-  );
+  const change = useCallback((next: JobsSearch) => void navigate({ search: next }), [navigate]);
 
   useFilterShortcut(input);
 
@@ -107,17 +102,17 @@ export function JobsPage() {
               const labels = { some: t(`bulk.${action}.some`, { count }), all: t(`job.${action}`) };
               return { action, icon, count, labels };
             })}
-            selected={selected.size}
-            hasMore={selected.size === rows.items.length && Boolean(rows.cursor)}
-            extra={<CompareButton ids={selected} />}
-            onClear={() => setSelected(new Set())}
+            selected={selection.ids.size}
+            hasMore={selection.ids.size === rows.items.length && Boolean(rows.cursor)}
+            extra={<CompareButton ids={selection.ids} />}
+            onClear={selection.clear}
             onBulk={(action, all) => {
               const find = async (signal: AbortSignal) =>
                 inOrder(action, await findApplicable(action, query, signal));
               const fit = selectedJobs.filter((job) => isApplicable(action, job)).map(({ id }) => id);
               setBulk({
                 action,
-                act: batchAction(action),
+                act: batchAction(action, selection.key),
                 target: all ? { find } : { ids: inOrder(action, fit) },
               });
             }}
@@ -125,8 +120,8 @@ export function JobsPage() {
           <JobTable
             jobs={rows.items}
             hasNamespaces={hasNamespaces}
-            selected={selected}
-            onSelect={setSelected}
+            selected={selection.ids}
+            onSelect={selection.select}
             onPickLabel={(label) => change(withToken(search, { key: "label", value: label }))}
             onEnd={more}
             hasMore={Boolean(rows.cursor)}
@@ -150,7 +145,7 @@ export function JobsPage() {
           onClose={() => setBulk(null)}
           onDone={(left) => {
             if (left.size === 0) setBulk(null);
-            setSelected(left);
+            selection.keep(left);
           }}
         />
       )}

@@ -7,7 +7,6 @@ import type { FeedEvent, Job, JobStatus } from "../../api/schema";
 import { pause } from "../../api/sse";
 import { type BatchAction, findAll, type RetryPolicy } from "../../lib/bulk";
 import type { JobsQuery } from "../../lib/filters";
-import { randomId } from "../../lib/randomId";
 import { isLive, STATUSES } from "../../lib/statuses";
 
 export type BulkAction = "cancel" | "retry";
@@ -83,9 +82,8 @@ function isEndOfRun({ schedule_id, to }: FeedEvent): boolean {
   return Boolean(schedule_id && to && !isLive(to));
 }
 
-/** Returns the action on a part of the jobs. A repeated request of one bulk action retries no job twice. */
-export function batchAction(action: BulkAction): BatchAction {
-  const key = randomId();
+/** Returns the action on a part of the jobs. Requests with the same idempotency key retry no job twice. */
+export function batchAction(action: BulkAction, key: string): BatchAction {
   return async (ids) => {
     const body = { jobs: { ids: [...ids] } };
     const params = { header: { "Idempotency-Key": key } };

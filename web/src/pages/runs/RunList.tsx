@@ -13,12 +13,13 @@ import type { Column } from "../../lib/columns";
 import { useNarrow } from "../../lib/narrow";
 import { isRunEnded, progressOf, STEP_STATUSES, stepTone } from "../../lib/runs";
 import { transitionDetail } from "../../lib/serverMessages";
-import { CompareBar, type Selection, useSelection } from "../../ui/CompareBar";
+import { CompareBar } from "../../ui/CompareBar";
 import { RowCheckbox } from "../../ui/RowCheckbox";
 import { Loading, ErrorBox } from "../../ui/kit";
 import { RunStateBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
 import { useColumns } from "../../ui/useColumns";
+import { type Selection, useSelection } from "../../ui/useSelection";
 import style from "./runs.module.css";
 
 export const COLUMNS = [
@@ -51,7 +52,7 @@ interface Props {
 
 export function RunList({ filter, empty, isSingleWorkflow }: Props) {
   const { t } = useTranslation();
-  const selection = useSelection();
+  const selection = useSelection(filter);
   const list = useInfiniteQuery(pagedRunsQuery(filter));
   const rows = list.data?.pages.flatMap((page) => page.items);
   if (list.error && !rows) return <ErrorBox error={list.error} onRetry={() => void list.refetch()} />;

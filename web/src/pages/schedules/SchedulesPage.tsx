@@ -21,6 +21,7 @@ import { ViewStore } from "../../lib/savedViews";
 import { BulkBar } from "../../ui/BulkBar";
 import { BulkDialog, type Target } from "../../ui/BulkDialog";
 import { EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
+import { useSelection } from "../../ui/useSelection";
 import { ViewBar } from "../../ui/ViewBar";
 import { runAction, findApplicable } from "./bulk";
 import { ScheduleRow } from "./ScheduleRow";
@@ -62,15 +63,15 @@ export function SchedulesPage() {
   const filter = filterOf(search);
   const hasNamespaces = useHasNamespaces(search.namespace);
   const { rows, error, isPaged, hasMore, more, refetch } = useSchedules(filter, sort);
-  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const selection = useSelection(filter);
   const [bulk, setBulk] = useState<{ action: BulkAction; target: Target } | null>(null);
-  const selectedSchedules = useMemo(() => rows?.filter(({ id }) => selected.has(id)) ?? [], [rows, selected]);
+  const selectedSchedules = useMemo(
+    () => rows?.filter(({ id }) => selection.ids.has(id)) ?? [],
+    [rows, selection.ids],
+  );
   const field = bulk && REASON_LABELS[bulk.action];
   const isFiltered = Object.values(filter).some((value) => value !== undefined);
-  const change = (next: SchedulesSearch) => {
-    setSelected(new Set());
-    void navigate({ search: next, replace: true });
-  };
+  const change = (next: SchedulesSearch) => void navigate({ search: next, replace: true });
 
   return (
     <Page
@@ -111,7 +112,7 @@ export function SchedulesPage() {
             })}
             selected={selectedSchedules.length}
             hasMore={selectedSchedules.length === rows.length && hasMore}
-            onClear={() => setSelected(new Set())}
+            onClear={selection.clear}
             onBulk={(action, all) => {
               const ids = selectedSchedules
                 .filter((schedule) => isApplicable(action, schedule))
@@ -123,8 +124,8 @@ export function SchedulesPage() {
           <Table
             rows={rows}
             hasNamespaces={hasNamespaces}
-            selected={selected}
-            onSelect={setSelected}
+            selected={selection.ids}
+            onSelect={selection.select}
             hasMore={hasMore}
             onEnd={more}
           />
@@ -145,7 +146,7 @@ export function SchedulesPage() {
           onClose={() => setBulk(null)}
           onDone={(left) => {
             if (left.size === 0) setBulk(null);
-            setSelected(left);
+            selection.keep(left);
           }}
         />
       )}
