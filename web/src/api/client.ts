@@ -38,7 +38,7 @@ interface ApiResponse<T> {
 
 export async function unwrap<T>(request: Promise<ApiResponse<T>>): Promise<T> {
   const { data, error, response } = await request;
-  if (!response.ok) throw ApiError.ofBody(error, response.status);
+  if (!response.ok) throw ApiError.ofBody(error, response);
   return data as T;
 }
 

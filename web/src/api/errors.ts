@@ -13,12 +13,19 @@ export class ApiError extends Error {
   readonly instance: string | null;
   /** Invalid fields of the request. */
   readonly fields: readonly FieldError[];
+  /** Delay after which the request may succeed, in ms; null if the server named none. */
+  readonly retryAfterMs: number | null;
 
   constructor(
     code: string,
     status: number,
     detail: string,
-    more: { hint?: string | null; instance?: string | null; fields?: readonly FieldError[] } = {},
+    more: {
+      hint?: string | null;
+      instance?: string | null;
+      fields?: readonly FieldError[];
+      retryAfterMs?: number | null;
+    } = {},
   ) {
     super(detail);
     this.name = "Refusal";
@@ -27,25 +34,28 @@ export class ApiError extends Error {
     this.hint = more.hint ?? null;
     this.instance = more.instance ?? null;
     this.fields = more.fields ?? [];
+    this.retryAfterMs = more.retryAfterMs ?? null;
   }
 
-  static of(problem: Problem): ApiError {
+  static of(problem: Problem, retryAfterMs: number | null = null): ApiError {
     return new ApiError(problem.code, problem.status, problem.detail, {
       hint: problem.hint,
       instance: problem.instance,
       fields: problem.errors,
+      retryAfterMs,
     });
   }
 
   /** Creates an error from an unsuccessful response with any body. */
   static async ofResponse(response: Response): Promise<ApiError> {
     const text = await response.text().catch(() => "");
-    return ApiError.ofBody(parseJson(text), response.status, text);
+    return ApiError.ofBody(parseJson(text), response, text);
   }
 
-  static ofBody(body: unknown, status: number, text = ""): ApiError {
+  /** Creates an error from an unsuccessful response whose body was read. */
+  static ofBody(body: unknown, { status, headers }: Response, text = ""): ApiError {
     return isProblem(body)
-      ? ApiError.of(body)
+      ? ApiError.of(body, retryAfterMs(headers))
       : new ApiError("unexpected", status, text.slice(0, 300) || `HTTP ${status}`);
   }
 
@@ -55,6 +65,12 @@ export class ApiError extends Error {
     if (error instanceof TypeError) return new ApiError("unreachable", 0, error.message);
     return new ApiError("unexpected", 0, error instanceof Error ? error.message : String(error));
   }
+}
+
+/** Returns the delay that a response names in seconds, in ms. The server sends no dates. */
+function retryAfterMs(headers: Headers): number | null {
+  const seconds = Number(headers.get("Retry-After") ?? NaN);
+  return Number.isFinite(seconds) ? 1_000 * seconds : null;
 }
 
 /** Key of a localized message for an error; the server's message is shown for other errors. */

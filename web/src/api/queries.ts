@@ -46,7 +46,7 @@ export const countsQuery = (namespace?: string) =>
         STATUSES.map(async (status) => {
           const query = { status, namespace, count: true, limit: 1 };
           const { error, response } = await api.GET("/api/v1/jobs", { params: { query } });
-          if (!response.ok) throw ApiError.ofBody(error, response.status);
+          if (!response.ok) throw ApiError.ofBody(error, response);
           return [status, Number(response.headers.get("x-total-count") ?? 0)] as const;
         }),
       );

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import { ApiError } from "../api/errors";
-import { BATCH, runBulk, BULK_MAX, findAll, forEachId, groupErrors } from "./bulk";
+import { BATCH, runBulk, BULK_MAX, findAll, forEachId, groupErrors, RETRIED } from "./bulk";
 
 const ids = (count: number) => Array.from({ length: count }, (_, i) => `i${i}`);
 
@@ -43,10 +43,31 @@ test("a failed request counts for all of its ids, and the next one is sent", asy
   let requests = 0;
   const act = () => {
     requests += 1;
-    return requests === 1 ? Promise.reject(new ApiError("busy", 429, "busy")) : Promise.resolve(new Map());
+    return requests === 1
+      ? Promise.reject(new ApiError("storage_full", 503, "full"))
+      : Promise.resolve(new Map());
   };
   const { done, errors } = await runBulk(ids(BATCH + 1), act, () => undefined, signal());
   expect([done, errors.size]).toEqual([1, BATCH]);
+});
+
+test("a batch that a server limit refuses is repeated, until the user stops the action", async () => {
+  let requests = 0;
+  const limited = new ApiError("client_limit", 429, "limit", { retryAfterMs: 1 });
+  const act = () => {
+    requests += 1;
+    return requests < 4 ? Promise.reject(limited) : Promise.resolve(new Map());
+  };
+  const result = await runBulk(ids(3), act, () => undefined, signal());
+  expect([requests, result.done, result.errors.size]).toEqual([4, 3, 0]);
+
+  const stop = new AbortController();
+  const busy = () => {
+    stop.abort();
+    return Promise.reject(new ApiError("busy", 429, "busy"));
+  };
+  const { errors } = await runBulk(ids(3), busy, () => undefined, stop.signal);
+  expect([...errors.values()].map(({ code }) => code)).toEqual(["busy", "busy", "busy"]);
 });
 
 /** An action that allows one id per group at a time; `waitForRetry` ends the running ones. */
@@ -98,6 +119,29 @@ test("a waiting group does not delay another group", async () => {
   const done = await runBulk(ids(20), act, () => undefined, signal(), { ...retryPolicy, waitForRetry });
   expect(done.done).toBe(20);
   expect(turn).toBe(9);
+});
+
+test("a group behind many waiting ids gets its turn, and rounds stay small", async () => {
+  const total = BATCH + 100;
+  const last = `i${total - 1}`;
+  const { act, retryPolicy, started } = oneAtATime((id) => (id === last || id === "i0" ? "second" : "first"));
+  const stop = new AbortController();
+  const sizes: number[] = [];
+  const counted = (batch: readonly string[]) => {
+    sizes.push(batch.length);
+    // All ids of a request have the message of the first refused one.
+    return act(batch).then((errors) => {
+      const [message] = [...errors.values()].map((error) => error.message);
+      return new Map([...errors.keys()].map((id) => [id, new ApiError("busy", 409, message ?? "")]));
+    });
+  };
+  const waitForRetry = () => {
+    if (started.includes(last) || sizes.length > 100) stop.abort();
+    return retryPolicy.waitForRetry();
+  };
+  await runBulk(ids(total), counted, () => undefined, stop.signal, { ...retryPolicy, waitForRetry });
+  expect(started).toContain(last);
+  expect(Math.max(...sizes.slice(2))).toBeLessThanOrEqual(RETRIED);
 });
 
 test("an id that waits when the bulk action is stopped counts as failed, with its last error", async () => {

@@ -6,6 +6,10 @@ import { ApiError } from "../api/errors";
 export const BULK_MAX = 100_000;
 /** Number of ids of one request. */
 export const BATCH = 500;
+/** Number of ids of a request that retries waiting ids: most of them are refused again. */
+export const RETRIED = 20;
+/** Maximum delay while a server limit refuses requests and names no delay; the first one is a second. */
+const BUSY_DELAY_MAX_MS = 5_000;
 const CONCURRENCY = 6;
 
 /** Acts on some ids and returns the errors by id. A thrown error concerns all of them. */
@@ -35,9 +39,10 @@ export interface RetryPolicy {
 }
 
 /**
- * Acts on all ids, in their order, until all have ended or the user stops it; a failure does not stop the others.
+ * Acts on all ids, in their order, until all have ended or the user stops it; a failure does not stop the others. A
+ * request that a server limit refuses (429) is repeated.
  *
- * Retryable failures are retried in the order of `ids`, each time `waitForRetry` resolves.
+ * Retryable failures are retried each time `waitForRetry` resolves, in the order of `ids` among the retried ones.
  */
 export async function runBulk(
   ids: readonly string[],
@@ -50,10 +55,7 @@ export async function runBulk(
   const errors = new Map<string, ApiError>();
   const waiting = new Map<string, ApiError>();
   const attempt = async (batch: readonly string[]) => {
-    const refused = await act(batch).catch((thrown: unknown) => {
-      const error = ApiError.from(thrown);
-      return new Map(batch.map((id) => [id, error]));
-    });
+    const refused = await actWithinLimits(batch, act, signal);
     for (const id of batch) {
       const error = refused.get(id);
       if (!error) done += 1;
@@ -71,11 +73,66 @@ export async function runBulk(
     attempted += batch.length;
     await attempt(batch);
   }
-  while (retryPolicy && waiting.size > 0 && !signal.aborted) {
+  for (let round = 0; retryPolicy && waiting.size > 0 && !signal.aborted; round += 1) {
     await retryPolicy.waitForRetry(signal);
-    if (!signal.aborted) await attempt(ids.filter((id) => waiting.has(id)).slice(0, BATCH));
+    if (signal.aborted) break;
+    const ordered = ids.filter((id) => waiting.has(id));
+    await attempt(idsToRetry(ordered, (id) => waiting.get(id)?.message, round));
   }
   return { done, errors: new Map([...errors, ...waiting]), notAttempted: ids.slice(attempted) };
+}
+
+/** Acts on a batch; while a server limit refuses the request, waits and repeats it. */
+async function actWithinLimits(batch: readonly string[], act: BatchAction, signal: AbortSignal) {
+  for (let refusals = 0; ; refusals += 1) {
+    try {
+      return await act(batch);
+    } catch (thrown) {
+      const error = ApiError.from(thrown);
+      if (error.status === 429) {
+        await wait(error.retryAfterMs ?? Math.min(1_000 * 2 ** refusals, BUSY_DELAY_MAX_MS), signal);
+        if (!signal.aborted) continue;
+      }
+      return new Map(batch.map((id) => [id, error]));
+    }
+  }
+}
+
+/** Waits, or returns early if the signal is aborted. */
+function wait(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    if (signal.aborted) done();
+    else signal.addEventListener("abort", done);
+  });
+}
+
+/**
+ * Returns at most {@link RETRIED} waiting ids. A message may name the object that an id waits for, such as a schedule:
+ * the first id of each message is retried. But ids that wait for other objects may have the same message, so further
+ * ids are taken at even distances, other ones in each round: each id is retried at last.
+ */
+function idsToRetry(
+  waiting: readonly string[],
+  messageOf: (id: string) => string | undefined,
+  round: number,
+): readonly string[] {
+  if (waiting.length <= RETRIED) return waiting;
+  const chosen = new Set<string>();
+  const messages = new Set<string | undefined>();
+  for (const id of waiting) {
+    const message = messageOf(id);
+    if (!messages.has(message) && messages.size < RETRIED / 2) chosen.add(id);
+    messages.add(message);
+  }
+  const distance = Math.ceil(waiting.length / (RETRIED - chosen.size));
+  const isInTurn = (i: number) => i % distance === round % distance;
+  return waiting.filter((id, i) => chosen.has(id) || isInTurn(i));
 }
 
 /** Returns an action that sends a request for each id, a few at a time. */
