@@ -59,21 +59,28 @@ export const namespacesQuery = queryOptions({
   },
   staleTime: 60_000,
 });
-/**
- * A part of the statistics by day. Days before today do not change. The part of today is refetched like a chart of 24
- * hours.
- */
-export const daysQuery = (subject: SeriesSubject, { from, until, stepHours }: SeriesPart, isToday: boolean) =>
+
+function readDays(subject: SeriesSubject, from: number, until: number | null, stepHours: number) {
+  const iso = (at: number) => new Date(at).toISOString();
+  const range = { from: iso(from), until: until === null ? undefined : iso(until) };
+  const params = { query: { ...subject, ...range, step: `${stepHours}h` } };
+  return unwrap(api.GET("/api/v1/stats/series", { params }));
+}
+
+/** A part of the statistics of days that do not change any more. */
+export const pastDaysQuery = (subject: SeriesSubject, { from, until, stepHours }: SeriesPart) =>
   queryOptions({
-    queryKey: isToday ? [SERIES, "24h", subject, "today", from] : ["days", subject, from, until, stepHours],
-    queryFn: () => {
-      const iso = (at: number) => new Date(at).toISOString();
-      const query = { ...subject, from: iso(from), until: isToday ? undefined : iso(until) };
-      const params = { query: { ...query, step: `${stepHours}h` } };
-      return unwrap(api.GET("/api/v1/stats/series", { params }));
-    },
-    staleTime: isToday ? undefined : Infinity,
-    refetchInterval: isToday ? IDLE_REFETCH_MS["24h"] : false,
+    queryKey: ["days", subject, from, until, stepHours],
+    queryFn: () => readDays(subject, from, until, stepHours),
+    staleTime: Infinity,
+  });
+
+/** The statistics of the days from `from` until now, refetched like a chart of 24 hours. */
+export const newestDaysQuery = (subject: SeriesSubject, from: number) =>
+  queryOptions({
+    queryKey: [SERIES, "24h", subject, "days", from],
+    queryFn: () => readDays(subject, from, null, 1),
+    refetchInterval: IDLE_REFETCH_MS["24h"],
   });
 
 /** Names with failed jobs that are read; further ones are counted together. */

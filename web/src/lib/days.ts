@@ -76,11 +76,12 @@ export interface SeriesPart {
 }
 
 /**
- * Returns the requests for the days before today. The server has intervals from 1970 in UTC: their length is the longest
+ * Returns the requests for the days before yesterday: the counts of yesterday may still change, because statistics are
+ * a little late and the clock of this browser may be ahead. The server has intervals from 1970 in UTC: their length is the longest
  * that still separates all days. In a zone without clock changes, one request covers a year.
  */
 export function seriesParts({ starts }: Days): SeriesPart[] {
-  const hours = starts.slice(0, -1).map((start) => Math.floor(start / HOUR_MS));
+  const hours = starts.slice(0, -2).map((start) => Math.floor(start / HOUR_MS));
   const stepHours = hours.reduce((step, hour) => commonDivisor(step, hour % 24), 24);
   const [first, last] = [hours[0] ?? 0, hours.at(-1) ?? 0];
   const length = INTERVALS_MAX * stepHours;

@@ -22,6 +22,11 @@ function subscribe(listener: () => void): () => void {
   };
 }
 
+/** Returns a value of the current time, updated when the value changes. */
+export function useNowAs<T extends string | number>(valueOf: (now: number) => T): T {
+  return useSyncExternalStore(subscribe, () => valueOf(now));
+}
+
 /** Returns the time in ms since the epoch, updated once a second while the page is visible. */
 export function useNow(): number {
   return useSyncExternalStore(subscribe, () => now);

@@ -2,10 +2,10 @@
 
 import { useElementSize } from "@mantine/hooks";
 import { useQueries, useQuery } from "@tanstack/react-query";
-import { type ReactNode, useMemo } from "react";
+import { type ReactNode, useCallback, useMemo } from "react";
 import { useTranslation } from "react-i18next";
 
-import { daysQuery, type SeriesSubject } from "../../api/statistics";
+import { newestDaysQuery, pastDaysQuery, type SeriesSubject } from "../../api/statistics";
 import { COUNTED_RUNS, countedRunsQuery, type RunsFilter } from "../../api/workflows";
 import {
   countJobs,
@@ -18,7 +18,7 @@ import {
   seriesParts,
   splitsHours,
 } from "../../lib/days";
-import { useNow } from "../../lib/now";
+import { useNowAs } from "../../lib/now";
 import { usePreferences } from "../../lib/preferences";
 import { stringifySearch } from "../../lib/search";
 import { zoneName } from "../../lib/time";
@@ -38,7 +38,7 @@ const WEEKS: ReadonlyArray<readonly [width: number, weeks: number]> = [
 function LastDays({ children }: { children: (days: Days) => ReactNode }) {
   const { ref, width } = useElementSize();
   const { zone } = usePreferences();
-  const today = dayOf(useNow(), zone);
+  const today = useNowAs((now) => dayOf(now, zone));
   const weeks = WEEKS.find(([from]) => width >= from)?.[1] ?? 18;
   const days = useMemo(() => lastWeeks(weeks, today, zone), [weeks, today, zone]);
   return <div ref={ref}>{width > 0 ? children(days) : <Loading rows={5} />}</div>;
@@ -58,10 +58,10 @@ export function JobDaysCard({ subject }: { subject: JobsSubject }) {
 function JobDays({ subject, days }: { subject: JobsSubject; days: Days }) {
   const { t } = useTranslation();
   const { job: name, namespace, schedule } = subject;
-  const today = days.starts.at(-2) ?? 0;
+  const yesterday = days.starts.at(-3) ?? 0;
   const parts = [
-    ...seriesParts(days).map((part) => daysQuery(subject, part, false)),
-    daysQuery(subject, { from: today, until: Infinity, stepHours: 1 }, true),
+    ...seriesParts(days).map((part) => pastDaysQuery(subject, part)),
+    newestDaysQuery(subject, yesterday),
   ];
   const { series, error, refetch } = useQueries({
     queries: parts,
@@ -72,16 +72,16 @@ function JobDays({ subject, days }: { subject: JobsSubject; days: Days }) {
     }),
   });
   const counts = useMemo(() => countJobs(days, series), [days, series]);
+  const href = useCallback(
+    (after: string, before: string) =>
+      `/jobs${stringifySearch({ name, namespace, schedule, after, before })}`,
+    [name, namespace, schedule],
+  );
   if (error) return <ErrorBox error={error} onRetry={refetch} />;
   if (series.length < parts.length) return <Loading rows={5} />;
   return (
     <>
-      <HeatMap
-        of="jobs"
-        days={days}
-        counts={counts}
-        href={(after, before) => `/jobs${stringifySearch({ name, namespace, schedule, after, before })}`}
-      />
+      <HeatMap of="jobs" days={days} counts={counts} href={href} />
       <p className={style.hint}>
         {t("days.hint.jobs", { zone: zoneName(days.zone) })}
         {splitsHours(days) && ` ${t("days.splitHours")}`}
@@ -113,17 +113,17 @@ function CountedRuns({ filter, days }: { filter: CountedRunsFilter; days: Days }
     if (!data) return null;
     return { counts: countRuns(days, data.runs), knownFrom: firstKnownDay(days, data.runs, data.hasMore) };
   }, [days, data]);
+  const { workflow, schedule } = filter;
+  const href = useCallback(
+    (after: string, before: string) => `/runs${stringifySearch({ workflow, schedule, after, before })}`,
+    [workflow, schedule],
+  );
   if (!counted) {
     return error ? <ErrorBox error={error} onRetry={() => void refetch()} /> : <Loading rows={5} />;
   }
   return (
     <>
-      <HeatMap
-        of="runs"
-        days={days}
-        {...counted}
-        href={(after, before) => `/runs${stringifySearch({ ...filter, after, before })}`}
-      />
+      <HeatMap of="runs" days={days} {...counted} href={href} />
       <p className={style.hint}>
         {t("days.hint.runs", { zone: zoneName(days.zone) })}
         {counted.knownFrom && ` ${t("days.newest", { count: COUNTED_RUNS.toLocaleString(language) })}`}

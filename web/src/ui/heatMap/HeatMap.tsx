@@ -5,7 +5,7 @@
 
 import { VisuallyHidden } from "@mantine/core";
 import { useRouter } from "@tanstack/react-router";
-import { type CSSProperties, type KeyboardEvent, type MouseEvent, useRef, useState } from "react";
+import { type CSSProperties, type KeyboardEvent, memo, type MouseEvent, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { dayOnKey, type DayCounts, type Days, NOTHING, shares, strengthOf, totalOfDay } from "../../lib/days";
@@ -34,7 +34,8 @@ interface Shown {
 
 const PARTS = ["succeeded", "failed", "other", "active"] as const;
 
-export function HeatMap({ of, days, counts, knownFrom = null, href }: Props) {
+/** Memoized: it has a cell and a label for each day of a year. */
+export const HeatMap = memo(function HeatMap({ of, days, counts, knownFrom = null, href }: Props) {
   const { t } = useTranslation();
   const { language } = usePreferences();
   const router = useRouter();
@@ -154,7 +155,7 @@ export function HeatMap({ of, days, counts, knownFrom = null, href }: Props) {
       <Legend />
     </div>
   );
-}
+});
 
 function Tip({ counts, of, isKnown }: { counts: DayCounts; of: Props["of"]; isKnown: boolean }) {
   const { t } = useTranslation();
