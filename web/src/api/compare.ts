@@ -17,10 +17,13 @@ export interface ComparedLog {
   first: number;
 }
 
-/** The newest lines of the log of an execution. */
+/** Refetch interval of the log of a job that runs. */
+const LOG_REFETCH_MS = 5_000;
+
+/** The newest lines of the log of an execution. It is read again when the execution ends. */
 export const comparedLogQuery = (job: string, execution: number | undefined, isEnded: boolean) =>
   queryOptions({
-    queryKey: ["compared-log", job, execution ?? null],
+    queryKey: ["compared-log", job, execution ?? null, isEnded],
     queryFn: async ({ signal }): Promise<ComparedLog> => {
       const entries: LogEntry[] = [];
       let first = 1;
@@ -41,6 +44,8 @@ export const comparedLogQuery = (job: string, execution: number | undefined, isE
       return { lines: texts.slice(excess), first: first + excess };
     },
     staleTime: isEnded ? Infinity : undefined,
+    refetchInterval: isEnded ? false : LOG_REFETCH_MS,
+    placeholderData: (before, query) => (query?.queryKey[1] === job ? before : undefined),
   });
 
 /** Returns the newest succeeded job of the same name before a job, or else the newest one after it. */
@@ -53,14 +58,17 @@ export async function lastSuccessOfJob({ id, name, namespace, created_at }: Job)
   return (await find(created_at)) ?? (await find());
 }
 
-/** Runs among which the last success is searched. */
-const SUCCESSES_MAX = 200;
-
 /** Returns the newest succeeded run of the same workflow before a run, or else the newest one after it. */
-export async function lastSuccessOfRun(run: WorkflowRun): Promise<string | null> {
-  if (!run.workflow_id) return null;
-  const query = { workflow: run.workflow_id, status: "succeeded", limit: SUCCESSES_MAX };
-  const { items } = await unwrap(api.GET("/api/v1/runs", { params: { query } }));
-  const others = items.filter(({ id }) => id !== run.id);
-  return (others.find(({ created_at }) => created_at < run.created_at) ?? others[0])?.id ?? null;
+export async function lastSuccessOfRun({
+  id,
+  workflow_id: workflow,
+  created_at,
+}: WorkflowRun): Promise<string | null> {
+  if (!workflow) return null;
+  const find = async (created_before?: string) => {
+    const query = { workflow, status: "succeeded", created_before, limit: 2 };
+    const { items } = await unwrap(api.GET("/api/v1/runs", { params: { query } }));
+    return items.find((run) => run.id !== id)?.id ?? null;
+  };
+  return (await find(created_at)) ?? (await find());
 }
