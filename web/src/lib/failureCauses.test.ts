@@ -39,7 +39,8 @@ test("the advice follows from the error code of the result", () => {
 test("a job that expired, or that the system cancelled, is explained; one that a user cancelled is not", () => {
   const ended = (status: "cancelled" | "expired" | "succeeded" | "running", events: JobEvent[] = []) =>
     jobFailureOf({ status, result: null }, events);
-  expect(ended("expired")?.advice).toBe("deadline");
+  // Also without its events: the card of a run does not read them.
+  expect(ended("expired")).toMatchObject({ advice: "deadline", endCause: "deadline_passed" });
   expect(ended("cancelled", cancelled("the run: the step was stopped"))).toMatchObject({
     advice: "stepStopped",
     stoppedBy: { by: "run" },

@@ -39,7 +39,7 @@ const ADVICE: Record<keyof typeof english.result, Advice> = {
 export interface JobFailure {
   advice: Advice;
   /** Cause of the end, if the result of the last execution does not tell it. */
-  end: JobEvent | null;
+  endCause: JobEvent["cause"] | null;
   /** Who stopped the job, if neither the task nor a user did. */
   stoppedBy: SystemStop | null;
 }
@@ -51,11 +51,11 @@ export function jobFailureOf(
   { status, result }: Pick<Job, "status" | "result">,
   events: readonly JobEvent[],
 ): JobFailure | null {
-  const end = events.at(-1) ?? null;
-  if (status === "failed") return { advice: adviceFor(result?.error), end: null, stoppedBy: null };
-  if (status === "expired") return { advice: "deadline", end, stoppedBy: null };
-  const stoppedBy = status === "cancelled" ? systemStopOf(end?.detail) : null;
-  return stoppedBy && { advice: stoppedBy.by === "run" ? "stepStopped" : "replaced", end, stoppedBy };
+  if (status === "failed") return { advice: adviceFor(result?.error), endCause: null, stoppedBy: null };
+  if (status === "expired") return { advice: "deadline", endCause: "deadline_passed", stoppedBy: null };
+  const stoppedBy = status === "cancelled" ? systemStopOf(events.at(-1)?.detail) : null;
+  const advice = stoppedBy?.by === "run" ? "stepStopped" : "replaced";
+  return stoppedBy && { advice, endCause: "cancel_requested", stoppedBy };
 }
 
 export function adviceFor(error: string | null | undefined): Advice {

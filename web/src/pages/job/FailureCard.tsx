@@ -56,7 +56,7 @@ export function JobFailureDetails({ job, failure, execution, facts = [], logLink
   const workerName = useWorkerName();
   const { result, spec, worker_id: worker } = job;
   const isResult = job.status === "failed";
-  const cause = isResult ? resultText(result, t) : failure.end && t(`cause.${failure.end.cause}`);
+  const cause = isResult ? resultText(result, t) : failure.endCause && t(`cause.${failure.endCause}`);
   const retries = spec?.retry?.max_retries;
   return (
     <>
