@@ -10,7 +10,8 @@ import { onSessionChange, sessionNumber } from "../api/auth";
 import { feed } from "../api/feed";
 import { startRefreshing, queryClient } from "../api/queries";
 import { usePreferences } from "../lib/preferences";
-import { startEndNotifications } from "./endNotifications";
+import { closeDialog } from "./dialogs";
+import { clearWatched, startEndNotifications } from "./endNotifications";
 import { preloadPages } from "./lazyPage";
 import { nonce } from "./nonce";
 import { router } from "./router";
@@ -36,6 +37,8 @@ function SignedIn() {
     const stops = [startRefreshing(), startEndNotifications(), router.subscribe("onRendered", preloadPages)];
     return () => {
       stops.forEach((stop) => stop());
+      closeDialog();
+      clearWatched();
       feed.stop();
       queryClient.clear();
     };

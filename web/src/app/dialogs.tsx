@@ -22,7 +22,12 @@ export function openDialog(render: Render): void {
   set(render);
 }
 
+/** Closes the dialog, which the next user must not see. */
+export function closeDialog(): void {
+  set(null);
+}
+
 export function DialogHost() {
   const render = useSyncExternalStore(subscribe, () => current);
-  return render?.(() => set(null));
+  return render?.(closeDialog);
 }

@@ -88,6 +88,11 @@ export function startEndNotifications(): () => void {
   return () => stops.forEach((stop) => stop());
 }
 
+/** Forgets the watched jobs and runs, which another user must not see. */
+export function clearWatched(): void {
+  write(new Map());
+}
+
 /** Reads the status of a watched job or run: its end may not be among the received events. */
 async function check(target: Watched): Promise<void> {
   try {
@@ -116,11 +121,22 @@ function report({ watched: { kind, id, name }, status }: Ending): void {
       kind === "jobs" ? { to: "/jobs/$id", params: { id } } : { to: "/runs/$id", params: { id } },
     );
   notify(title, { label: i18n.t("watch.open"), run: open });
-  if (typeof Notification === "undefined" || Notification.permission !== "granted") return flashTitle(title);
-  const notification = new Notification(title, { body: "Belfry", tag: id });
+  const notification = createNotification(title, id);
+  if (!notification) return flashTitle(title);
   notification.onclick = () => {
     window.focus();
     open();
     notification.close();
   };
+}
+
+/** Returns a shown notification; null if the browser allows none. */
+function createNotification(title: string, tag: string): Notification | null {
+  if (typeof Notification === "undefined" || Notification.permission !== "granted") return null;
+  try {
+    return new Notification(title, { body: "Belfry", tag });
+  } catch {
+    // Chrome on Android permits only service workers to create notifications.
+    return null;
+  }
 }

@@ -2,7 +2,7 @@
 
 import { Button, Group, Menu, Modal, Progress } from "@mantine/core";
 import { Download } from "lucide-react";
-import { useRef, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { saveAs } from "../lib/download";
@@ -37,6 +37,7 @@ export function ExportMenu<Row>({ name, source }: Props<Row>) {
     setRows(null);
   };
   const stop = () => abort.current.abort();
+  useEffect(() => () => abort.current.abort(), []);
   return (
     <>
       <Menu position="bottom-end">
