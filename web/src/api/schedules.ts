@@ -107,7 +107,8 @@ export const scheduleQuery = (name: string, namespace?: string) =>
 /** The schedule with a name; null if it does not exist. */
 export const namedScheduleQuery = (name: string, namespace: string) =>
   queryOptions({
-    queryKey: ["schedule", name, namespace, "optional"],
+    // Events of jobs do not change whether there is such a schedule.
+    queryKey: ["named-schedule", name, namespace],
     queryFn: async () => {
       try {
         const params = { path: { name }, query: { namespace } };
@@ -117,6 +118,7 @@ export const namedScheduleQuery = (name: string, namespace: string) =>
         throw error;
       }
     },
+    staleTime: 60_000,
   });
 
 /**

@@ -134,7 +134,15 @@ function Totals({ total, range, name, namespace }: TotalsProps) {
   const { language } = usePreferences();
   const rate = successRate(total);
   const percent = new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 1 });
-  const failed = total.failed + total.expired;
+  const after = new Date(rangeStart(range, Date.now())).toISOString();
+  const linked = (status: "failed" | "expired") =>
+    total[status] === 0 ? (
+      "0"
+    ) : (
+      <Link to="/jobs" search={{ name, namespace, status, after }}>
+        {total[status].toLocaleString(language)}
+      </Link>
+    );
   const durations = [
     ["startDelay", quantiles(total.start_delay)],
     ["runTime", quantiles(total.run_time)],
@@ -161,15 +169,9 @@ function Totals({ total, range, name, namespace }: TotalsProps) {
       <div>
         <dt>{t("jobName.figures.failed")}</dt>
         <dd className="num">
-          {failed === 0 ? (
-            "0"
-          ) : (
-            <Link to="/jobs" search={{ name, namespace, status: "failed,expired" }}>
-              {total.failed.toLocaleString(language)}
-            </Link>
-          )}
+          {linked("failed")}
           <small className="quiet">
-            {t("jobName.figures.expired")} {total.expired.toLocaleString(language)}
+            {t("jobName.figures.expired")} {linked("expired")}
             {" · "}
             {t("jobName.figures.cancelled")} {total.cancelled.toLocaleString(language)}
           </small>
