@@ -1,6 +1,6 @@
 /** Comparison of two jobs, executions or runs. */
 
-import type { RunStep } from "../api/schema";
+import type { JobSpec, RunStep } from "../api/schema";
 
 /** A field with different values; null if a side lacks the field. */
 export interface Difference {
@@ -28,6 +28,11 @@ function leaves(value: unknown, path = ""): Map<string, string> {
     for (const [at, text] of leaves(inner, path === "" ? key : `${path}.${key}`)) found.set(at, text);
   }
   return found;
+}
+
+/** Returns a spec without its idempotency key, which differs between any two jobs. */
+export function comparedSpec(spec: JobSpec): JobSpec {
+  return { ...spec, idempotency_key: null };
 }
 
 /** A step in one or both runs. */

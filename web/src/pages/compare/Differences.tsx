@@ -50,7 +50,7 @@ export function Differences({ title, same, values: [a, b] }: Props) {
                 <th scope="row">
                   <code>{path === "" ? title : path}</code>
                 </th>
-                {a?.includes("\n") && b !== null ? (
+                {a !== null && b !== null && (a.includes("\n") || b.includes("\n")) ? (
                   <td colSpan={2}>
                     <TextDifference a={a} b={b} />
                   </td>

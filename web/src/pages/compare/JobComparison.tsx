@@ -7,12 +7,12 @@ import { useTranslation } from "react-i18next";
 
 import { jobExecutionsQuery, jobQuery, useWorkerName } from "../../api/queries";
 import type { Execution, Job } from "../../api/schema";
-import type { CompareSearch } from "../../lib/compare";
+import { comparedSpec, type CompareSearch } from "../../lib/compare";
 import { formatBytes, formatDuration, parseDuration } from "../../lib/quantities";
 import { resultText } from "../../lib/serverMessages";
 import { isLive } from "../../lib/statuses";
 import { Card, ErrorBox, Loading } from "../../ui/kit";
-import { ExecutionBadge, StatusBadge } from "../../ui/Status";
+import { ExecutionBadge, executionTone, StatusBadge } from "../../ui/Status";
 import { AbsoluteTime } from "../../ui/Time";
 import { executionBars } from "../job/bars";
 import { Differences } from "./Differences";
@@ -64,7 +64,8 @@ export function JobComparison({ a: idA, b: idB, search, onChange }: Props) {
     },
     { label: t("job.details.waited"), numbers: of(({ waited }) => waited), format: formatDuration },
     { label: t("job.details.took"), numbers: of(({ ran }) => ran), format: formatDuration },
-    { label: t("compare.total"), numbers: of(({ total }) => total), format: formatDuration },
+    // Executions of one job have the same total.
+    idA !== idB && { label: t("compare.total"), numbers: of(({ total }) => total), format: formatDuration },
     { label: t("job.details.tries"), numbers: of(({ job }) => job.executions), format: String },
     {
       label: t("job.details.worker"),
@@ -118,17 +119,17 @@ export function JobComparison({ a: idA, b: idB, search, onChange }: Props) {
       <Card title={t("compare.summary")} flush>
         <SideTable heads={heads} choices={[choices[0], choices[1]]} rows={rows} />
         <TimeBars
-          sides={of(({ waited, ran, job }) => ({
+          sides={of(({ waited, ran, job, execution }) => ({
             waited: waited ?? 0,
             ran: ran ?? 0,
-            tone: job.status,
+            tone: execution ? executionTone(execution.status) : job.status,
           }))}
         />
       </Card>
       <Differences
         title={t("job.tabs.spec")}
         same={idA === idB ? t("compare.sameJob") : t("compare.sameSpec")}
-        values={of(({ job }) => job.spec)}
+        values={of(({ job }) => job.spec && comparedSpec(job.spec))}
       />
       <Differences
         title={t("job.result.output")}
