@@ -53,8 +53,8 @@ test("both languages have the same placeholders", () => {
 });
 
 test("Chinese texts contain Chinese", () => {
-  // Command-line words, and examples of input.
-  const same = new Set(["team=pay", "default …", "failed、running …", "1h、24h、7d", "Cron"]);
+  // Command-line words, abbreviations, and examples of input.
+  const same = new Set(["team=pay", "default …", "failed、running …", "1h、24h、7d", "Cron", "CPU"]);
   for (const [key, text] of ZH) {
     const words = text.replace(/\{\{[^}]*\}\}/g, "");
     expect(same.has(text) || !/[a-z]/i.test(words) || /[\u4e00-\u9fff]/.test(words), `${key}: ${text}`).toBe(
