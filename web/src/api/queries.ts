@@ -177,6 +177,8 @@ export const SERIES = "series";
 export const FAILURES = "failures";
 /** Query key of paginated lists of runs. */
 export const PAGED_RUNS = "paged-runs";
+/** Query key of the runs of today, which are counted. */
+export const TODAYS_RUNS = "todays-runs";
 /** Maximum number of loaded pages of a list that is refetched; a user of a longer list has scrolled far down. */
 const REFRESHED_PAGES_MAX = 2;
 
@@ -189,6 +191,8 @@ const SERIES_REFRESH_MS: Record<Range, number> = { "1h": 5_000, "24h": 30_000, "
 /** Minimum refetch interval of the failed names after failures, and after successes, which only change their order. */
 const FAILURES_REFRESH_MS = 10_000;
 const RECOVERY_REFRESH_MS = 60_000;
+/** Minimum refetch interval of the runs of today. */
+const TODAYS_RUNS_REFRESH_MS = 30_000;
 /** Delay of the first refetch of statistics: jobs often change together. */
 const STATISTICS_DELAY_MS = 1_000;
 
@@ -314,7 +318,8 @@ export function startRefreshing(): () => void {
   const series = RANGES.map((range) => new StatisticsRefresher([SERIES, range], SERIES_REFRESH_MS[range]));
   const failures = new StatisticsRefresher([FAILURES], FAILURES_REFRESH_MS);
   const recoveries = new StatisticsRefresher([FAILURES], RECOVERY_REFRESH_MS);
-  const refreshers = [...lists, ...series, failures, recoveries];
+  const todaysRuns = new StatisticsRefresher([TODAYS_RUNS], TODAYS_RUNS_REFRESH_MS);
+  const refreshers = [...lists, ...series, failures, recoveries, todaysRuns];
   const ask = (...keys: Array<readonly unknown[]>) => {
     for (const key of keys) pending.set(JSON.stringify(key), { key, changedAt: Date.now() });
     throttle.request();
@@ -340,6 +345,7 @@ export function startRefreshing(): () => void {
       } else if (event.type.startsWith("calendar.")) ask(["calendars"], ["upcoming"], ["schedule"]);
       else if (event.type.startsWith("workflow.")) ask(["workflows"], ["workflow"]);
       else if (event.type.startsWith("run.")) {
+        todaysRuns.add();
         ask(["workflows"], ["workflow"], ["runs"], [PAGED_RUNS], VISIBLE_SCHEDULES, ["schedule"]);
       } else if (event.type.startsWith("step.")) ask(["runs"], [PAGED_RUNS]);
       else if (event.type.startsWith("worker.")) ask(["workers"]);

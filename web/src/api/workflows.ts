@@ -15,7 +15,8 @@ import type {
   WorkflowSpec,
   paths,
 } from "./schema";
-import { PAGED_RUNS, queryClient } from "./queries";
+import { COUNTED_RUNS, type CountedRuns } from "../lib/days";
+import { PAGED_RUNS, queryClient, TODAYS_RUNS } from "./queries";
 import { randomId } from "../lib/randomId";
 
 export interface WorkflowsFilter {
@@ -101,24 +102,37 @@ export const pagedRunsQuery = (filter: RunsFilter) =>
     placeholderData: keepPreviousData,
   });
 
-/** Runs that are counted by day. */
-export const COUNTED_RUNS = 1_000;
+/** Refetch interval of the runs of earlier days, of which some may still be active. */
 const COUNTED_REFETCH_MS = 300_000;
 
-/** The newest runs of a workflow or schedule, to be counted by day. There are no statistics of runs. */
-export const countedRunsQuery = (filter: Pick<RunsFilter, "workflow" | "schedule">) =>
+export type CountedRunsFilter = Pick<RunsFilter, "workflow" | "schedule">;
+
+/** The newest runs of a workflow or schedule in a range, to be counted by day. There are no statistics of runs. */
+async function readCountedRuns(
+  filter: CountedRunsFilter,
+  range: { created_after?: string; created_before?: string },
+): Promise<CountedRuns> {
+  const params = { query: { ...filter, ...range, limit: COUNTED_RUNS } };
+  const { items, next_cursor } = await unwrap(api.GET("/api/v1/runs", { params }));
+  const runs = items.map(({ created_at, status }) => ({ created_at, status }));
+  return { runs, hasMore: !!next_cursor };
+}
+
+/** The newest runs before today, to be counted by day. */
+export const earlierRunsQuery = (filter: CountedRunsFilter, today: string) =>
   queryOptions({
-    queryKey: ["counted-runs", filter],
-    queryFn: async () => {
-      const params = { query: { ...filter, limit: COUNTED_RUNS } };
-      const { items, next_cursor } = await unwrap(api.GET("/api/v1/runs", { params }));
-      return {
-        runs: items.map(({ created_at, status }) => ({ created_at, status })),
-        hasMore: !!next_cursor,
-      };
-    },
-    staleTime: 60_000,
+    queryKey: ["earlier-runs", filter, today],
+    queryFn: () => readCountedRuns(filter, { created_before: today }),
+    staleTime: COUNTED_REFETCH_MS,
     refetchInterval: COUNTED_REFETCH_MS,
+  });
+
+/** The runs of today, to be counted. Refetched when runs change. */
+export const todaysRunsQuery = (filter: CountedRunsFilter, today: string) =>
+  queryOptions({
+    queryKey: [TODAYS_RUNS, filter, today],
+    queryFn: () => readCountedRuns(filter, { created_after: today }),
+    staleTime: 30_000,
   });
 
 export const runQuery = (id: string) =>

@@ -4,10 +4,12 @@ import { expect, test } from "vitest";
 
 import type { StatisticsSeries } from "../api/schema";
 import {
+  COUNTED_RUNS,
   countJobs,
   countRuns,
   dayOnKey,
   firstKnownDay,
+  joinRuns,
   lastWeeks,
   seriesParts,
   shares,
@@ -133,4 +135,16 @@ test("arrow keys move by days and weeks within the known days", () => {
   expect(dayOnKey(of, "2026-11-20", "Home")).toBe("2026-11-02");
   expect(dayOnKey(of, "2026-11-20", "End")).toBe("2026-11-25");
   expect(dayOnKey(of, "2026-11-20", "a")).toBeNull();
+});
+
+test("runs of today come before earlier ones, up to the counted number", () => {
+  const runs = (count: number, created_at: string) =>
+    Array.from({ length: count }, () => ({ created_at, status: "succeeded" as const }));
+  const today = { runs: runs(400, "2026-11-25T01:00:00Z"), hasMore: false };
+  const few = { runs: runs(2, "2026-11-24T01:00:00Z"), hasMore: false };
+  expect(joinRuns(today, few)).toEqual({ runs: [...today.runs, ...few.runs], hasMore: false });
+  const many = joinRuns(today, { ...few, runs: runs(COUNTED_RUNS, "2026-11-24T01:00:00Z") });
+  expect([many.runs.length, many.hasMore]).toEqual([COUNTED_RUNS, true]);
+  const more = { ...today, hasMore: true };
+  expect(joinRuns(more, few)).toBe(more);
 });

@@ -142,7 +142,24 @@ export function countJobs(
   return count(of, items);
 }
 
+/** Maximum number of runs that are counted by day. */
+export const COUNTED_RUNS = 1_000;
+
 type CountedRun = Pick<WorkflowRun, "created_at" | "status">;
+
+export interface CountedRuns {
+  /** The newest first. */
+  runs: readonly CountedRun[];
+  /** Whether there are older runs. */
+  hasMore: boolean;
+}
+
+/** Returns the newest of all runs, of which those of today were read apart. */
+export function joinRuns(today: CountedRuns, earlier: CountedRuns): CountedRuns {
+  if (today.hasMore) return today;
+  const runs = [...today.runs, ...earlier.runs];
+  return { runs: runs.slice(0, COUNTED_RUNS), hasMore: earlier.hasMore || runs.length > COUNTED_RUNS };
+}
 
 /** Returns the runs by the day of their creation. */
 export function countRuns(of: Days, runs: readonly CountedRun[]): Map<Day, DayCounts> {

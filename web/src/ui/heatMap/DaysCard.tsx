@@ -6,14 +6,16 @@ import { type ReactNode, useCallback, useMemo } from "react";
 import { useTranslation } from "react-i18next";
 
 import { newestDaysQuery, pastDaysQuery, type SeriesSubject } from "../../api/statistics";
-import { COUNTED_RUNS, countedRunsQuery, type RunsFilter } from "../../api/workflows";
+import { type CountedRunsFilter, earlierRunsQuery, todaysRunsQuery } from "../../api/workflows";
 import {
+  COUNTED_RUNS,
   countJobs,
   countRuns,
   dayOf,
   type DayCounts,
   type Days,
   firstKnownDay,
+  joinRuns,
   lastWeeks,
   seriesParts,
   splitsHours,
@@ -90,8 +92,6 @@ function JobDays({ subject, days }: { subject: JobsSubject; days: Days }) {
   );
 }
 
-type CountedRunsFilter = Pick<RunsFilter, "workflow" | "schedule">;
-
 export function RunDaysCard({ filter }: { filter: CountedRunsFilter }) {
   const { t } = useTranslation();
   return (
@@ -108,18 +108,23 @@ export function RunDays({ filter }: { filter: CountedRunsFilter }) {
 function CountedRuns({ filter, days }: { filter: CountedRunsFilter; days: Days }) {
   const { t } = useTranslation();
   const { language } = usePreferences();
-  const { data, error, refetch } = useQuery(countedRunsQuery(filter));
+  const startOfToday = new Date(days.starts.at(-2) ?? 0).toISOString();
+  const today = useQuery(todaysRunsQuery(filter, startOfToday));
+  const earlier = useQuery(earlierRunsQuery(filter, startOfToday));
   const counted = useMemo((): { counts: Map<Day, DayCounts>; knownFrom: Day | null } | null => {
-    if (!data) return null;
-    return { counts: countRuns(days, data.runs), knownFrom: firstKnownDay(days, data.runs, data.hasMore) };
-  }, [days, data]);
+    if (!today.data || !earlier.data) return null;
+    const { runs, hasMore } = joinRuns(today.data, earlier.data);
+    return { counts: countRuns(days, runs), knownFrom: firstKnownDay(days, runs, hasMore) };
+  }, [days, today.data, earlier.data]);
   const { workflow, schedule } = filter;
   const href = useCallback(
     (after: string, before: string) => `/runs${stringifySearch({ workflow, schedule, after, before })}`,
     [workflow, schedule],
   );
   if (!counted) {
-    return error ? <ErrorBox error={error} onRetry={() => void refetch()} /> : <Loading rows={5} />;
+    const failed = [today, earlier].find(({ error, data }) => error && !data);
+    if (!failed?.error) return <Loading rows={5} />;
+    return <ErrorBox error={failed.error} onRetry={() => void failed.refetch()} />;
   }
   return (
     <>
