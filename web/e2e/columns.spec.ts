@@ -50,7 +50,7 @@ test("columns of runs and workers are chosen", async ({ page, server }) => {
   const steps = [{ name: "one", job: { run: { process: { script: "true" } } } }];
   await server.call("PUT", "/api/v1/workflows/columns", { name: "columns", steps });
   await server.call("POST", "/api/v1/workflows/columns/start", {});
-  await page.goto("/runs");
+  await page.goto("/runs?workflow=columns");
   await expect(page.getByTestId("run-rows").getByRole("row")).toHaveCount(1);
   await toggle(page, "End time");
   await expect(header(page, "End time")).toBeVisible();

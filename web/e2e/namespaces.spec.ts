@@ -6,19 +6,19 @@ test("the switcher filters lists, is remembered, and is part of the address of l
   page,
   server,
 }) => {
-  const invoices = await server.submit(script("invoices", "true", { namespace: "finance" }));
+  const invoices = await server.submit(script("invoices", "true", { namespace: "switched" }));
   await server.submit(script("backup", "true"));
   await server.waitForStatus(invoices, "succeeded");
   await page.goto("/jobs");
   const rows = page.getByTestId("job-rows");
   const jobs = page.getByRole("table", { name: "Jobs" });
   await expect(jobs.getByRole("columnheader", { name: "Namespace" })).toBeVisible();
-  await expect(rows.getByRole("row").filter({ hasText: "invoices" })).toContainText("finance");
+  await expect(rows.getByRole("row").filter({ hasText: "invoices" })).toContainText("switched");
 
   const switcher = page.getByRole("combobox", { name: "Namespace of the lists" });
   await switcher.click();
-  await page.getByRole("option", { name: "finance" }).click();
-  await expect(page).toHaveURL(/\/jobs\?namespace=finance/);
+  await page.getByRole("option", { name: "switched" }).click();
+  await expect(page).toHaveURL(/\/jobs\?namespace=switched/);
   await expect(rows).toContainText("invoices");
   await expect(rows).not.toContainText("backup");
   await expect(jobs.getByRole("columnheader", { name: "Namespace" })).toHaveCount(0);
@@ -29,13 +29,13 @@ test("the switcher filters lists, is remembered, and is part of the address of l
 
   await page.getByRole("link", { name: "Queues", exact: true }).click();
   await expect(page).toHaveURL(/\/queues$/);
-  await expect(switcher).toHaveValue("finance");
+  await expect(switcher).toHaveValue("switched");
   await page.reload();
   await page.getByRole("link", { name: "Schedules", exact: true }).click();
-  await expect(page).toHaveURL(/\/schedules\?namespace=finance/);
+  await expect(page).toHaveURL(/\/schedules\?namespace=switched/);
   await page.keyboard.press("g");
   await page.keyboard.press("r");
-  await expect(page).toHaveURL(/\/runs\?namespace=finance/);
+  await expect(page).toHaveURL(/\/runs\?namespace=switched/);
 
   await switcher.focus();
   await switcher.fill("All");
