@@ -4,7 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useRouterState } from "@tanstack/react-router";
 
 import { namespacesQuery } from "../api/statistics";
-import { ALL_NAMESPACES, isAllNamespaces, SCOPED_LISTS } from "../lib/namespaces";
+import { ALL_NAMESPACES, hasSeveralNamespaces, isAllNamespaces, SCOPED_LISTS } from "../lib/namespaces";
 import { setPreferences, usePreferences } from "../lib/preferences";
 
 /** Returns the current namespace, null for all: that of the list on the page, else the remembered one. */
@@ -24,8 +24,15 @@ export function useNamespace(): [namespace: string | null, choose: (value: strin
   return [isAllNamespaces(shown) ? null : (shown ?? null), choose];
 }
 
-/** Returns whether a list with this namespace filter has rows of several namespaces. */
-export function useHasNamespaces(namespace: string | undefined): boolean {
+/**
+ * Returns whether a list with this namespace filter has rows of several namespaces. Statistics know the namespaces with
+ * jobs, the loaded rows also others.
+ */
+export function useHasNamespaces(
+  namespace: string | undefined,
+  rows: ReadonlyArray<{ namespace: string }> | undefined,
+): boolean {
   const { data } = useQuery({ ...namespacesQuery, enabled: isAllNamespaces(namespace) });
-  return isAllNamespaces(namespace) && (data?.length ?? 0) > 1;
+  if (!isAllNamespaces(namespace)) return false;
+  return (data?.length ?? 0) > 1 || hasSeveralNamespaces(rows ?? []);
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { isAllNamespaces, namespaceChoices, scopedSearch } from "./namespaces";
+import { hasSeveralNamespaces, isAllNamespaces, namespaceChoices, scopedSearch } from "./namespaces";
 
 test("links to lists carry the remembered namespace, and links to other pages do not", () => {
   expect(scopedSearch("/jobs", "finance")).toEqual({ namespace: "finance" });
@@ -14,4 +14,10 @@ test("the namespace of an address can be chosen, even if it has no jobs", () => 
 
 test("no namespace and the wildcard both mean all", () => {
   expect([undefined, null, "", "*", "default"].map(isAllNamespaces)).toEqual([true, true, true, true, false]);
+});
+
+test("rows of several namespaces are recognized", () => {
+  expect(hasSeveralNamespaces([])).toBe(false);
+  expect(hasSeveralNamespaces([{ namespace: "a" }, { namespace: "a" }])).toBe(false);
+  expect(hasSeveralNamespaces([{ namespace: "a" }, { namespace: "a" }, { namespace: "b" }])).toBe(true);
 });

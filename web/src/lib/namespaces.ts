@@ -30,3 +30,7 @@ export function namespaceChoices(
   for (const name of current) if (name && !isAllNamespaces(name)) names.add(name);
   return [...names].sort((a, b) => a.localeCompare(b));
 }
+
+export function hasSeveralNamespaces(rows: ReadonlyArray<{ namespace: string }>): boolean {
+  return rows.some(({ namespace }) => namespace !== rows[0]?.namespace);
+}

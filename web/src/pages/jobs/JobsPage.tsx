@@ -60,7 +60,7 @@ export function JobsPage() {
     [rows.items, selection.ids],
   );
   const input = useRef<HTMLInputElement>(null);
-  const hasNamespaces = useHasNamespaces(search.namespace);
+  const hasNamespaces = useHasNamespaces(search.namespace, rows.items);
 
   const change = useCallback((next: JobsSearch) => void navigate({ search: next }), [navigate]);
 

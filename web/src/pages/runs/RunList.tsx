@@ -95,7 +95,7 @@ interface TableProps {
 function RunTable({ rows, namespace, isSingleWorkflow, selection, children }: TableProps) {
   const { t } = useTranslation();
   const table = useRef<HTMLDivElement>(null);
-  const hasNamespaces = useHasNamespaces(namespace) && !isSingleWorkflow;
+  const hasNamespaces = useHasNamespaces(namespace, rows) && !isSingleWorkflow;
   const columns = useColumns<RunColumn>(table, LAYOUT, (name) => isDefaultColumn(name, hasNamespaces));
   // A narrow page has no columns.
   const isNarrow = useNarrow();

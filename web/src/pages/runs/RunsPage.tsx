@@ -1,6 +1,7 @@
 /** The workflow runs page, with filters. */
 
 import { Button, TextInput } from "@mantine/core";
+import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import type { TFunction } from "i18next";
 import { SearchX, Workflow, X } from "lucide-react";
@@ -9,7 +10,7 @@ import { useTranslation } from "react-i18next";
 
 import { unwrap, api } from "../../api/client";
 import type { RunStatus, WorkflowRun } from "../../api/schema";
-import { runsParameters } from "../../api/workflows";
+import { pagedRunsQuery, runsParameters } from "../../api/workflows";
 import { useHasNamespaces } from "../../app/namespace";
 import type { RunsSearch } from "../../app/router";
 import { EXPORT_PAGE, type ExportSource } from "../../lib/export";
@@ -42,7 +43,11 @@ export function RunsPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const change = (next: RunsSearch) => void navigate({ search: next, replace: true });
-  const hasNamespaces = useHasNamespaces(search.namespace);
+  const { data } = useInfiniteQuery(pagedRunsQuery(search));
+  const hasNamespaces = useHasNamespaces(
+    search.namespace,
+    data?.pages.flatMap((page) => page.items),
+  );
   const isFiltered = Object.values(search).some((value) => value !== undefined);
   const empty = isFiltered ? (
     <EmptyState

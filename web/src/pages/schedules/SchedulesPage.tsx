@@ -61,8 +61,8 @@ export function SchedulesPage() {
   const navigate = route.useNavigate();
   const sort = SORTS.find((each) => each === search.sort) ?? "next";
   const filter = filterOf(search);
-  const hasNamespaces = useHasNamespaces(search.namespace);
   const { rows, error, isPaged, hasMore, more, refetch } = useSchedules(filter, sort);
+  const hasNamespaces = useHasNamespaces(search.namespace, rows);
   const selection = useSelection(filter);
   const [bulk, setBulk] = useState<{ action: BulkAction; target: Target } | null>(null);
   const selectedSchedules = useMemo(

@@ -31,7 +31,7 @@ export function WorkflowsPage() {
   const navigate = route.useNavigate();
   const list = useInfiniteQuery(workflowsQuery(search));
   const rows = list.data?.pages.flatMap((page) => page.items);
-  const hasNamespaces = useHasNamespaces(search.namespace);
+  const hasNamespaces = useHasNamespaces(search.namespace, rows);
   const [starting, setStarting] = useState<Workflow | null>(null);
   const change = (next: WorkflowsSearch) => void navigate({ search: next, replace: true });
   const isFiltered = Object.values(search).some((value) => value !== undefined);
