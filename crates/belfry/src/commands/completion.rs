@@ -28,7 +28,7 @@ fn with_contexts(shell: Shell, line: &str, after_context: &mut bool) -> String {
         Shell::Bash if is_value => {
             line.replace(r#"compgen -f "${cur}""#, &format!(r#"compgen -W "$({CONTEXTS})" -- "${{cur}}""#))
         }
-        Shell::Zsh if line.starts_with("'--context=") => {
+        Shell::Zsh if line.contains("--context=[") => {
             line.replace(":NAME:_default'", &format!(":NAME:{{compadd -- $({CONTEXTS})}}'"))
         }
         Shell::Fish if line.contains(" -l context ") => format!("{line} -f -a '({CONTEXTS})'"),
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn the_names_of_contexts_are_completed_in_every_shell() {
         for (shell, option) in
-            [(Shell::Bash, "--context)"), (Shell::Zsh, "'--context="), (Shell::Fish, " -l context ")]
+            [(Shell::Bash, "--context)"), (Shell::Zsh, "--context=["), (Shell::Fish, " -l context ")]
         {
             let script = script(shell);
             let (options, values) = (script.matches(option).count(), script.matches(CONTEXTS).count());

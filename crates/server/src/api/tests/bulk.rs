@@ -188,9 +188,9 @@ async fn a_dry_run_refuses_what_the_request_would_refuse() {
     world.until(&ended, "succeeded").await;
     let waiting = world.submit(json!({"run_at": "2030-01-01T00:00:00Z"})).await;
     for (path, more, changed, code) in [
-        ("cancel", json!({}), &waiting, "job_ended"),
         ("retry", json!({}), &ended, "job_not_ended"),
         ("update", json!({"patch": {"priority": 3}}), &waiting, "job_ended"),
+        ("cancel", json!({}), &waiting, "job_ended"),
     ] {
         let mut body = json!({"jobs": {"ids": [ended, waiting]}});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
