@@ -196,7 +196,7 @@ async fn a_dry_run_refuses_what_the_request_would_refuse() {
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let dry = done(world.post(&format!("/api/v1/jobs/{path}?dry_run=true"), body.clone()).await).await;
         let real = done(world.post(&format!("/api/v1/jobs/{path}"), body).await).await;
-        assert_eq!(ids(&dry, "id"), [changed.clone()], "{path}");
+        assert_eq!(ids(&dry, "id"), std::slice::from_ref(changed), "{path}");
         assert_eq!(dry["refused"], real["refused"], "{path}");
         assert_eq!(dry["refused"][0]["code"], code, "{path}");
     }
