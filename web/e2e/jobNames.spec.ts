@@ -57,7 +57,7 @@ test("the attention list and the palette open the page of a job name", async ({ 
   await page.goto("/queues");
   await expect(page.getByRole("heading", { name: "Queues", level: 1 })).toBeVisible();
   await page.keyboard.press("Control+k");
-  await expect(page.getByRole("combobox")).toBeFocused();
+  await expect(page.getByRole("dialog").getByRole("combobox")).toBeFocused();
   await page.keyboard.type("breaks-daily");
   await page.getByRole("option", { name: /History of the job name$/ }).click();
   await expect(page.getByRole("heading", { name: "breaks-daily" })).toBeVisible();

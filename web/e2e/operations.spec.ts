@@ -21,7 +21,7 @@ test("a single server is reported, and draining it is refused with a hint", asyn
   await page.goto("/");
   await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
   await page.keyboard.press("Control+k");
-  await expect(page.getByRole("combobox")).toBeFocused();
+  await expect(page.getByRole("dialog").getByRole("combobox")).toBeFocused();
   await page.keyboard.type("servers");
   await page.keyboard.press("Enter");
   await expect(page).toHaveURL(/\/servers$/);

@@ -74,12 +74,12 @@ test("the palette opens pages and jobs by name using only the keyboard", async (
   await page.goto("/");
   await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
   await page.keyboard.press("Control+k");
-  await expect(page.getByRole("combobox")).toBeFocused();
+  await expect(page.getByRole("dialog").getByRole("combobox")).toBeFocused();
   await page.keyboard.type("queu");
   await page.keyboard.press("Enter");
   await expect(page.getByRole("heading", { name: "Queues", level: 1 })).toBeVisible();
   await page.keyboard.press("Control+k");
-  await expect(page.getByRole("combobox")).toBeFocused();
+  await expect(page.getByRole("dialog").getByRole("combobox")).toBeFocused();
   await page.keyboard.type("find-me");
   await expect(page.getByRole("option").first()).toContainText("find-me");
   await expect(page.getByRole("option").first()).toContainText("Succeeded");
