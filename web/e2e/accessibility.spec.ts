@@ -1,16 +1,33 @@
 /**
  * H1. Accessibility of every view, checked with axe. The check is slow, so it has its own file, the first
- * alphabetically: another worker runs the other files meanwhile.
+ * alphabetically, and its parts run at the same time.
  */
 
 import AxeBuilder from "@axe-core/playwright";
 
+import type { Page } from "@playwright/test";
+
 import { expect, script, test } from "./fixtures";
+import type { Server } from "./server";
 import { VIEWS } from "./views";
 
-test("every view passes the axe checks, in both themes", async ({ page, server }) => {
-  // axe checks about thirty views.
-  test.setTimeout(480_000);
+test.describe.configure({ mode: "parallel" });
+
+const PARTS = 3;
+
+for (let part = 0; part < PARTS; part += 1) {
+  test(`every view passes the axe checks, in both themes, part ${part + 1} of ${PARTS}`, async ({
+    page,
+    server,
+  }) => {
+    // axe checks about fifteen views.
+    test.setTimeout(480_000);
+    const views = await allViews(server);
+    for (const view of views.filter((_, index) => index % PARTS === part)) await check(page, view);
+  });
+}
+
+async function allViews(server: Server): Promise<string[]> {
   const id = await server.submit(script("readable", "echo hello; exit 3"));
   await server.waitForStatus(id, "failed");
   const other = await server.submit(script("readable", "echo changed; exit 4"));
@@ -27,7 +44,7 @@ test("every view passes the axe checks, in both themes", async ({ page, server }
   const { id: again } = await server.call<{ id: string }>("POST", "/api/v1/workflows/readable/start", {});
   const nightly = await server.schedule("readable", [{ cron: "30 2 * * *" }], "exit 3");
   await server.trigger(nightly);
-  const views = [
+  return [
     ...VIEWS,
     ...[`/jobs/${id}`, `/jobs/${id}?tab=timeline`, `/jobs/${id}?tab=spec`],
     ...["/jobs/named/readable", "/jobs/named/unknown"],
@@ -40,35 +57,36 @@ test("every view passes the axe checks, in both themes", async ({ page, server }
       (query) => `/runs/${run}${query}`,
     ),
   ];
-  for (const view of views) {
-    await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
-    await page.goto(view);
-    await expect(page.locator("main h1").first()).toBeVisible();
-    await expect(page.getByLabel("Loading", { exact: true })).toHaveCount(0);
-    // Wait for the validation: it changes the state of a button.
-    await expect(page.getByText("Checking …")).toHaveCount(0);
-    // The labels of a run's steps omit their durations, which change constantly.
-    const isDurationLabel = ({ id }: { id: string }) =>
-      id === "label-content-name-mismatch" && view.startsWith("/runs/");
-    for (const theme of ["light", "dark"] as const) {
-      await page.emulateMedia({ colorScheme: theme });
-      await expect(page.locator("html")).toHaveAttribute("data-mantine-color-scheme", theme);
-      // A button that is being enabled briefly has a colour between its two colours.
-      await expect(async () => {
-        const axe = new AxeBuilder({ page });
-        // Only colours depend on the theme.
-        if (theme === "dark") axe.withRules(["color-contrast"]);
-        else {
-          axe
-            .options({ rules: { "label-content-name-mismatch": { enabled: true } } })
-            .withTags(["wcag2a", "wcag2aa", "wcag21aa", "best-practice"]);
-        }
-        const { violations } = await axe.analyze();
-        const failures = violations
-          .filter((v) => !isDurationLabel(v))
-          .flatMap((v) => v.nodes.map((node) => `${v.id}: ${node.target.join(" ")} ${node.failureSummary}`));
-        expect(failures, `${view}, ${theme}`).toEqual([]);
-      }).toPass({ timeout: 60_000 });
-    }
+}
+
+async function check(page: Page, view: string): Promise<void> {
+  await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
+  await page.goto(view);
+  await expect(page.locator("main h1").first()).toBeVisible();
+  await expect(page.getByLabel("Loading", { exact: true })).toHaveCount(0);
+  // Wait for the validation: it changes the state of a button.
+  await expect(page.getByText("Checking …")).toHaveCount(0);
+  // The labels of a run's steps omit their durations, which change constantly.
+  const isDurationLabel = ({ id }: { id: string }) =>
+    id === "label-content-name-mismatch" && view.startsWith("/runs/");
+  for (const theme of ["light", "dark"] as const) {
+    await page.emulateMedia({ colorScheme: theme });
+    await expect(page.locator("html")).toHaveAttribute("data-mantine-color-scheme", theme);
+    // A button that is being enabled briefly has a colour between its two colours.
+    await expect(async () => {
+      const axe = new AxeBuilder({ page });
+      // Only colours depend on the theme.
+      if (theme === "dark") axe.withRules(["color-contrast"]);
+      else {
+        axe
+          .options({ rules: { "label-content-name-mismatch": { enabled: true } } })
+          .withTags(["wcag2a", "wcag2aa", "wcag21aa", "best-practice"]);
+      }
+      const { violations } = await axe.analyze();
+      const failures = violations
+        .filter((v) => !isDurationLabel(v))
+        .flatMap((v) => v.nodes.map((node) => `${v.id}: ${node.target.join(" ")} ${node.failureSummary}`));
+      expect(failures, `${view}, ${theme}`).toEqual([]);
+    }).toPass({ timeout: 60_000 });
   }
-});
+}
