@@ -586,16 +586,16 @@ test("server messages about runs are translated into Chinese", async ({ page, se
 });
 
 test("the list of runs shows the failed step and pending approvals", async ({ page, server }) => {
-  await apply(server, { name: "breaks", steps: [{ name: "load", job: scriptJob("exit 3") }] });
-  await waitForRun(server, await start(server, "breaks"), "failed");
-  await apply(server, { name: "asks", steps: [{ name: "gate", approval: {} }] });
-  const asks = await start(server, "asks");
+  await apply(server, { name: "listed-breaks", steps: [{ name: "load", job: scriptJob("exit 3") }] });
+  await waitForRun(server, await start(server, "listed-breaks"), "failed");
+  await apply(server, { name: "listed-asks", steps: [{ name: "gate", approval: {} }] });
+  const asks = await start(server, "listed-asks");
   await page.goto("/runs");
   const row = (name: string) => page.getByTestId("run-rows").getByRole("row").filter({ hasText: name });
-  await expect(row("breaks")).toContainText("step load: exited with code 3");
-  await expect(row("asks")).toContainText("Waiting for approval");
+  await expect(row("listed-breaks")).toContainText("step load: exited with code 3");
+  await expect(row("listed-asks")).toContainText("Waiting for approval");
   await server.call("POST", `/api/v1/runs/${asks}/steps/gate/approve`, {});
-  await expect(row("asks")).toContainText("Succeeded");
+  await expect(row("listed-asks")).toContainText("Succeeded");
 });
 
 test("on a phone the tabs of a run stay in one line", async ({ page, server }) => {
