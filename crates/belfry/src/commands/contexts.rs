@@ -1,4 +1,11 @@
 //! `belfry context`: lists, shows, sets, selects and deletes contexts. No command here talks to a server.
+//!
+//! A context is a named server: its URL, the path of its token file and its namespace. The file with all contexts, and
+//! the choice of the one that a command uses, are in [`crate::contexts`]; how a context replaces other settings is in
+//! [`crate::settings`].
+//!
+//! A change of the choice warns about environment variables that precede it. Paths of token files are stored as absolute
+//! paths, and a token is read once to find out whether it is there.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,9 @@
 //! Settings and their origins.
 //!
 //! The value of a setting comes from a flag, else an environment variable, else a context, else a file, else its
-//! default. A context of `--context` precedes the environment ([`Settings::load`]). All settings are in one table ([`table::SETTINGS`]), from which files, variables, `belfry config show` and the docs are derived.
-//! One file is read; files are never merged. All errors are reported together, each under the name that the user wrote.
+//! default. A context of `--context` precedes the environment ([`Settings::load`]). All settings are in one table
+//! ([`table::SETTINGS`]), from which files, variables, `belfry config show` and the docs are derived. One file is read;
+//! files are never merged. All errors are reported together, each under the name that the user wrote.
 //!
 //! - [`table`]: the settings with their kinds, defaults and help texts.
 //! - `value`: kinds of values, and parsing of text and TOML.
