@@ -59,13 +59,13 @@ test("lost workers, failures by name, and stuck and paused queues are listed, th
   ).toEqual([
     "workerLost",
     "stuck",
+    "paused",
+    "workerUnschedulable",
     "failing b 1000000",
     "failing a 1",
     "failing c 0",
     "recovered fixed 5",
     "failing null 4",
-    "paused",
-    "workerUnschedulable",
   ]);
 });
 
@@ -103,15 +103,17 @@ test("failed runs are counted by workflow; jobs of their steps and called runs a
   expect(listed).toEqual(["approval", "etl 2"]);
 });
 
-test("items that block work come before any number of failures", () => {
+test("what blocks work or was stopped by somebody comes before any number of failures", () => {
   const items = attentionItems({
     ...calm,
+    workers: [worker({ admission: "cordoned" })],
     queues: [queue({ name: "gpu", settings: { paused: true }, waiting: 316 })],
     approvals: [{ run: {} as WorkflowRun, step: "gate", since: "" }],
     failures: Array.from({ length: 20 }, (_, i) => failure(`j${i}`, 1_000_000 - i)),
   });
-  expect(items.slice(0, 3).map(({ kind }) => kind)).toEqual(["paused", "approval", "failing"]);
-  expect(items).toHaveLength(22);
+  const kinds = items.slice(0, 4).map(({ kind }) => kind);
+  expect(kinds).toEqual(["paused", "approval", "workerUnschedulable", "failing"]);
+  expect(items).toHaveLength(23);
 });
 
 test("a truncated sample of runs gives a minimum, a complete one the exact number", () => {

@@ -84,14 +84,15 @@ export function attentionItems(seen: AttentionInput): AttentionItem[] {
     const since = queue.settings.paused ? null : queue.oldest_waiting_since;
     if (since && now - Date.parse(since) > STUCK_AFTER_MS) items.push({ kind: "stuck", queue, since });
   }
-  if (failedRuns) items.push(...failedWorkflowItems(failedRuns, now));
-  for (const failure of failures ?? []) {
-    items.push({ kind: isRecovered(failure) ? "recovered" : "failing", failure });
-  }
+  // What somebody paused or cordoned is easily forgotten, so no number of failures hides it.
   for (const queue of paused) if (queue.waiting === 0) items.push({ kind: "paused", queue });
   for (const worker of workers ?? []) {
     if (worker.status !== "lost" && worker.admission !== "open")
       items.push({ kind: "workerUnschedulable", worker });
+  }
+  if (failedRuns) items.push(...failedWorkflowItems(failedRuns, now));
+  for (const failure of failures ?? []) {
+    items.push({ kind: isRecovered(failure) ? "recovered" : "failing", failure });
   }
   return items;
 }
