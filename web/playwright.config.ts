@@ -5,6 +5,7 @@ import { defineConfig } from "@playwright/test";
 /** A Chromium of this machine: nothing is downloaded. */
 const chromium = [
   process.env.CHROMIUM,
+  "/usr/bin/chromium-headless-shell",
   "/usr/bin/chromium",
   "/usr/bin/chromium-browser",
   "/usr/bin/google-chrome",

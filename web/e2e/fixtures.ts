@@ -1,4 +1,4 @@
-/** A server for all tests of a worker, and a signed-in page that fails the test on any browser error. */
+/** A server for the tests of a file, and a signed-in page that fails the test on any browser error. */
 
 import { test as base } from "@playwright/test";
 
@@ -10,14 +10,31 @@ export { script, waitFor } from "./server";
 /** Performance is asserted only by `make web-scale`: a machine under other load is temporarily slow. */
 export const ASSERTS_PERFORMANCE = process.env.SCALE_JOBS !== undefined;
 
-export const test = base.extend<{ browserErrors: string[] }, { server: Server }>({
-  server: [
+/** The server of the file whose tests this process runs. */
+let current: { file: string; server: Server } | null = null;
+
+async function serverFor(file: string): Promise<Server> {
+  if (current?.file !== file) {
+    await dispose();
+    current = { file, server: await Server.start() };
+  }
+  return current.server;
+}
+
+async function dispose(): Promise<void> {
+  await current?.server.dispose();
+  current = null;
+}
+
+export const test = base.extend<{ browserErrors: string[]; server: Server }, { disposal: void }>({
+  // A test finds only what the tests of its file have left, in whatever order the files run.
+  server: async ({}, use, { file }) => use(await serverFor(file)),
+  disposal: [
     async ({}, use) => {
-      const server = await Server.start();
-      await use(server);
-      await server.dispose();
+      await use();
+      await dispose();
     },
-    { scope: "worker" },
+    { scope: "worker", auto: true },
   ],
   baseURL: async ({ server }, use) => use(server.url),
   browserErrors: [
