@@ -17,9 +17,10 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use indexmap::{Equivalent, IndexMap, IndexSet};
+use model::failures::{FailureCount, Signature};
 use model::spec::JobSpec;
 use model::statistics::{CommitStatistics, JobSource, Level, OTHER_NAMES, SourceTally, Subject, Tally};
-use model::{Cause, Duration, JobStatus, ScheduleId, Timestamp, WorkerId};
+use model::{Cause, Duration, JobId, JobStatus, ScheduleId, Timestamp, WorkerId};
 
 use crate::names::name_hash;
 
@@ -28,6 +29,8 @@ const NEW_NAMES_MAX: usize = 2_000;
 /// Namespaces of queues and of namespaces among the names; no namespace of a job has such a name.
 const QUEUES: &str = "\0queue";
 const NAMESPACES: &str = "\0namespace";
+/// Longest message of a failure that is kept with its count, in characters.
+const MESSAGE_MAX: usize = 500;
 const DAY: Duration = Duration::from_hours(24);
 /// Interval between two samples while jobs change.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
@@ -43,6 +46,8 @@ pub(crate) struct Statistics {
     names: Names,
     /// What happened since the last flush, by source (its address) and worker.
     tallies: IndexMap<(usize, Option<WorkerId>), SourceTally, FixedState>,
+    /// Failed and expired jobs since the last flush.
+    failures: IndexMap<FailureKey, FailureCount, FixedState>,
     levels: Vec<(Subject, Level)>,
     /// Subjects of the last sample.
     sampled: BTreeSet<Subject>,
@@ -51,6 +56,9 @@ pub(crate) struct Statistics {
     /// Steady time of the next sample.
     next_sample: Option<Timestamp>,
 }
+
+/// Namespace and name of failed jobs, and the signature of their failures.
+type FailureKey = (Arc<str>, Arc<str>, Signature);
 
 /// Names that have their own series, of today and of the day before.
 #[derive(Debug, Default)]
@@ -191,6 +199,30 @@ impl Statistics {
         self.tally(source, worker).count_end(status, cause);
     }
 
+    /// Counts a job that failed or expired, with its error code, exit code and message.
+    pub(crate) fn count_failure(
+        &mut self,
+        source: &JobSource,
+        job: JobId,
+        error: &str,
+        exit_code: Option<i32>,
+        message: &str,
+    ) {
+        let signature = Signature::new(error, exit_code, message);
+        let key = (Arc::clone(&source.namespace), Arc::clone(&source.name), signature);
+        let counted =
+            self.failures.entry(key).or_insert_with_key(|(namespace, name, signature)| FailureCount {
+                namespace: Arc::clone(namespace),
+                name: Arc::clone(name),
+                signature: signature.clone(),
+                count: 0,
+                jobs: Vec::new(),
+                message: Box::default(),
+            });
+        counted.count(job);
+        counted.message = message.chars().take(MESSAGE_MAX).collect();
+    }
+
     /// Adds samples of levels. A subject that is no longer sampled gets a last sample of zero.
     pub(crate) fn sample(&mut self, mut levels: Vec<(Subject, Level)>) {
         let subjects: BTreeSet<Subject> = levels.iter().map(|(subject, _)| subject.clone()).collect();
@@ -239,12 +271,15 @@ impl Statistics {
         CommitStatistics {
             tallies: self.tallies.drain(..).map(|(_, tally)| tally).collect(),
             levels: std::mem::take(&mut self.levels),
+            failures: self.failures.drain(..).map(|(_, failures)| failures).collect(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use model::failures::FailureGroup;
+
     use super::*;
 
     fn named(statistics: &mut Statistics, name: &str, now: Timestamp) -> Arc<JobSource> {
@@ -307,6 +342,31 @@ mod tests {
         assert_eq!(statistics.plan_sample(later, false), Some(later + SAMPLE_INTERVAL));
         statistics.sample(Vec::new());
         assert_eq!(statistics.plan_sample(later + SAMPLE_INTERVAL, false), None);
+    }
+
+    /// H6. Jobs that fail together are one count for each name and signature, with the newest of them.
+    #[test]
+    fn a_flush_returns_each_name_and_signature_once_with_its_newest_jobs() {
+        let mut statistics = Statistics::default();
+        let now = Timestamp::from_millis(1_800_000_000_000);
+        let (one, two) = (named(&mut statistics, "one", now), named(&mut statistics, "two", now));
+        for i in 0..1_000_u64 {
+            let (id, message) = (JobId::from_bits(i.into()), format!("row {i} is bad"));
+            statistics.count_failure(&one, id, "exit_code", Some(1), &message);
+        }
+        statistics.count_failure(&one, JobId::from_bits(7), "exit_code", Some(2), "row 1 is bad");
+        statistics.count_failure(&two, JobId::from_bits(8), "exit_code", Some(1), "row 1 is bad");
+        let failures = statistics.take().failures;
+        assert_eq!(
+            failures.iter().map(|of| (&*of.name, of.count)).collect::<Vec<_>>(),
+            [("one", 1_000), ("one", 1), ("two", 1)]
+        );
+        assert_eq!(&*failures[0].message, "row 999 is bad");
+        let group = FailureGroup::new(now, &failures[0]);
+        let newest: Vec<_> = (990..1_000_u64).rev().map(|i| JobId::from_bits(i.into())).collect();
+        assert_eq!(group.jobs, newest);
+        assert!(failures[0].jobs.len() < 50, "the size of a row is bounded");
+        assert!(statistics.take().is_empty());
     }
 
     #[test]

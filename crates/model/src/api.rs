@@ -25,6 +25,7 @@ use crate::worker::{Admission, Capabilities, Capacity, Health, WorkerStatus};
 
 mod bulk;
 mod code;
+mod failures;
 mod notices;
 mod schedules;
 mod statistics;
@@ -32,6 +33,7 @@ mod workflows;
 
 pub use bulk::*;
 pub use code::Code;
+pub use failures::*;
 pub use notices::*;
 pub use schedules::*;
 pub use statistics::*;

@@ -23,6 +23,7 @@ pub mod changelog;
 pub mod checkpoint;
 pub mod error_chain;
 pub mod expression;
+pub mod failures;
 pub mod firing;
 pub mod former_lease;
 pub mod id;

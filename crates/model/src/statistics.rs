@@ -20,6 +20,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::failures::FailureCount;
 use crate::{Bytes, Cause, Duration, JobStatus, Millicores, ScheduleId, Timestamp, WorkerId};
 
 pub use histogram::Histogram;
@@ -249,6 +250,8 @@ pub struct CommitStatistics {
     pub tallies: Vec<SourceTally>,
     /// Sampled levels; each subject at most once.
     pub levels: Vec<(Subject, Level)>,
+    /// Jobs that failed or expired, by name and signature; each pair at most once.
+    pub failures: Vec<FailureCount>,
 }
 
 /// What happened to the jobs of a source, on a worker.
@@ -265,7 +268,7 @@ pub struct SourceTally {
 impl CommitStatistics {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.tallies.is_empty() && self.levels.is_empty()
+        self.tallies.is_empty() && self.levels.is_empty() && self.failures.is_empty()
     }
 }
 
@@ -347,19 +350,13 @@ impl Resolution {
 
     /// Returns the start of the interval that contains a time.
     pub fn start_of(self, at: Timestamp) -> Timestamp {
-        floor(at, self.interval())
+        at.floor(self.interval())
     }
 
     /// Returns the start of the chunk that contains a time.
     pub fn chunk_of(self, at: Timestamp) -> Timestamp {
-        floor(at, self.chunk())
+        at.floor(self.chunk())
     }
-}
-
-/// Rounds a time down to a multiple of a length, counted from 1970.
-fn floor(at: Timestamp, length: Duration) -> Timestamp {
-    let length = i64::try_from(length.as_millis()).unwrap_or(i64::MAX).saturating_mul(1_000).max(1);
-    Timestamp::from_micros(at.as_micros() - at.as_micros().rem_euclid(length))
 }
 
 #[cfg(test)]

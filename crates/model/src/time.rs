@@ -51,6 +51,12 @@ impl Timestamp {
         self.as_micros().div_euclid(1_000)
     }
 
+    /// Rounds down to a multiple of a length, counted from 1970.
+    pub fn floor(self, length: Duration) -> Self {
+        let length = i64::try_from(length.as_millis()).unwrap_or(i64::MAX).saturating_mul(1_000).max(1);
+        Self::from_micros(self.as_micros() - self.as_micros().rem_euclid(length))
+    }
+
     /// Returns the duration from `earlier` to this time, in whole milliseconds; zero if `earlier` is not earlier.
     pub fn since(self, earlier: Self) -> Duration {
         Duration(u64::try_from(self.as_micros().saturating_sub(earlier.as_micros()) / 1_000).unwrap_or(0))

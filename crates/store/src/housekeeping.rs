@@ -1,5 +1,5 @@
-//! The contract of housekeeping: tokens, artifacts, retention, statistics, quarantine and the health check. The engine decides none
-//! of these.
+//! The contract of housekeeping: tokens, artifacts, retention, statistics, failure groups, quarantine and the health
+//! check. The engine decides none of these.
 //!
 //! Any server may call these methods, no matter which server owns the shards: they change the history and the
 //! registered objects, never a live row.
@@ -18,6 +18,7 @@
 //! it.
 
 use async_trait::async_trait;
+use model::failures::{FailureGroupId, FailureMark};
 use model::{ExecutionId, JobId, RunId, Timestamp};
 
 use crate::StoreError;
@@ -91,15 +92,25 @@ pub trait Housekeeping: Send + Sync + 'static {
     /// Entries of firings that wait for earlier runs to end are not deleted.
     async fn trim_ledger(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError>;
 
-    /// Adds counts that commits left pending to the series of statistics, in one transaction. Returns the number of
+    /// Adds counts that commits left pending to the series of statistics and to the groups of failures, in one
+    /// transaction. Returns the number of
     /// added commits; commits that are left over have to wait for the next call.
     ///
     /// Queries return the same before and after. If two servers fold at the same time, one of them changes nothing.
     async fn fold_statistics(&self) -> Result<u64, StoreError>;
 
-    /// Deletes a bounded number of chunks of series whose retention is over at `now`. Returns their number: 0 means that
-    /// none is left.
+    /// Deletes a bounded number of chunks of series, and of groups of failures, whose retention is over at `now`. Returns
+    /// their number: 0 means that none is left.
     async fn trim_statistics(&self, now: Timestamp) -> Result<u64, StoreError>;
+
+    /// Sets the mark of a group of failures, or removes it. Returns whether the group exists: one of which all failures
+    /// are still pending does not.
+    async fn mark_failures(
+        &self,
+        namespace: &str,
+        id: FailureGroupId,
+        mark: Option<&FailureMark>,
+    ) -> Result<bool, StoreError>;
 
     /// Returns at most `limit` quarantined rows.
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError>;

@@ -37,6 +37,7 @@ mod commits;
 #[cfg(feature = "postgres")]
 pub mod copy;
 mod error;
+pub mod failures;
 pub mod faulty;
 mod housekeeping;
 mod leases;

@@ -18,12 +18,14 @@
 use async_trait::async_trait;
 use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
+use model::failures::FailureGroup;
 use model::firing::LedgerRecord;
 use model::record::{QueueRecord, WorkerRecord};
 use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkflowId};
 
 use crate::StoreError;
+use crate::failures::FailureQuery;
 use crate::query::{
     BackfillRow, Counts, EventPage, EventSeq, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts,
     LedgerFilter, LedgerPosition, Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter,
@@ -164,6 +166,9 @@ pub trait Reads: Send + Sync + 'static {
     /// Returns statistics of one subject by interval, or the sums of many subjects. Intervals without any count or
     /// sample are left out.
     async fn statistics(&self, query: &StatisticsQuery) -> Result<Series, StoreError>;
+
+    /// Returns the groups of failures, the newest failure first; at most 5,000.
+    async fn failures(&self, query: &FailureQuery) -> Result<Vec<FailureGroup>, StoreError>;
 
     /// Returns all workers that were not removed.
     async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError>;

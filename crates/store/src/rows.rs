@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
+use model::failures::{FailureGroup, FailureGroupId};
 use model::firing::{LedgerRecord, ScheduleHead};
 use model::record::{JobHead, KeyRecord, LiveRow, RunKeyRecord};
 use model::run::{BatchKey, ElementBatch, StepRecord, WorkflowHead};
@@ -22,10 +23,10 @@ use serde::de::DeserializeOwned;
 use crate::codec::{
     BackfillColumns, CheckpointColumns, ChunkKey, Context, DecodeError, DecodedHead, ExecutionColumns,
     LedgerColumns, RunColumns, ScheduleColumns, StateColumns, calendar_context, open_backfill,
-    open_backfill_head, open_checkpoint, open_definition, open_elements, open_execution, open_head,
-    open_history, open_ledger, open_run, open_run_head, open_schedule, open_schedule_head, open_state,
-    open_step, open_text, open_workflow, open_workflow_head, parse_schedule_spec, parse_spec, step_key,
-    token_kind,
+    open_backfill_head, open_checkpoint, open_definition, open_elements, open_execution, open_group,
+    open_head, open_history, open_ledger, open_run, open_run_head, open_schedule, open_schedule_head,
+    open_state, open_step, open_text, open_workflow, open_workflow_head, parse_schedule_spec, parse_spec,
+    step_key, token_kind,
 };
 use crate::query::{
     BackfillRow, ExecutionRow, JobRow, LedgerPosition, RunRow, ScheduleRow, Token, WorkflowRow,
@@ -56,6 +57,7 @@ pub(crate) enum Table {
     Checkpoints,
     Statistics,
     StatisticsPending,
+    FailureGroups,
 }
 
 impl Table {
@@ -83,6 +85,7 @@ impl Table {
             Self::Checkpoints => "checkpoints",
             Self::Statistics => "statistics",
             Self::StatisticsPending => "statistics_pending",
+            Self::FailureGroups => "failure_groups",
         }
     }
 
@@ -98,6 +101,7 @@ impl Table {
             Self::ElementBatches => &["run", "step", "first"],
             Self::Steps => &["run", "list", "number"],
             Self::Checkpoints => &["job"],
+            Self::FailureGroups => &["namespace", "id"],
             Self::Statistics => &["resolution", "kind", "chunk", "namespace", "name"],
             _ => &["id"],
         }
@@ -121,6 +125,8 @@ impl Table {
 pub(crate) trait Fields {
     /// Returns a column of bytes.
     fn bytes(&self, index: usize, column: &'static str) -> Result<&[u8], DecodeError>;
+    /// Returns a column of bytes; `None` for NULL.
+    fn optional_bytes(&self, index: usize, column: &'static str) -> Result<Option<&[u8]>, DecodeError>;
     /// Returns a column of text.
     fn text(&self, index: usize, column: &'static str) -> Result<Cow<'_, str>, DecodeError>;
     /// Returns a column of text; `None` for NULL.
@@ -503,4 +509,11 @@ pub(crate) fn chunk_key(row: &impl Fields) -> Result<ChunkKey, DecodeError> {
         namespace: row.text(3, "namespace")?.into(),
         name: row.text(4, "name")?.into(),
     })
+}
+
+/// Decodes a group of failures.
+pub(crate) fn failure_group(row: &impl Fields) -> Result<FailureGroup, DecodeError> {
+    let id: i64 = row.number(1, "id")?;
+    let mark = row.optional_bytes(3, "mark")?;
+    open_group(&row.text(0, "namespace")?, FailureGroupId(id.cast_unsigned()), row.bytes(2, "record")?, mark)
 }

@@ -20,6 +20,7 @@
 //! one snapshot, `the_help_of_every_command`; a test parses all examples.
 
 pub(crate) mod context;
+pub(crate) mod failure;
 pub(crate) mod forecast;
 pub(crate) mod hints;
 pub(crate) mod job;
@@ -208,6 +209,13 @@ pub(crate) enum Command {
     Top(more::TopArgs),
     /// Show how many jobs ran, failed and waited in a range, by name, queue, namespace, schedule or worker
     Stats(more::StatsArgs),
+    /// Show failures, grouped by what went wrong
+    #[command(subcommand, visible_alias = "failures", before_help = examples! {
+        "belfry failure list"
+        "belfry failure get GROUP"
+        "belfry failure mark GROUP known --note OPS-1234"
+    })]
+    Failure(failure::FailureCommand),
     /// Run a server, or manage servers
     #[command(visible_alias = "servers")]
     Server(Box<serve::ServerArgs>),

@@ -19,6 +19,7 @@ mod completion;
 mod config;
 mod contexts;
 mod events;
+mod failures;
 mod forecast;
 mod job_name;
 mod jobs;
@@ -188,6 +189,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Events(args) => block_on(&context, events::run(&context, args)),
         Command::Top(args) => block_on(&context, top::run(&context, args)),
         Command::Stats(args) => block_on(&context, statistics::run(&context, args)),
+        Command::Failure(command) => block_on(&context, failures::run(&context, command)),
         Command::Store(command) => block_on(&context, store::run(&context, command)),
         Command::Context(command) => contexts::run(&context, command),
         Command::Config(command) => config::run(&context, command),

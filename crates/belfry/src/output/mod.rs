@@ -21,6 +21,7 @@
 //! - [`progress`]: progress line of a command that waits; [`screen`]: a text that is redrawn in place.
 
 pub(crate) mod added_elements;
+mod failures;
 pub(crate) mod forecast;
 pub(crate) mod machines;
 pub(crate) mod objects;

@@ -408,6 +408,15 @@ impl Jobs {
         let worker = about.execution.map(|(.., worker)| worker);
         if to.is_final() {
             cx.statistics.count_end(&job.source, worker, to, cause);
+            if matches!(to, JobStatus::Failed | JobStatus::Expired) {
+                // The result of an expired job is that of an earlier execution.
+                let result = job.state.outcome.as_deref().filter(|_| to == JobStatus::Failed);
+                let error = result.and_then(|result| result.error.as_deref()).unwrap_or(cause.as_str());
+                let exit_code = result.and_then(|result| result.exit_code);
+                let message = result.and_then(|result| result.message.as_deref()).or(about.detail);
+                let message = message.unwrap_or_default();
+                cx.statistics.count_failure(&job.source, id, error, exit_code, message);
+            }
         } else if from == Some(JobStatus::Running) {
             cx.statistics.count_retried(&job.source, worker, cause);
         }

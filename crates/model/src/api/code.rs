@@ -56,6 +56,7 @@ codes! {
     JobNotFound = 404, "job_not_found", "The job does not exist.", "check the job id; a job is deleted when its retention ends";
     CheckpointNotFound = 404, "checkpoint_not_found", "The job has no checkpoint.", "a task saves a checkpoint through its socket or by the file $BELFRY_CHECKPOINT; see /docs";
     ExecutionNotFound = 404, "execution_not_found", "The execution does not exist.", "check the execution id; executions are deleted together with their job";
+    FailureGroupNotFound = 404, "failure_group_not_found", "The failure group does not exist.", "GET /api/v1/failures lists all groups; a group is deleted 90 days after its newest failure";
     WorkerNotFound = 404, "worker_not_found", "The worker does not exist.", "GET /api/v1/workers lists all workers";
     ServerNotFound = 404, "server_not_found", "The server does not exist.", "GET /api/v1/servers lists all running servers; a server has a new id after each start";
     QueueNotFound = 404, "queue_not_found", "The queue does not exist.", "create the queue with PUT, or submit a job to it";

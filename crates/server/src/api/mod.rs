@@ -11,7 +11,8 @@
 //!   the OpenAPI document and the tests are made from it. `gate` authorizes a request and limits it; `cookie`: browser
 //!   sessions.
 //! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `workflows`, `calendars`,
-//!   `statistics`, `servers`, `session` and `meta` have the handlers: parse, validate, request, respond. They decide nothing.
+//!   `statistics`, `failures`, `servers`, `session` and `meta` have the handlers: parse, validate, request, respond. They
+//!   decide nothing.
 //! - `rows`: rows by the id or name in a path, or the 404; `requests`: requests to the engine, and retries after a
 //!   version conflict; `submit`: from a body to jobs; `definitions`: shared parts of schedule and workflow definitions.
 //! - `forward`: forwards requests to the leader.
@@ -36,6 +37,7 @@ mod edge;
 mod events;
 mod executions;
 mod extract;
+mod failures;
 mod forward;
 mod gate;
 mod headers;
@@ -179,6 +181,7 @@ fn table() -> Routes {
     artifacts::routes(&mut routes);
     schedules::routes(&mut routes);
     statistics::routes(&mut routes);
+    failures::routes(&mut routes);
     workflows::routes(&mut routes);
     calendars::routes(&mut routes);
     servers::routes(&mut routes);

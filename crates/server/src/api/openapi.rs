@@ -41,6 +41,7 @@ const TAGS: &[(&str, &str)] = &[
     ("calendars", "Named sets of days that schedules refer to."),
     ("artifacts", "Files that jobs read and store."),
     ("statistics", "What happened over time, and by namespace, queue, job name, schedule and worker."),
+    ("failures", "Failures of jobs, grouped by their signature."),
     ("server", "The server itself."),
 ];
 

@@ -80,14 +80,14 @@ async fn get_statistics_series(
     let (from, until) = range(params.from, params.until, Duration::from_hours(1), now)?;
     let (resolution, step) = steps(params.step, from, until, now)?;
     let subject = subject(&api, params).await?;
-    let from = floor(from, step);
+    let from = from.floor(step);
     let query = StatisticsQuery { resolution, from, until, subjects: Subjects::One(subject.clone()) };
     let stored = api.node.store().statistics(&query).await?.remove(&subject).unwrap_or_default();
     let mut points = BTreeMap::<Timestamp, Point>::new();
     let mut total = Tally::default();
     for (at, point) in stored {
         total.add(&point.tally);
-        points.entry(floor(at, step)).or_default().add(&point);
+        points.entry(at.floor(step)).or_default().add(&point);
     }
     let points = points.into_iter().map(|(at, point)| StatisticsPoint {
         at,
@@ -101,14 +101,8 @@ async fn get_statistics_series(
 
 /// Rounds a time up to a multiple of a length, counted from 1970.
 fn ceil(at: Timestamp, length: Duration) -> Timestamp {
-    let start = floor(at, length);
+    let start = at.floor(length);
     if start < at { start + length } else { start }
-}
-
-/// Rounds a time down to a multiple of a length, counted from 1970.
-fn floor(at: Timestamp, length: Duration) -> Timestamp {
-    let length = i64::try_from(length.as_millis()).unwrap_or(i64::MAX).max(1);
-    Timestamp::from_millis(at.as_millis() - at.as_millis().rem_euclid(length))
 }
 
 fn range(

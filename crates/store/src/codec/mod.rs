@@ -13,6 +13,7 @@ mod checkpoint;
 mod elements;
 mod event;
 mod execution;
+mod failures;
 mod job;
 mod ledger;
 mod run;
@@ -39,6 +40,7 @@ pub(crate) use checkpoint::{CheckpointColumns, open_checkpoint, seal_checkpoint}
 pub(crate) use elements::{open_elements, seal_elements};
 pub(crate) use event::{open_events, seal_events};
 pub(crate) use execution::{ExecutionColumns, open_execution, seal_execution};
+pub(crate) use failures::{open_group, seal_group, seal_mark};
 pub(crate) use job::{
     DecodedHead, StateColumns, open_head, open_history, open_state, parse_spec, seal_head, seal_history,
     seal_state,

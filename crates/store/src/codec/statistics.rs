@@ -1,6 +1,6 @@
 //! Encoding of statistics: what one commit counted, and the chunks of series.
 //!
-//! - [`seal_counted`]: one row for each commit, read once by a fold.
+//! - [`seal_counted`]: one row for each commit, with its failures, read once by a fold.
 //! - [`seal_points`]: the intervals of a chunk, by column. Hours are compressed, because they are kept for a year.
 //! - [`subject_columns`]: a subject as the columns of its chunks' keys.
 //!
@@ -21,7 +21,8 @@ use model::statistics::{
 use model::{Bytes, Cause, Duration, Millicores, ScheduleId, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
-use super::{Context, DecodeError, cause, open, seal};
+use super::failures::FailuresRow;
+use super::{Context, DecodeError, cause, open, open_with, seal, seal_with};
 
 /// Largest decoded chunk in bytes: many times more than the intervals of a chunk can have.
 const CHUNK_BYTES_MAX: u64 = 16 << 20;
@@ -344,7 +345,9 @@ pub(crate) fn seal_counted(at: Timestamp, statistics: &CommitStatistics) -> Vec<
             LevelRow::from(level),
         )
     });
-    seal(context_of(at), &PendingRow { tallies: tallies.collect(), levels: levels.collect() })
+    let row = PendingRow { tallies: tallies.collect(), levels: levels.collect() };
+    let failures: Vec<FailuresRow> = statistics.failures.iter().map(Into::into).collect();
+    seal_with(context_of(at), &row, Some(&failures).filter(|failures| !failures.is_empty()))
 }
 
 fn context_of(at: Timestamp) -> Context {
@@ -353,7 +356,8 @@ fn context_of(at: Timestamp) -> Context {
 
 /// Opens what [`seal_counted`] sealed.
 pub(crate) fn open_counted(at: Timestamp, sealed: &[u8]) -> Result<CommitStatistics, DecodeError> {
-    let row: PendingRow<'_> = open(context_of(at), "payload", sealed)?;
+    let (row, failures): (PendingRow<'_>, Option<Vec<FailuresRow>>) =
+        open_with(context_of(at), "payload", sealed)?;
     let id = |bytes: [u8; 16]| u128::from_be_bytes(bytes);
     let tallies = row.tallies.into_iter().map(|(source, worker, tally)| {
         let source = JobSource {
@@ -372,6 +376,7 @@ pub(crate) fn open_counted(at: Timestamp, sealed: &[u8]) -> Result<CommitStatist
     Ok(CommitStatistics {
         tallies: tallies.collect::<Result<_, DecodeError>>()?,
         levels: levels.collect::<Result<_, DecodeError>>()?,
+        failures: failures.unwrap_or_default().into_iter().map(Into::into).collect(),
     })
 }
 

@@ -121,7 +121,7 @@ const fn table(name: &'static str, key: usize, columns: &'static [Column]) -> Ta
 }
 
 /// All copied tables, in this order. The shards come last, because no server can own a shard before.
-pub(crate) static TABLES: [Table; 37] = [
+pub(crate) static TABLES: [Table; 38] = [
     table("meta", 1, &[small("id"), small("shards"), big("next_event"), big("checked_at")]),
     table("jobs", 1, JOBS),
     // Ended rows belong to no shard.
@@ -161,6 +161,7 @@ pub(crate) static TABLES: [Table; 37] = [
     table("run_keys", 1, &[id("key"), id("body"), id("run"), big("expires_at"), shard_of("run")]),
     table("statistics_pending", 1, &[id("id"), big("at"), bytes("payload")]),
     table("statistics", 5, STATISTICS),
+    table("failure_groups", 2, FAILURE_GROUPS),
     table("secrets", 1, &[text("name"), bytes("secret")]),
     table("quarantine", 3, QUARANTINE),
     Table { fixed: &[("expires_at", "0")], ..table("shards", 1, SHARDS) },
@@ -168,6 +169,9 @@ pub(crate) static TABLES: [Table; 37] = [
 
 const STATISTICS: &[Column] =
     &[small("resolution"), small("kind"), big("chunk"), text("namespace"), text("name"), bytes("points")];
+
+const FAILURE_GROUPS: &[Column] =
+    &[text("namespace"), big("id"), big("last_at"), bytes("record"), bytes("mark")];
 
 const JOBS: &[Column] = &[
     id("id"),
@@ -368,7 +372,9 @@ fn kept(row: &impl Fields, index: usize, column: &Column) -> Result<Cell, Decode
         Kind::Text | Kind::QuarantinedColumns => {
             row.optional_text(index, name)?.map(|text| Cell::Text(text.into_owned()))
         }
-        Kind::Bytes | Kind::Events => Some(Cell::Bytes(row.bytes(index, name)?.to_vec())),
+        Kind::Bytes | Kind::Events => {
+            row.optional_bytes(index, name)?.map(|bytes| Cell::Bytes(bytes.to_vec()))
+        }
     };
     Ok(cell.unwrap_or(Cell::Absent))
 }

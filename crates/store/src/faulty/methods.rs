@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
+use model::failures::{FailureGroup, FailureGroupId, FailureMark};
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
 use model::run::{ElementBatch, StepRecord, WorkflowHead};
@@ -21,6 +22,7 @@ use tokio::sync::mpsc::Sender;
 use super::{FaultyStore, Waiting};
 use crate::changelog::Changelog;
 use crate::cluster::{Cluster, Members, ServerRecord};
+use crate::failures::FailureQuery;
 use crate::query::{
     Artifact, ArtifactDeletion, ArtifactFilter, BackfillRow, Counts, DeletionReason, EventPage, EventSeq,
     ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter, LedgerPosition, Page,
@@ -184,6 +186,7 @@ methods! {
         Execution: execution(id: ExecutionId) -> Option<ExecutionRow>;
         Events: events(after: EventSeq, limit: usize) -> EventPage;
         Statistics: statistics(query: &StatisticsQuery) -> Series;
+        Failures: failures(query: &FailureQuery) -> Vec<FailureGroup>;
         Workers: workers() -> Vec<WorkerRecord>;
         Queues: queues() -> Vec<QueueRecord>;
     }
@@ -203,6 +206,7 @@ methods! {
         TrimLedger: trim_ledger(before: Timestamp, limit: usize) -> u64;
         FoldStatistics: fold_statistics() -> u64;
         TrimStatistics: trim_statistics(now: Timestamp) -> u64;
+        MarkFailures: mark_failures(namespace: &str, id: FailureGroupId, mark: Option<&FailureMark>) -> bool;
         Quarantined: quarantined(limit: usize) -> Vec<Quarantined>;
         Check: check() -> ();
     }

@@ -13,6 +13,7 @@
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
+use model::failures::{FailureGroupId, FailureMark};
 use model::firing::FiringOutcome;
 use model::{ExecutionId, JobId, RunId, Timestamp};
 use tokio_postgres::Row;
@@ -132,6 +133,15 @@ impl Housekeeping for PostgresStore {
 
     async fn trim_statistics(&self, now: Timestamp) -> Result<u64, StoreError> {
         self.trim_series(now).await
+    }
+
+    async fn mark_failures(
+        &self,
+        namespace: &str,
+        id: FailureGroupId,
+        mark: Option<&FailureMark>,
+    ) -> Result<bool, StoreError> {
+        self.set_mark(namespace, id, mark).await
     }
 
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {

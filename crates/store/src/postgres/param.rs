@@ -102,6 +102,11 @@ pub(super) fn blobs(blobs: Vec<Vec<u8>>) -> Param {
     (Box::new(blobs), Type::BYTEA_ARRAY)
 }
 
+/// Column of bytes or NULLs.
+pub(super) fn optional_blobs(blobs: Vec<Option<Vec<u8>>>) -> Param {
+    (Box::new(blobs), Type::BYTEA_ARRAY)
+}
+
 /// Value in the condition of a list.
 pub(super) fn value(value: &Value) -> Param {
     match value {

@@ -10,6 +10,7 @@
 use async_trait::async_trait;
 use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
+use model::failures::FailureGroup;
 use model::firing::LedgerRecord;
 use model::record::{QueueRecord, WorkerRecord};
 use model::run::{ElementBatch, StepRecord, WorkflowHead};
@@ -18,6 +19,7 @@ use tokio_postgres::Row;
 
 use super::{PostgresStore, load, param, views};
 use crate::codec::DecodeError;
+use crate::failures::FailureQuery;
 use crate::lists::{self, List};
 use crate::query::{
     BackfillRow, Counts, EventPage, EventSeq, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts,
@@ -210,6 +212,10 @@ impl Reads for PostgresStore {
 
     async fn statistics(&self, query: &StatisticsQuery) -> Result<Series, StoreError> {
         self.series(query).await
+    }
+
+    async fn failures(&self, query: &FailureQuery) -> Result<Vec<FailureGroup>, StoreError> {
+        self.groups(query).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {

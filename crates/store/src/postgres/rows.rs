@@ -38,6 +38,10 @@ impl Fields for Row {
         self.try_get(index).map_err(invalid_column(column))
     }
 
+    fn optional_bytes(&self, index: usize, column: &'static str) -> Result<Option<&[u8]>, DecodeError> {
+        self.try_get(index).map_err(invalid_column(column))
+    }
+
     fn text(&self, index: usize, column: &'static str) -> Result<Cow<'_, str>, DecodeError> {
         self.try_get(index).map(unescape).map_err(invalid_column(column))
     }

@@ -18,7 +18,7 @@ use crate::StoreError;
 /// Migrations, each from one version to the next. A released migration is never changed.
 const MIGRATIONS: &[&str] = &[
     VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9,
-    VERSION_10,
+    VERSION_10, VERSION_11,
 ];
 
 /// Schema version that this program writes.
@@ -484,6 +484,19 @@ CREATE TABLE statistics (
 );
 -- Number of folds: each one depends on the one before.
 ALTER TABLE meta ADD COLUMN folds BIGINT NOT NULL DEFAULT 0;
+";
+
+/// Failures by their signature, as in the embedded store.
+const VERSION_11: &str = "
+CREATE TABLE failure_groups (
+    namespace   {text} NOT NULL,
+    id          BIGINT NOT NULL,
+    last_at     BIGINT NOT NULL,
+    record      BYTEA NOT NULL,
+    mark        BYTEA,
+    PRIMARY KEY (namespace, id)
+);
+CREATE INDEX failure_groups_newest ON failure_groups (last_at);
 ";
 
 /// Maximum number of attempts to create the first tables, if another server does so at the same time.

@@ -8,7 +8,7 @@ use super::connection::{Mode, Query, Stopped};
 use super::error::{GUARD, Work};
 use super::guard::clock;
 use super::load::PAGE_LIMIT;
-use super::param::{self, Param, big, blobs, bytes, escape, ints, text};
+use super::param::{self, Param, big, bytes, escape, ints, text};
 use super::{Options, PostgresStore, schema};
 use crate::StoreError;
 use crate::copy::{Cell, Column, CopyError, Kind, Obstacle, Page, TABLES, Table};
@@ -366,10 +366,10 @@ fn array(table: &'static Table, column: &Column, cells: Vec<Cell>) -> Result<Par
         }
         Kind::Bytes | Kind::Events => {
             let bytes = |cell| match cell {
-                Cell::Bytes(bytes) => Ok(bytes),
-                _ => Err(absent()),
+                Cell::Bytes(bytes) => Some(bytes),
+                _ => None,
             };
-            blobs(cells.map(bytes).collect::<Result<_, _>>()?)
+            param::optional_blobs(cells.map(bytes).collect())
         }
     })
 }

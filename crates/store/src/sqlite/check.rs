@@ -233,6 +233,7 @@ const ROWS: &[(Table, &str, &str)] = &[
     (Table::RunKeys, "t.key, t.body, t.run, t.expires_at", ""),
     (Table::Statistics, "t.resolution, t.kind, t.chunk, t.namespace, t.name, t.points", ""),
     (Table::StatisticsPending, "t.id, t.at, t.payload", ""),
+    (Table::FailureGroups, "t.namespace, t.id, t.record, t.mark", ""),
 ];
 
 fn read(
@@ -295,6 +296,7 @@ fn decode(table: Table, row: &Row<'_>, pins: &mut DefinitionCache<'_>) -> Result
             let at = Timestamp::from_micros(row.number(1, "at")?);
             open_counted(at, row.bytes(2, "payload")?).map(drop)
         }
+        Table::FailureGroups => rows::failure_group(row).map(drop),
     }
 }
 

@@ -9,6 +9,7 @@
 //! in between.
 
 use async_trait::async_trait;
+use model::failures::{FailureGroupId, FailureMark};
 use model::firing::FiringOutcome;
 use model::{BackfillId, ExecutionId, JobId, RunId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, Statement, ToSql, params};
@@ -116,6 +117,16 @@ impl Housekeeping for SqliteStore {
 
     async fn trim_statistics(&self, now: Timestamp) -> Result<u64, StoreError> {
         self.writer.deleted(Operation::TrimStatistics(now)).await
+    }
+
+    async fn mark_failures(
+        &self,
+        namespace: &str,
+        id: FailureGroupId,
+        mark: Option<&FailureMark>,
+    ) -> Result<bool, StoreError> {
+        let mark = Operation::MarkFailures { namespace: namespace.to_owned(), id, mark: mark.cloned() };
+        Ok(self.writer.deleted(mark).await? > 0)
     }
 
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {

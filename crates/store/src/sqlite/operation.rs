@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use model::failures::{FailureGroupId, FailureMark};
 use model::record::{Batch, Change, Lease};
 use model::{BackfillId, Duration, JobId, RunId, ShardId, Timestamp};
 use rusqlite::Connection;
@@ -63,6 +64,11 @@ pub(super) enum Operation {
     TrimEvents(Timestamp),
     FoldStatistics,
     TrimStatistics(Timestamp),
+    MarkFailures {
+        namespace: String,
+        id: FailureGroupId,
+        mark: Option<FailureMark>,
+    },
     TrimLedger {
         before: Timestamp,
         lines: Vec<LedgerPosition>,
@@ -111,6 +117,7 @@ impl Operation {
             | Self::PutArtifact(_)
             | Self::DeleteArtifact { .. }
             | Self::Secret { .. }
+            | Self::MarkFailures { .. }
             | Self::ResetClock(_)
             | Self::Check => 1,
             Self::NoteRestored => SHARDS,
@@ -179,6 +186,9 @@ impl Operation {
             Self::TrimEvents(before) => housekeeping::trim_events(statements, *before).map(done),
             Self::FoldStatistics => statistics::fold(connection, statements, now).map(Answer::Deleted),
             Self::TrimStatistics(now) => statistics::trim(statements, *now).map(Answer::Deleted),
+            Self::MarkFailures { namespace, id, mark } => {
+                statistics::mark_failures(statements, namespace, *id, mark.as_ref()).map(Answer::Deleted)
+            }
             Self::TrimLedger { before, lines, backfills } => {
                 housekeeping::trim_ledger(statements, *before, lines, backfills).map(Answer::Deleted)
             }

@@ -6,12 +6,14 @@
 use async_trait::async_trait;
 use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
+use model::failures::FailureGroup;
 use model::firing::LedgerRecord;
 use model::record::{QueueRecord, WorkerRecord};
 use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkflowId};
 
 use super::{SqliteStore, lists, load, statistics, views};
+use crate::failures::FailureQuery;
 use crate::query::{
     BackfillRow, Counts, EventPage, EventSeq, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts,
     LedgerFilter, LedgerPosition, Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter,
@@ -193,6 +195,11 @@ impl Reads for SqliteStore {
     async fn statistics(&self, query: &StatisticsQuery) -> Result<Series, StoreError> {
         let query = query.clone();
         self.ask(move |connection| statistics::series(connection, &query)).await
+    }
+
+    async fn failures(&self, query: &FailureQuery) -> Result<Vec<FailureGroup>, StoreError> {
+        let query = query.clone();
+        self.ask(move |connection| statistics::failures(connection, &query)).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {

@@ -28,6 +28,10 @@ impl Fields for Row<'_> {
         value(self, index, column)?.as_blob().map_err(invalid_column(column))
     }
 
+    fn optional_bytes(&self, index: usize, column: &'static str) -> Result<Option<&[u8]>, DecodeError> {
+        value(self, index, column)?.as_blob_or_null().map_err(invalid_column(column))
+    }
+
     fn text(&self, index: usize, column: &'static str) -> Result<Cow<'_, str>, DecodeError> {
         value(self, index, column)?.as_str().map(Cow::Borrowed).map_err(invalid_column(column))
     }

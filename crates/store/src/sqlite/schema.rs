@@ -21,8 +21,10 @@ pub(super) const APPLICATION_ID: i32 = 0x426c_6679;
 /// Migrations, each from one version to the next; the first one makes an empty file version 1.
 ///
 /// A released migration is never changed, because files exist that went through it.
-const MIGRATIONS: &[&str] =
-    &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9];
+const MIGRATIONS: &[&str] = &[
+    VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9,
+    VERSION_10,
+];
 
 /// Schema version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -454,6 +456,21 @@ CREATE TABLE statistics (
     points      BLOB NOT NULL,
     PRIMARY KEY (resolution, kind, chunk, namespace, name)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// Failures by their signature.
+const VERSION_10: &str = "
+-- A row for each group. A fold rewrites the record, a user sets the mark.
+CREATE TABLE failure_groups (
+    namespace   TEXT NOT NULL,
+    id          INTEGER NOT NULL,
+    last_at     INTEGER NOT NULL,   -- time of the newest failure
+    record      BLOB NOT NULL,
+    mark        BLOB,
+    PRIMARY KEY (namespace, id)
+) STRICT, WITHOUT ROWID;
+-- For retention, and for the newest groups of all namespaces.
+CREATE INDEX failure_groups_newest ON failure_groups (last_at);
 ";
 
 /// Returns the schema version of the file; 0 for a new one.

@@ -190,6 +190,13 @@ statements! {
     statistics_chunk: "SELECT points FROM statistics
         WHERE resolution = ?1 AND kind = ?2 AND chunk = ?3 AND namespace = ?4 AND name = ?5";
     statistics_put: "INSERT OR REPLACE INTO statistics VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    failure_group: "SELECT namespace, id, record, mark FROM failure_groups WHERE namespace = ?1 AND id = ?2";
+    failure_groups_of: "SELECT count(*) FROM failure_groups WHERE namespace = ?1";
+    failure_group_put: "INSERT INTO failure_groups (namespace, id, last_at, record) VALUES (?1, ?2, ?3, ?4)
+        ON CONFLICT (namespace, id) DO UPDATE SET last_at = excluded.last_at, record = excluded.record";
+    failure_group_mark: "UPDATE failure_groups SET mark = ?3 WHERE namespace = ?1 AND id = ?2";
+    failure_groups_trim: "DELETE FROM failure_groups WHERE (namespace, id) IN
+        (SELECT namespace, id FROM failure_groups WHERE last_at < ?1 LIMIT ?2)";
     statistics_trim: "DELETE FROM statistics WHERE (resolution, kind, chunk, namespace, name) IN
         (SELECT resolution, kind, chunk, namespace, name FROM statistics
          WHERE resolution = ?1 AND kind = ?2 AND chunk < ?3 LIMIT ?4)";

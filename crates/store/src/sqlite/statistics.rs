@@ -1,7 +1,8 @@
 //! Folding and retention of statistics; see [`crate::statistics`].
 
 use model::Timestamp;
-use model::statistics::{Resolution, SubjectKind};
+use model::failures::{FailureGroup, FailureGroupId, FailureMark};
+use model::statistics::{CommitStatistics, Resolution, SubjectKind};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -9,8 +10,9 @@ use super::error::Failure;
 use super::quarantine::{self, DamagedRow};
 use super::rows::key_of;
 use super::statements::Statements;
-use crate::codec::{ChunkKey, DecodeError, open_counted};
-use crate::rows::{Fields as _, Table, chunk_key};
+use crate::codec::{ChunkKey, DecodeError, open_counted, seal_mark};
+use crate::failures::{FailureQuery, GroupFold, KEPT, LISTED_MAX};
+use crate::rows::{self, Fields as _, Table, chunk_key};
 use crate::statistics::{Fold, PENDING_MAX, Series, StatisticsQuery, TRIM_MAX};
 
 /// Adds pending counts to the series. Returns the number of added rows; 0 means that none is left.
@@ -25,12 +27,14 @@ pub(super) fn fold(
         .statistics_pending
         .query_map([PENDING_MAX], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<rusqlite::Result<_>>()?;
-    let (mut fold, mut damaged, mut folded) = (Fold::default(), Vec::new(), 0);
+    let (mut fold, mut groups) = (Fold::default(), GroupFold::default());
+    let (mut damaged, mut folded) = (Vec::new(), 0);
     for (id, at, payload) in pending {
         let at = Timestamp::from_micros(at);
         match open_counted(at, &payload) {
             Ok(statistics) => {
                 fold.add(at, &statistics);
+                groups.add(at, statistics.failures);
                 statements.statistics_delete.execute([id])?;
             }
             Err(damage) => {
@@ -49,7 +53,23 @@ pub(super) fn fold(
             damaged.push(DamagedRow::new(Table::Statistics, key_values(&key), &damage));
         }
     }
-    // Before the new content of a damaged chunk replaces its bytes.
+    for key in groups.keys() {
+        let found = params![&*key.namespace, key.stored_id()];
+        let mut found = statements.failure_group.query(found)?;
+        match found.next()?.map(rows::failure_group) {
+            Some(Ok(group)) => groups.add_stored(group),
+            Some(Err(damage)) => {
+                let key = vec![key.namespace.to_string().into(), key.stored_id().into()];
+                damaged.push(DamagedRow::new(Table::FailureGroups, key, &damage));
+            }
+            None => {}
+        }
+    }
+    for namespace in groups.namespaces() {
+        let size = statements.failure_groups_of.query_row([&*namespace], |row| row.get(0))?;
+        groups.set_size(namespace, size);
+    }
+    // Before the new content of a damaged row replaces its bytes.
     if !damaged.is_empty() {
         quarantine::move_to_quarantine(connection, statements, &damaged, now)?;
     }
@@ -62,6 +82,10 @@ pub(super) fn fold(
             &*key.name,
             sealed
         ])?;
+    }
+    for (key, last_at, record) in groups.into_rows() {
+        let columns = params![&*key.namespace, key.stored_id(), last_at.as_micros(), record];
+        statements.failure_group_put.execute(columns)?;
     }
     Ok(folded)
 }
@@ -86,7 +110,70 @@ pub(super) fn trim(statements: &mut Statements<'_>, now: Timestamp) -> Result<u6
             deleted += statements.statistics_trim.execute(old)? as u64;
         }
     }
+    let old = params![(now - KEPT).as_micros(), TRIM_MAX];
+    deleted += statements.failure_groups_trim.execute(old)? as u64;
     Ok(deleted)
+}
+
+/// Sets or removes the mark of a failure group. Returns the number of changed groups: 0 or 1.
+pub(super) fn mark_failures(
+    statements: &mut Statements<'_>,
+    namespace: &str,
+    id: FailureGroupId,
+    mark: Option<&FailureMark>,
+) -> Result<u64, Failure> {
+    let sealed = mark.map(|mark| seal_mark(namespace, id, mark));
+    Ok(statements.failure_group_mark.execute(params![namespace, id.0.cast_signed(), sealed])? as u64)
+}
+
+/// Returns the requested failure groups, and the rows that could not be decoded.
+pub(super) fn failures(
+    connection: &Connection,
+    query: &FailureQuery,
+) -> Result<(Vec<FailureGroup>, Vec<DamagedRow>), Failure> {
+    let (mut groups, mut damaged) = (GroupFold::default(), Vec::new());
+    let mut stored = connection.prepare_cached(
+        "SELECT namespace, id, record, mark FROM failure_groups WHERE ?1 IS NULL OR namespace = ?1
+         ORDER BY last_at DESC LIMIT ?2",
+    )?;
+    let mut found = stored.query(params![query.namespace.as_deref(), LISTED_MAX])?;
+    while let Some(row) = found.next()? {
+        match rows::failure_group(row) {
+            Ok(group) => groups.add_stored(group),
+            Err(damage) => {
+                damaged.push(DamagedRow::new(
+                    Table::FailureGroups,
+                    key_of(Table::FailureGroups, row)?,
+                    &damage,
+                ));
+            }
+        }
+    }
+    for_each_pending(connection, &mut damaged, |at, statistics| {
+        groups.add(at, query.of_namespace(statistics.failures));
+    })?;
+    Ok((groups.into_groups(), damaged))
+}
+
+/// Calls a function with what each commit counted and no fold has added yet.
+fn for_each_pending(
+    connection: &Connection,
+    damaged: &mut Vec<DamagedRow>,
+    mut add: impl FnMut(Timestamp, CommitStatistics),
+) -> Result<(), Failure> {
+    let mut pending = connection.prepare_cached("SELECT id, at, payload FROM statistics_pending")?;
+    let mut found = pending.query([])?;
+    while let Some(row) = found.next()? {
+        let at = Timestamp::from_micros(row.get(1)?);
+        let sealed = row.get_ref(2)?.as_blob().map_err(|error| DecodeError::decode("payload", error))?;
+        match open_counted(at, sealed) {
+            Ok(statistics) => add(at, statistics),
+            Err(damage) => {
+                damaged.push(DamagedRow::new(Table::StatisticsPending, vec![row.get(0)?], &damage));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the requested series, and the rows that could not be decoded.
@@ -116,17 +203,8 @@ pub(super) fn series(
             }
         }
     }
-    let mut pending = connection.prepare_cached("SELECT id, at, payload FROM statistics_pending")?;
-    let mut found = pending.query([])?;
-    while let Some(row) = found.next()? {
-        let at = Timestamp::from_micros(row.get(1)?);
-        let sealed = row.get_ref(2)?.as_blob().map_err(|error| DecodeError::decode("payload", error))?;
-        match open_counted(at, sealed) {
-            Ok(statistics) => query.add_pending(&mut series, at, &statistics),
-            Err(damage) => {
-                damaged.push(DamagedRow::new(Table::StatisticsPending, vec![row.get(0)?], &damage));
-            }
-        }
-    }
+    for_each_pending(connection, &mut damaged, |at, statistics| {
+        query.add_pending(&mut series, at, &statistics);
+    })?;
     Ok((series, damaged))
 }

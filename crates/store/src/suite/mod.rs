@@ -21,6 +21,7 @@ pub mod checkpoints;
 #[cfg(feature = "postgres")]
 pub mod cluster;
 pub mod elements;
+pub mod failures;
 pub mod feed;
 pub mod leases;
 pub mod ledger;
@@ -296,6 +297,10 @@ macro_rules! store_suite {
             statistics: a_refused_commit_counts_nothing,
             statistics: a_query_returns_the_requested_subjects_and_intervals,
             statistics: old_intervals_are_deleted_by_their_resolution,
+            failures: failures_are_complete_before_and_after_a_fold,
+            failures: every_field_of_a_failure_group_survives,
+            failures: the_mark_of_a_group_survives_further_failures,
+            failures: groups_without_recent_failures_are_deleted,
         }
     };
     (@rules $subject:ty; $($module:ident: $rule:ident,)*) => {

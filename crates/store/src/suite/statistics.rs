@@ -31,7 +31,7 @@ fn source(namespace: &str, queue: &str, name: &str) -> Arc<JobSource> {
 fn submitted(source: &Arc<JobSource>, submitted: u64) -> CommitStatistics {
     let tally = Tally { submitted, ..Tally::default() };
     let tallies = vec![SourceTally { source: Arc::clone(source), worker: None, tally }];
-    CommitStatistics { tallies, levels: Vec::new() }
+    CommitStatistics { tallies, ..CommitStatistics::default() }
 }
 
 impl<S: Subject> Fixture<S> {

@@ -227,6 +227,9 @@ impl Supervisor {
                     if let Some(log) = self.logs.get_mut(&id) {
                         log.append(stream, &buffer[..len]);
                     }
+                    if let Some(task) = self.tasks.get_mut(&id) {
+                        task.last_output.append(stream, &buffer[..len]);
+                    }
                     if len == buffer.len() {
                         continue;
                     }

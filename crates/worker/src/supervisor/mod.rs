@@ -20,6 +20,7 @@ mod agent_link;
 mod agent_messages;
 mod checkpoint;
 pub(crate) mod convert;
+mod error_line;
 mod exits;
 mod finish;
 mod folder_remover;

@@ -30,6 +30,7 @@ use supervisor::{Assigned, EarlyExit, Event, LaunchFailure, StartFailure};
 use super::Supervisor;
 use super::checkpoint::CheckpointFile;
 use super::convert::start_failed;
+use super::error_line::LastOutput;
 use super::folders::{Folder, SCRIPT_FILE};
 use super::launcher::{Launch, LaunchState, Launched, NotStarted, Prepared, Process, Streams};
 use super::logs::ExecutionLog;
@@ -298,6 +299,7 @@ impl Supervisor {
             [self.watch_pipe(id, Stream::Stdout, stdout.0), self.watch_pipe(id, Stream::Stderr, stderr.0)];
         let given = order.staged && order.assignment.checkpoint_version > 0;
         let task = Task {
+            last_output: LastOutput::default(),
             checkpoint: CheckpointFile::from_start(&folder.path, given),
             order,
             pid,

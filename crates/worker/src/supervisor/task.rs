@@ -10,6 +10,7 @@ use supervisor::{BootMillis, EndReason, ExecutionPolicy, StartFailure};
 
 use super::checkpoint::CheckpointFile;
 use super::convert::start_failed;
+use super::error_line::LastOutput;
 use super::folders::Folder;
 use super::poller::Token;
 use crate::clock::unix_millis;
@@ -75,6 +76,8 @@ pub(super) struct Task {
     pub(super) seen_memory: u64,
     /// Standard output and standard error, until they are closed.
     pub(super) pipes: [Option<(Token, OwnedFd)>; 2],
+    /// The end of its output.
+    pub(super) last_output: LastOutput,
     pub(super) group: Option<Group>,
     /// Exit of the main process, once it has ended.
     pub(super) exit: Option<Exit>,
@@ -130,7 +133,7 @@ impl Task {
                 let limit = self.order.spec.resources.limits.memory.unwrap_or_default();
                 (How::OutOfMemory, format!("used more memory than its limit of {limit}"))
             }
-            EndReason::ByItself => (How::Exited, described(exit)),
+            EndReason::ByItself => (How::Exited, described(exit, || self.last_output.error_line())),
         }
     }
 }
@@ -142,13 +145,17 @@ fn peak_of(told: u64, own: u64, seen: u64) -> u64 {
     if told > own { told } else { seen }
 }
 
-/// Describes how a process ended; empty if it succeeded.
-fn described(exit: &Exit) -> String {
-    match (exit.code, exit.signal) {
-        (Some(0), _) => String::new(),
+/// Describes how a process ended, with the line of its output that says why; empty if it succeeded.
+fn described(exit: &Exit, error_line: impl FnOnce() -> Option<String>) -> String {
+    let end = match (exit.code, exit.signal) {
+        (Some(0), _) => return String::new(),
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => format!("killed by signal {signal} ({})", signal_name(signal)),
         (None, None) => "ended without an exit code or a signal".into(),
+    };
+    match error_line() {
+        Some(line) => [end, line].join(": "),
+        None => end,
     }
 }
 

@@ -5,13 +5,15 @@
 //! region, in which the pattern finds the next matching line. A line may consist of several frames, with frames of
 //! other streams between them, so the incomplete last line of each stream is kept.
 //!
-//! Lines are numbered by their ends, from 1, as everywhere in the API.
+//! Lines are numbered by their ends, from 1, as everywhere in the API. Escape sequences, such as colours, are no part of a
+//! line: neither searched nor returned.
 //!
 //! # Cost
 //! One pass over the bytes for the pattern, and one for the line ends. [`PERMITS`] bounds the cores and the memory that
 //! searches use; each chunk needs a permit of its own, so that several searches share them. A continued search reads
 //! the log from a point shortly before its last hit.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -209,7 +211,7 @@ impl Search {
             let OpenLine { stream, unix_micros, ref mut data } = self.open[index];
             let data = std::mem::take(data);
             if !data.is_empty() && !self.is_full() {
-                self.line(stream, unix_micros, &data);
+                self.line(stream, unix_micros, &without_escapes(&data));
             }
         }
     }
@@ -241,11 +243,11 @@ impl Search {
             self.open[index].push(unix_micros, &data[..end.unwrap_or(data.len())]);
             let Some(end) = end else { return };
             let line = std::mem::take(&mut self.open[index].data);
-            self.line(stream, unix_micros, &line);
+            self.line(stream, unix_micros, &without_escapes(&line));
             data = &data[end + 1..];
         }
         let whole = memchr::memrchr(b'\n', data).map_or(0, |last| last + 1);
-        self.region(stream, unix_micros, &data[..whole]);
+        self.region(stream, unix_micros, &without_escapes(&data[..whole]));
         self.open[index].push(unix_micros, &data[whole..]);
     }
 
@@ -324,6 +326,24 @@ impl Search {
         }
         self.recent.push_back(line);
     }
+}
+
+/// Returns lines without escape sequences. A sequence without an end does not extend into the next line.
+fn without_escapes(lines: &[u8]) -> Cow<'_, [u8]> {
+    const ESCAPE: u8 = 0x1b;
+    if memchr::memchr(ESCAPE, lines).is_none() {
+        return Cow::Borrowed(lines);
+    }
+    let mut plain = Vec::with_capacity(lines.len());
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        let (text, end) = line.split_at(line.strip_suffix(b"\n").map_or(line.len(), <[u8]>::len));
+        match memchr::memchr(ESCAPE, text) {
+            Some(_) => anstream::adapter::strip_bytes(text).for_each(|part| plain.extend_from_slice(part)),
+            None => plain.extend_from_slice(text),
+        }
+        plain.extend_from_slice(end);
+    }
+    Cow::Owned(plain)
 }
 
 impl OpenLine {
@@ -419,6 +439,22 @@ mod tests {
             assert_eq!(found("^one$", 2), ["1:one 2-two 3-three"], "{written:?}");
             assert_eq!(found("t", 1), ["1-one 2:two 3-three", "2-two 3:three 4-four"], "{written:?}");
             assert!(found("six", 3).is_empty(), "{written:?}");
+        }
+    }
+
+    #[test]
+    fn colours_are_no_part_of_a_line() {
+        let red = "\x1b[31mERR\x1b[0mOR: disk\n";
+        for written in [
+            &[(Stream::Stdout, "start\n\x1b[31mERR\x1b[0mOR: disk\nend\n")][..],
+            &[(Stream::Stdout, "start\n"), (Stream::Stdout, &red[..3]), (Stream::Stdout, &red[3..])],
+            // A link without an end hides nothing of the next line.
+            &[(Stream::Stdout, "start\x1b]8;;https://a.example\nERROR: disk\nend\n")],
+        ] {
+            let found = |text| shown(&search(written, query(text, 0, 9), Position::default()).0);
+            assert_eq!(found("ERROR"), ["2:ERROR: disk"], "{written:?}");
+            assert_eq!(found("^start$"), ["1:start"], "{written:?}");
+            assert!(found("31m").is_empty(), "{written:?}");
         }
     }
 

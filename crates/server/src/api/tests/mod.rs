@@ -16,6 +16,7 @@ mod artifacts;
 mod bulk;
 mod contract;
 mod events;
+mod failures;
 mod jobs;
 mod lists;
 mod logs;

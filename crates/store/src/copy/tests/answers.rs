@@ -8,6 +8,7 @@ use model::record::Lease;
 use model::statistics::{Resolution, SubjectKind};
 
 use super::{HOUR, SHARDS};
+use crate::failures::FailureQuery;
 use crate::query::{
     ArtifactFilter, ExecutionFilter, JobFilter, LedgerFilter, Page, RunFilter, ScheduleFilter, WorkflowFilter,
 };
@@ -64,6 +65,7 @@ impl Answers {
                 self.add("statistics", store.statistics(&query).await);
             }
         }
+        self.add("failures", store.failures(&FailureQuery::default()).await);
     }
 
     async fn jobs(&mut self, store: &dyn Store) {

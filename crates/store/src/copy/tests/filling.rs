@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use model::failures::{FailureMark, FailureState};
 use model::firing::BackfillStatus;
 use model::record::{Batch, Change, Lease, RunKeyRecord};
 use model::run::{BatchKey, RunStatus, StepKey, StepRecord};
@@ -9,10 +10,11 @@ use model::{ExecutionStatus, JobId, ScheduleId, Timestamp, WorkerId};
 
 use super::{HOUR, SHARDS};
 
+use crate::failures::FailureQuery;
 use crate::query::{Artifact, Token, TokenKind};
 use crate::sqlite::SqliteStore;
 use crate::suite::sample::{Sampler, schedule_head_of, workflow_head_of};
-use crate::{Commits as _, Housekeeping as _, Leases as _, Members as _};
+use crate::{Commits as _, Housekeeping as _, Leases as _, Members as _, Reads as _};
 
 /// Fills an empty store, and closes it.
 pub(super) async fn fill(store: SqliteStore) {
@@ -54,6 +56,14 @@ impl Filling {
             self.store.commit(&self.leases, Arc::new(batch)).await.unwrap();
             if part == 10 {
                 self.store.fold_statistics().await.unwrap();
+                let groups = self.store.failures(&FailureQuery::default()).await.unwrap();
+                let mark = FailureMark {
+                    state: FailureState::Muted,
+                    note: Some("n".into()),
+                    by: "ann".into(),
+                    at: self.sampler.now(),
+                };
+                self.store.mark_failures(&groups[0].namespace, groups[0].id(), Some(&mark)).await.unwrap();
             }
         }
     }

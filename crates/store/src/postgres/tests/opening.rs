@@ -70,6 +70,7 @@ async fn a_database_of_version_2_is_migrated_without_loss() {
         "changelog",
         "statistics",
         "statistics_pending",
+        "failure_groups",
         "element_batches",
         "artifact_pins",
         "checkpoints",

@@ -150,7 +150,7 @@ async fn a_file_of_version_3_is_migrated_without_loss() {
     connection
         .execute_batch(
             "DROP TABLE checkpoints; DROP TABLE element_batches; DROP TABLE artifact_pins;
-             DROP TABLE statistics; DROP TABLE statistics_pending;
+             DROP TABLE statistics; DROP TABLE statistics_pending; DROP TABLE failure_groups;
              ALTER TABLE shards DROP COLUMN tail_lost; PRAGMA user_version = 3",
         )
         .unwrap();
@@ -185,7 +185,7 @@ async fn a_file_of_version_4_is_migrated_without_loss() {
     subject.close();
     let connection = Connection::open(subject.path()).unwrap();
     let undo = "DROP TABLE element_batches; DROP TABLE artifact_pins; DROP TABLE statistics;
-        DROP TABLE statistics_pending; ALTER TABLE shards DROP COLUMN tail_lost;
+        DROP TABLE statistics_pending; DROP TABLE failure_groups; ALTER TABLE shards DROP COLUMN tail_lost;
         PRAGMA user_version = 4";
     connection.execute_batch(undo).unwrap();
     drop(connection);

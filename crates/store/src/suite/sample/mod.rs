@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::checkpoint::{Checkpoint, CheckpointRecord};
+use model::failures::{FailureCount, Signature};
 use model::id::IdSource;
 use model::queue::QueueSettings;
 use model::record::{
@@ -324,7 +325,26 @@ impl Sampler {
         });
         let tallies = tallies.collect();
         let subjects = [Subject::All, Subject::Queue(self.text().into()), Subject::Worker(worker)];
-        CommitStatistics { tallies, levels: subjects.into_iter().map(|of| (of, self.level())).collect() }
+        let levels = subjects.into_iter().map(|of| (of, self.level())).collect();
+        let failures = (0..3).map(|_| self.failures()).collect();
+        CommitStatistics { tallies, levels, failures }
+    }
+
+    /// Returns random failures of one name and signature.
+    pub fn failures(&mut self) -> FailureCount {
+        let message = self.text();
+        FailureCount {
+            namespace: self.pick(&["a", "b"]).into(),
+            name: self.text().into(),
+            signature: Signature {
+                error: self.text().into(),
+                exit_code: self.maybe(|s| s.pick(&[i32::MIN, 1, 255])),
+                message: message.clone().into(),
+            },
+            count: 1 + self.below(1 << 40),
+            jobs: vec![JobId::from_bits(self.number().into()), JobId::from_bits(self.number().into())],
+            message: message.into(),
+        }
     }
 
     fn tally(&mut self) -> Tally {
