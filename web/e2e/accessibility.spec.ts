@@ -30,6 +30,9 @@ for (let part = 0; part < PARTS; part += 1) {
 async function allViews(server: Server): Promise<string[]> {
   const id = await server.submit(script("readable", "echo hello; exit 3"));
   await server.waitForStatus(id, "failed");
+  const groups = await server.get<{ items: Array<{ id: string }> }>("/api/v1/failures?name=readable");
+  const group = groups.items[0]?.id;
+  await server.call("POST", `/api/v1/failures/${group}/state`, { state: "known", note: "OPS-1" });
   const other = await server.submit(script("readable", "echo changed; exit 4"));
   await server.waitForStatus(other, "failed");
   const job = { run: { process: { script: "echo one; exit 1" } } };
@@ -47,7 +50,7 @@ async function allViews(server: Server): Promise<string[]> {
   return [
     ...VIEWS,
     ...[`/jobs/${id}`, `/jobs/${id}?tab=timeline`, `/jobs/${id}?tab=spec`],
-    ...["/jobs/named/readable", "/jobs/named/unknown"],
+    ...["/jobs/named/readable", "/jobs/named/unknown", `/failures/${group}`],
     ...["/compare", `/compare?a=${id}&b=${other}`, `/compare?a=${run}&b=${again}`],
     ...[`/schedules/${nightly}`, `/schedules/${nightly}?tab=backfills`, `/schedules/${nightly}/edit`],
     ...["", "?tab=grid", "?tab=days", "?tab=runs", "?step=mark-me"].map(

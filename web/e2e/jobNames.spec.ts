@@ -47,12 +47,16 @@ test("the page of a job name shows totals, history and newest jobs, and follows 
 });
 
 test("the attention list and the palette open the page of a job name", async ({ page, server }) => {
-  const id = await server.submit(script("breaks-daily", "exit 1"));
+  const id = await server.submit(script("breaks-daily", "exit 17"));
   await server.waitForStatus(id, "failed");
   await page.goto("/");
   const region = page.getByRole("region", { name: "Needs attention" });
-  await region.getByRole("link", { name: "Job breaks-daily failed 1 time in 24 hours" }).click(TIMEOUT);
+  await region.getByRole("link", { name: "breaks-daily" }).click(TIMEOUT);
   await expect(page).toHaveURL(/\/jobs\/named\/breaks-daily\?range=24h$/);
+  const failures = page.getByRole("region", { name: "Failures" });
+  await expect(failures.getByRole("listitem")).toHaveCount(1);
+  await failures.getByRole("link", { name: "exited with code 17" }).click();
+  await expect(page.getByRole("heading", { name: "exited with code 17", level: 1 })).toBeVisible();
 
   await page.goto("/queues");
   await expect(page.getByRole("heading", { name: "Queues", level: 1 })).toBeVisible();

@@ -2,6 +2,7 @@
 export const VIEWS = [
   "/",
   "/jobs",
+  "/failures",
   "/submit",
   "/schedules",
   "/schedules/timetable?span=7d",

@@ -110,6 +110,7 @@ const HINTS = {
   method_not_allowed: "defect",
   unsupported_media_type: "defect",
   checkpoint_not_found: "saved",
+  failure_group_not_found: "gone",
   worker_not_found: "gone",
   server_not_found: "gone",
   queue_not_found: "queue",

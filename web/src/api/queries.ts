@@ -173,7 +173,7 @@ export const PAGED_SCHEDULES = "paged-schedules";
 export const VISIBLE_SCHEDULES = ["schedules", "shown"] as const;
 /** Query key of series of statistics, followed by the range. */
 export const SERIES = "series";
-/** Query key of the names of failed jobs. */
+/** Query key of failure groups. */
 export const FAILURES = "failures";
 /** Query key of paginated lists of runs. */
 export const PAGED_RUNS = "paged-runs";
@@ -188,9 +188,8 @@ const LONG_LIST_REFRESH_MS = 10_000;
 const LONG_LIST_JOBS = 50;
 /** Minimum refetch intervals of series by range. In a longer range, a few jobs change less. */
 const SERIES_REFRESH_MS: Record<Range, number> = { "1h": 5_000, "24h": 30_000, "7d": 60_000, "30d": 60_000 };
-/** Minimum refetch interval of the failed names after failures, and after successes, which only change their order. */
+/** Minimum refetch interval of failure groups. */
 const FAILURES_REFRESH_MS = 10_000;
-const RECOVERY_REFRESH_MS = 60_000;
 /** Minimum refetch interval of the runs of today. */
 const TODAYS_RUNS_REFRESH_MS = 30_000;
 /** Delay of the first refetch of statistics: jobs often change together. */
@@ -317,9 +316,8 @@ export function startRefreshing(): () => void {
   const lists = [new JobListRefresher(false, REFRESH_MS), new JobListRefresher(true, LONG_LIST_REFRESH_MS)];
   const series = RANGES.map((range) => new StatisticsRefresher([SERIES, range], SERIES_REFRESH_MS[range]));
   const failures = new StatisticsRefresher([FAILURES], FAILURES_REFRESH_MS);
-  const recoveries = new StatisticsRefresher([FAILURES], RECOVERY_REFRESH_MS);
   const todaysRuns = new StatisticsRefresher([TODAYS_RUNS], TODAYS_RUNS_REFRESH_MS);
-  const refreshers = [...lists, ...series, failures, recoveries, todaysRuns];
+  const refreshers = [...lists, ...series, failures, todaysRuns];
   const ask = (...keys: Array<readonly unknown[]>) => {
     for (const key of keys) pending.set(JSON.stringify(key), { key, changedAt: Date.now() });
     throttle.request();
@@ -333,7 +331,6 @@ export function startRefreshing(): () => void {
         for (const list of lists) list.add(event.from, event.to);
         for (const each of series) each.add();
         if (event.to === "failed" || event.to === "expired") failures.add();
-        else if (event.to === "succeeded") recoveries.add();
         ask(["queues"], ["workers"]);
         if (!event.schedule_id) continue;
         // Running jobs are shown only in visible rows; the next firing and the failures are shown in all rows.

@@ -1,15 +1,13 @@
-/** Requests for statistics: series for charts, and the job names that failed. */
+/** Requests for statistics: series for charts, and the names of namespaces. */
 
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 
-import { findFailures, type Failures, type NamedTotal } from "../lib/failures";
 import type { SeriesPart } from "../lib/days";
-import { parseDuration } from "../lib/quantities";
 import { type Range, rangeStart, STEPS } from "../lib/statistics";
 import { unwrap, api } from "./client";
 import { feed } from "./feed";
-import { FAILURES, queryClient, SERIES } from "./queries";
-import type { Job, paths } from "./schema";
+import { SERIES } from "./queries";
+import type { paths } from "./schema";
 
 type SeriesParameters = NonNullable<paths["/api/v1/stats/series"]["get"]["parameters"]["query"]>;
 /** Subject of a series; without any field: all jobs and workers. */
@@ -82,36 +80,3 @@ export const newestDaysQuery = (subject: SeriesSubject, from: number) =>
     queryFn: () => readDays(subject, from, null, 1),
     refetchInterval: IDLE_REFETCH_MS["24h"],
   });
-
-/** Names with failed jobs that are read; further ones are counted together. */
-const NAMES_MAX = 100;
-const FAILURES_REFETCH_MS = 300_000;
-const FAILURE_RANGE = "24h";
-
-/** The job names that failed in the last 24 hours. */
-export const failuresQuery = queryOptions({
-  queryKey: [FAILURES],
-  queryFn: async (): Promise<Failures> => {
-    const from = new Date(Date.now() - (parseDuration(FAILURE_RANGE) ?? 0)).toISOString();
-    const query = { by: "job", order: "failed", from, limit: NAMES_MAX } as const;
-    const { items, subjects } = await unwrap(api.GET("/api/v1/stats/totals", { params: { query } }));
-    const found = await findFailures(items, findNewest);
-    if (subjects <= items.length) return { items: found, more: 0 };
-    const all = await unwrap(api.GET("/api/v1/stats/totals", { params: { query: { by: "all", from } } }));
-    const sum = (totals: ReadonlyArray<{ failed: number; expired: number }>) =>
-      totals.reduce((count, { failed, expired }) => count + failed + expired, 0);
-    return { items: found, more: Math.max(0, sum(all.items) - sum(items)) };
-  },
-  refetchInterval: FAILURES_REFETCH_MS,
-});
-
-/** Finds the newest ended job of a name. It stays the same until the counts change. */
-function findNewest({ namespace, name, counts }: NamedTotal): Promise<Job | null> {
-  const query = { namespace, name, status: "succeeded,failed,expired", limit: 1 };
-  return queryClient.fetchQuery({
-    queryKey: ["failure", namespace, name, counts.failed, counts.expired, counts.succeeded],
-    queryFn: async () => (await unwrap(api.GET("/api/v1/jobs", { params: { query } }))).items[0] ?? null,
-    staleTime: Infinity,
-    gcTime: 3 * FAILURES_REFETCH_MS,
-  });
-}

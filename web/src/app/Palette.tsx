@@ -55,6 +55,7 @@ function subscribe(listener: () => void): () => void {
 const PAGES = [
   "overview",
   "jobs",
+  "failures",
   "schedules",
   "calendars",
   "workflows",

@@ -7,6 +7,7 @@ import {
   Activity,
   Boxes,
   CalendarClock,
+  CircleX,
   Globe,
   Languages,
   LayoutDashboard,
@@ -46,6 +47,7 @@ import { Shortcuts } from "./Shortcuts";
 const NAV_ITEMS = [
   { to: "/", key: "overview", icon: LayoutDashboard },
   { to: "/jobs", key: "jobs", icon: ListChecks },
+  { to: "/failures", key: "failures", icon: CircleX },
   { to: "/schedules", key: "schedules", icon: CalendarClock },
   { to: "/workflows", key: "workflows", icon: Workflow },
   { to: "/workers", key: "workers", icon: Server },

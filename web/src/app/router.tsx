@@ -4,6 +4,7 @@ import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/
 
 import { Loading } from "../ui/kit";
 import type { CompareSearch } from "../lib/compare";
+import type { FailuresSearch } from "../lib/failures";
 import { parseSearch, stringifySearch, type Search, text } from "../lib/search";
 import { ErrorPage } from "./ErrorPage";
 import { lazyPage } from "./lazyPage";
@@ -101,6 +102,27 @@ const jobName = createRoute({
     range: text(search.range),
   }),
   component: lazyPage(() => import("../pages/jobName/JobNamePage"), "JobNamePage"),
+});
+
+const failures = createRoute({
+  getParentRoute: () => root,
+  path: "/failures",
+  validateSearch: (search: Search): FailuresSearch => ({
+    state: text(search.state),
+    name: text(search.name),
+    text: text(search.text),
+    namespace: text(search.namespace),
+    since: text(search.since),
+    order: text(search.order),
+  }),
+  component: lazyPage(() => import("../pages/failures/FailuresPage"), "FailuresPage"),
+});
+
+const failure = createRoute({
+  getParentRoute: () => root,
+  path: "/failures/$id",
+  validateSearch: (search: Search): { namespace?: string } => ({ namespace: text(search.namespace) }),
+  component: lazyPage(() => import("../pages/failure/FailurePage"), "FailurePage"),
 });
 
 const compare = createRoute({
@@ -406,6 +428,8 @@ const routes = [
   jobs,
   job,
   jobName,
+  failures,
+  failure,
   compare,
   submit,
   schedules,

@@ -85,6 +85,7 @@ const TERMS: ReadonlyArray<[english: string, chinese: string]> = [
   ["waiting|waits?", "等待"],
   ["running", "运行"],
   ["succeeded|succeeds|success", "成功"],
+  ["failure groups?", "失败分组|该分组"],
   ["fail|fails|failed|failures?", "失败|失效|未成功|出错"],
   ["lost", "失联"],
   ["refused|refuses", "拒绝"],

@@ -85,9 +85,12 @@ interface Schema {
   properties?: Record<string, Schema>;
 }
 
-const { components } = JSON.parse(
+const { components, paths } = JSON.parse(
   readFileSync(join(import.meta.dirname, "../../../docs/openapi.json"), "utf8"),
-) as { components: { schemas: Record<string, Schema> } };
+) as {
+  components: { schemas: Record<string, Schema> };
+  paths: Record<string, { get?: { parameters?: Array<{ name: string; schema: Schema }> } }>;
+};
 
 /** Returns the codes of an enumeration; for variants of an object, the value of the field that tells them apart. */
 function codes(name: string): string[] {
@@ -113,6 +116,7 @@ test("every warning and reason code of the server has a text", () => {
 /** Schemas with the sections of their texts. */
 const SECTIONS: ReadonlyArray<[schema: string, ...sections: string[]]> = [
   ["JobStatus", "status"],
+  ["FailureState", "failureState"],
   ["Cause", "cause"],
   ["ExecutionStatus", "execution"],
   ["Delivery", "delivery", "deliveryHint"],
@@ -150,4 +154,11 @@ test("every status, cause and waiting reason of the API has a text", () => {
   );
   expect(needed.filter((key) => !known.has(key) && !WITHOUT_TEXT.has(key))).toEqual([]);
   expect([...WITHOUT_TEXT].filter((key) => known.has(key) || !needed.includes(key))).toEqual([]);
+});
+
+test("every order of failure groups has a text", () => {
+  const parameters = paths["/api/v1/failures"]?.get?.parameters ?? [];
+  const orders = parameters.find(({ name }) => name === "order")?.schema.enum ?? [];
+  expect(orders.length).toBeGreaterThan(0);
+  expect(orders.filter((order) => !EN.has(`failureOrder.${order}`))).toEqual([]);
 });

@@ -1,74 +1,84 @@
-/** G2. Failures are counted exactly, and only the newest jobs of shown names are read. */
+/** G2. Failure groups are filtered as the address says, and a job finds the group that counts it. */
 
 import { expect, test } from "vitest";
 
-import type { Job, StatisticsTotal } from "../api/schema";
-import { findFailures, isRecovered, type NamedTotal } from "./failures";
+import type { FailureGroup, Job } from "../api/schema";
+import { groupOfJob, hoursUntil, orderOf, statesOf, toFailuresQuery, withState } from "./failures";
 
-const total = (job: string | null, failed: number, expired = 0) =>
-  ({
-    subject: { namespace: "default", ...(job === null ? { other_jobs: true } : { job }) },
-    failed,
-    expired,
-  }) as StatisticsTotal;
+const NOW = Date.parse("2026-11-21T12:34:56Z");
 
-/** Finds the failures, and the names whose newest jobs were read. */
-async function found(totals: StatisticsTotal[], newest: Record<string, Partial<Job> | "error"> = {}) {
-  const read: string[] = [];
-  const failures = await findFailures(totals, ({ name }: NamedTotal) => {
-    read.push(name);
-    const known = newest[name];
-    if (known === "error") return Promise.reject(new Error("timeout"));
-    return Promise.resolve({ id: name, status: "failed", ...known } as Job);
+test("a list shows open and known groups by default, the newest failure first", () => {
+  expect(toFailuresQuery({}, NOW)).toEqual({ state: "open,known", order: "last_seen" });
+});
+
+test("the filters of the address become those of the API", () => {
+  const search = { state: "all", name: "a", text: "b", namespace: "c", since: "24h", order: "count" };
+  const since = "2026-11-20T12:34:56.000Z";
+  expect(toFailuresQuery(search, NOW)).toEqual({
+    name: "a",
+    text: "b",
+    namespace: "c",
+    since,
+    order: "count",
   });
-  return { failures, names: failures.map(({ name }) => name ?? "…"), read };
-}
-const succeeded = { status: "succeeded" } as const;
-
-test("a million failures of one name cost one look-up", async () => {
-  const { failures, read } = await found([total("a", 1_000_000, 7), total("fine", 0)]);
-  const newest = { id: "a", status: "failed" };
-  expect(failures).toEqual([{ namespace: "default", name: "a", failed: 1_000_000, expired: 7, newest }]);
-  expect(read).toEqual(["a"]);
 });
 
-test("all names are listed by count, the newest jobs of eight are read", async () => {
-  const { failures, read } = await found(Array.from({ length: 100 }, (_, i) => total(`j${i}`, 100, i)));
-  expect(failures).toHaveLength(100);
-  expect(read).toEqual(["j99", "j98", "j97", "j96", "j95", "j94", "j93", "j92"]);
-  expect(failures.filter(({ newest }) => newest)).toHaveLength(8);
+test("an unknown order, state or span of an address is ignored", () => {
+  expect(orderOf({ order: "x" })).toBe("last_seen");
+  expect(statesOf({ state: "x" })).toEqual(["open", "known", "muted", "resolved"]);
+  expect(statesOf({ state: "x,muted" })).toEqual(["muted"]);
+  expect(toFailuresQuery({ since: "x" }, NOW).since).toBeUndefined();
 });
 
-test("recovered names are listed below, and the newest jobs of the names that move up are read", async () => {
-  const totals = Array.from({ length: 10 }, (_, i) => total(`j${i}`, 20 - i));
-  const { failures, names, read } = await found(totals, { j0: succeeded, j3: succeeded });
-  expect(names).toEqual(["j1", "j2", "j4", "j5", "j6", "j7", "j8", "j9", "j0", "j3"]);
-  expect(failures.filter(isRecovered)).toHaveLength(2);
-  expect(read).toHaveLength(10);
+test("a state is shown or hidden; the default states are not in the address", () => {
+  const toggled = (state: string | undefined, other: "open" | "known" | "muted" | "resolved") =>
+    withState({ state, name: "a" }, other);
+  expect(toggled(undefined, "known")).toEqual({ name: "a", state: "open" });
+  expect(toggled("open", "known")).toEqual({ name: "a", state: undefined });
+  expect(toggled(undefined, "resolved").state).toBe("open,known,resolved");
+  expect(toggled("open,known,resolved", "muted").state).toBe("all");
+  expect(toggled("all", "muted").state).toBe("open,known,resolved");
+  expect(toggled("open", "open").state).toBe("all");
 });
 
-test("failures of step jobs are left out: they are listed with their run", async () => {
-  const step = { step: { run: "r", name: "load" } } as Partial<Job>;
-  const totals = Array.from({ length: 9 }, (_, i) => total(`j${i}`, 20 - i));
-  const { names, read } = await found(totals, { j0: step, j1: step });
-  expect(names).toEqual(["j2", "j3", "j4", "j5", "j6", "j7", "j8"]);
-  expect(read).toHaveLength(9);
+test("hours without failures are filled in, and older hours are left out", () => {
+  const hours = [
+    { at: "2026-11-21T08:00:00Z", count: 9 },
+    { at: "2026-11-21T10:00:00Z", count: 2 },
+    { at: "2026-11-21T12:00:00Z", count: 5 },
+  ];
+  const found = hoursUntil(hours, NOW, 3);
+  expect(found.map(({ failed }) => failed)).toEqual([2, 0, 5]);
+  expect(found[2]).toEqual({
+    from: Date.parse("2026-11-21T12:00:00Z"),
+    to: Date.parse("2026-11-21T13:00:00Z"),
+    failed: 5,
+  });
 });
 
-test("the number of look-ups is limited", async () => {
-  const totals = Array.from({ length: 100 }, (_, i) => total(`j${i}`, 200 - i));
-  const all = Object.fromEntries(totals.map(({ subject }) => [subject.job ?? "", succeeded]));
-  expect((await found(totals, all)).read.length).toBeLessThanOrEqual(16);
+const group = (id: string, over: Partial<FailureGroup>) =>
+  ({ id, error: "exit_code", exit_code: 1, message: "boom", jobs: [], ...over }) as unknown as FailureGroup;
+const job = (id: string, message = "boom", over: Partial<Job> = {}) =>
+  ({ id, status: "failed", result: { error: "exit_code", exit_code: 1, message }, ...over }) as Job;
+
+test("a job finds the group that lists it, else the group of an equal result", () => {
+  const groups = [
+    group("a", { exit_code: 2 }),
+    group("b", {}),
+    group("c", { message: "row 7", jobs: ["j7"] }),
+    group("d", { error: "timeout", exit_code: null }),
+  ];
+  const found = (of: Job) => groupOfJob(groups, of)?.id ?? null;
+  expect(found(job("j7", "row 8"))).toBe("c");
+  expect(found(job("j1"))).toBe("b");
+  expect(found(job("j2", "row 9"))).toBe("c");
+  expect(found(job("j2", "row x"))).toBe(null);
+  expect(found(job("j3", "boom", { result: { error: "timeout", message: "boom" } }))).toBe("d");
 });
 
-test("names without statistics of their own are counted together and have no newest job", async () => {
-  const { names, failures, read } = await found([total("a", 3), total(null, 12)]);
-  expect(names).toEqual(["…", "a"]);
-  expect([failures[0]?.failed, failures[0]?.newest]).toEqual([12, null]);
-  expect(read).toEqual(["a"]);
-});
-
-test("a failed look-up does not hide the count", async () => {
-  const { failures } = await found([total("a", 3)], { a: "error" });
-  expect(failures).toMatchObject([{ name: "a", failed: 3, newest: null }]);
+test("a job that has expired or was cancelled has no group by its last result", () => {
+  expect(groupOfJob([group("b", {})], job("j", "boom", { status: "cancelled" }))).toBe(null);
+  expect(
+    groupOfJob([group("b", { jobs: ["j"] })], job("j", "", { status: "expired", result: null }))?.id,
+  ).toBe("b");
 });

@@ -4,6 +4,7 @@ import { hasSeveralNamespaces, isAllNamespaces, namespaceChoices, scopedSearch }
 
 test("links to lists carry the remembered namespace, and links to other pages do not", () => {
   expect(scopedSearch("/jobs", "finance")).toEqual({ namespace: "finance" });
+  expect(scopedSearch("/failures", "finance")).toEqual({ namespace: "finance" });
   expect(scopedSearch("/runs", null)).toEqual({});
   expect(scopedSearch("/queues", "finance")).toEqual({});
 });

@@ -3,6 +3,7 @@
 /** Lists whose address has a namespace. */
 export const SCOPED_LISTS: ReadonlySet<string> = new Set([
   "/jobs",
+  "/failures",
   "/schedules",
   "/workflows",
   "/runs",

@@ -43,6 +43,7 @@ test("notes of users are not translated", () => {
 test("the message of a result is translated", () => {
   for (const [message, chinese, english] of [
     ["exited with code 2", "退出码 2", "exited with code 2"],
+    ["exited with code 2: disk full", "退出码 2：disk full", "exited with code 2: disk full"],
     ["killed by signal 9 (SIGKILL)", "被信号 9 (SIGKILL) 终止", "killed by signal 9 (SIGKILL)"],
     ["ran longer than its timeout of 1m30s", "超过 1m30s 的超时时间", "exceeded its timeout of 1m30s"],
     [

@@ -7,7 +7,7 @@
 
 import i18next, { type TFunction } from "i18next";
 
-import type { JobResult, RunHistoryEntry, RunStepState, RunAttempt } from "../api/schema";
+import type { FailureGroup, JobResult, RunHistoryEntry, RunStepState, RunAttempt } from "../api/schema";
 import english from "../i18n/en.json";
 
 const FAILED_STEP = /^step `([^`]+)`(?: (failed|cancelled|upstream_failed))?(?:: ([\s\S]+))?$/;
@@ -22,8 +22,15 @@ const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
     (t, succeeded, total, failed) => t("step.elementsEnded", { succeeded, total, failed }),
   ],
   [/^(?:there was no element|the list is empty)$/, (t) => t("step.noElement")],
-  [/^exited with code (\d+)$/, (t, code) => t("step.exited", { code })],
-  [/^killed by signal (\d+ \(\w+\))$/, (t, signal) => t("step.killed", { signal })],
+  // A line of the task's output may follow, which says why.
+  [
+    /^exited with code (\d+)(?:: ([\s\S]+))?$/,
+    (t, code, why) => (why ? t("step.exitedBecause", { code, why }) : t("step.exited", { code })),
+  ],
+  [
+    /^killed by signal (\d+ \(\w+\))(?:: ([\s\S]+))?$/,
+    (t, signal, why) => (why ? t("step.killedBecause", { signal, why }) : t("step.killed", { signal })),
+  ],
   [/^(?:ran longer than|exceeded) its timeout of (\S+)$/, (t, timeout) => t("step.timedOut", { timeout })],
   [
     /^(?:ran|waited) longer than the step's timeout of (\S+?)(?:; ([\s\S]+))?$/,
@@ -124,6 +131,24 @@ export function resultText(
   const name = t(`result.${code as "exit_code"}`);
   if (!message) return name;
   return language === "en" ? message : `${name}${t("common.colon")}${message}`;
+}
+
+/** Returns the error of a failure group: its exit code, or the text of its error code or cause. */
+export function failureError({ error, exit_code: code }: FailureGroup, t: TFunction): string {
+  if (code != null) return t("failureGroup.exitCode", { code });
+  if (error in english.result) return t(`result.${error as "exit_code"}`);
+  return error in english.cause ? t(`cause.${error as "deadline_passed"}`) : error;
+}
+
+/**
+ * Returns the newest message of a failure group in one line, and its error, which is null if the message says it: if the
+ * message is one of Belfry's own, or absent.
+ */
+export function failureText(group: FailureGroup, t: TFunction): { message: string; error: string | null } {
+  const error = failureError(group, t);
+  if (group.message === "") return { message: error, error: null };
+  const words = translateKnown(group.message, t);
+  return words === null ? { message: group.message, error } : { message: words, error: null };
 }
 
 /** Returns why a step or an element has its status: its cause, then its message. */

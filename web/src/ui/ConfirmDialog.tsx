@@ -8,7 +8,7 @@ interface AskProps {
   title: string;
   text: string;
   /** Text field; none by default. */
-  field?: { label: string };
+  field?: { label: string; value?: string };
   /** Further form fields. */
   children?: ReactNode;
   confirm: string;
@@ -19,7 +19,7 @@ interface AskProps {
 
 export function ConfirmDialog({ title, text, field, children, confirm, red, onConfirm, onClose }: AskProps) {
   const { t } = useTranslation();
-  const [value, setValue] = useState("");
+  const [value, setValue] = useState(field?.value ?? "");
   const [busy, setBusy] = useState(false);
   const submit = async () => {
     setBusy(true);

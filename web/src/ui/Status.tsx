@@ -2,6 +2,7 @@
 
 import {
   Ban,
+  BellOff,
   CalendarClock,
   Check,
   CircleDashed,
@@ -12,18 +13,22 @@ import {
   LoaderCircle,
   type LucideIcon,
   OctagonX,
+  RotateCcw,
   RotateCw,
   SkipForward,
   TriangleAlert,
   Unlink,
   Unplug,
   UserCheck,
+  Wrench,
   X,
 } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
 import type {
   ExecutionStatus,
+  FailureGroup,
+  FailureState,
   JobStatus,
   RunStatus,
   ScheduleRun,
@@ -176,6 +181,23 @@ export function StepBadge({ status, plain }: { status: StepStatus; plain?: boole
       spin={status === "running"}
     />
   );
+}
+
+const FAILURE_LOOKS: Record<FailureState | "reopened", readonly [Tone, LucideIcon]> = {
+  open: ["failed", X],
+  reopened: ["retrying", RotateCcw],
+  known: ["waiting", Wrench],
+  muted: ["cancelled", BellOff],
+  resolved: ["succeeded", Check],
+};
+
+/** Badge of a failure group; an open one that was resolved before is shown as reopened. */
+export function FailureBadge(props: { group: Pick<FailureGroup, "state" | "reopened">; plain?: boolean }) {
+  const { t } = useTranslation();
+  const { group, plain } = props;
+  const [tone, icon] = FAILURE_LOOKS[group.reopened ? "reopened" : group.state];
+  const word = group.reopened ? t("failureGroup.reopened") : t(`failureState.${group.state}`);
+  return <Badge tone={tone} icon={icon} word={word} plain={plain} />;
 }
 
 /** Icon of a step's status, next to a text. */

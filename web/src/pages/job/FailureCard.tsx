@@ -6,12 +6,15 @@ import { OctagonAlert } from "lucide-react";
 import { type ReactNode, useId } from "react";
 import { useTranslation } from "react-i18next";
 
+import { failureOfJobQuery } from "../../api/failures";
 import { logTailQuery, useWorkerName } from "../../api/queries";
 import type { Execution, Job } from "../../api/schema";
 import { type Advice, type JobFailure, type SystemStop } from "../../lib/failureCauses";
 import { linesOfPage } from "../../lib/log";
 import { resultText } from "../../lib/serverMessages";
+import { FailureLink } from "../../ui/FailureLink";
 import { KeyValueList } from "../../ui/kit";
+import { FailureBadge } from "../../ui/Status";
 import { AbsoluteTime, RelativeTime } from "../../ui/Time";
 import style from "./failure.module.css";
 import log from "./log.module.css";
@@ -54,6 +57,7 @@ interface Props {
 export function JobFailureDetails({ job, failure, execution, facts = [], logLink }: Props) {
   const { t } = useTranslation();
   const workerName = useWorkerName();
+  const group = useQuery({ ...failureOfJobQuery(job), enabled: job.status !== "cancelled" }).data;
   const { result, spec, worker_id: worker } = job;
   const isResult = job.status === "failed";
   const cause = isResult ? resultText(result, t) : failure.endCause && t(`cause.${failure.endCause}`);
@@ -94,6 +98,13 @@ export function JobFailureDetails({ job, failure, execution, facts = [], logLink
             execution?.finished_at
               ? [t("job.details.finished"), <RelativeTime key="" at={execution.finished_at} />]
               : null,
+            group && [
+              t("failureGroup.one"),
+              <span key="" className={style.group}>
+                <FailureLink group={group} text={t("failureGroup.count24h", { count: group.last_24h })} />
+                <FailureBadge group={group} plain />
+              </span>,
+            ],
           ]}
         />
         {job.executions > 0 && <LogTail job={job} logLink={logLink} />}

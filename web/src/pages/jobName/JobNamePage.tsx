@@ -6,6 +6,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { ChevronRight, FilePen, ListChecks, SearchX } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
+import { failuresQuery } from "../../api/failures";
 import { jobsByNameQuery } from "../../api/queries";
 import { namedScheduleQuery, visibleSchedulesQuery } from "../../api/schedules";
 import { seriesQuery, type SeriesSubject } from "../../api/statistics";
@@ -22,7 +23,8 @@ import { HistoryCard } from "../../ui/charts/History";
 import { Card, EmptyState, ErrorBox, Loading, Page } from "../../ui/kit";
 import { CompareBar } from "../../ui/CompareBar";
 import { RowCheckbox } from "../../ui/RowCheckbox";
-import { StatusBadge } from "../../ui/Status";
+import { FailureLink } from "../../ui/FailureLink";
+import { FailureBadge, StatusBadge } from "../../ui/Status";
 import { Elapsed, RelativeTime } from "../../ui/Time";
 import { useSelection } from "../../ui/useSelection";
 import { ScheduleBadge } from "../schedules/ScheduleBadge";
@@ -85,6 +87,7 @@ export function JobNamePage() {
           {t("jobName.uncounted")}
         </p>
       )}
+      <Failures name={name} namespace={namespace} />
       <HistoryCard
         subject={subject}
         charts={["submitted", "ended", "startDelay", "runTime"]}
@@ -193,6 +196,40 @@ function Totals({ total, range, name, namespace }: TotalsProps) {
         </div>
       ))}
     </dl>
+  );
+}
+
+/** Failure groups that are listed. */
+const GROUPS = 5;
+
+/** The newest failure groups of the name that are open or known. Their counts include other names. */
+function Failures({ name, namespace }: { name: string; namespace: string }) {
+  const { t } = useTranslation();
+  const { data } = useQuery(failuresQuery({ name, namespace }, GROUPS));
+  if (!data || data.items.length === 0) return null;
+  return (
+    <Card
+      title={t("nav.failures")}
+      aside={
+        <Link to="/failures" search={{ name, namespace, state: "all" }}>
+          {t("overview.all")}
+        </Link>
+      }
+      flush
+    >
+      <ul className={style.failures} aria-label={t("nav.failures")}>
+        {data.items.map((group) => (
+          <li key={group.id}>
+            <FailureBadge group={group} plain />
+            <FailureLink group={group} className="clip" />
+            <span className="quiet num">{t("failureGroup.count24h", { count: group.last_24h })}</span>
+            <span className="quiet">
+              <RelativeTime at={group.last_seen} />
+            </span>
+          </li>
+        ))}
+      </ul>
+    </Card>
   );
 }
 

@@ -2,27 +2,27 @@
 
 import { Link } from "@tanstack/react-router";
 import {
-  CircleCheck,
   CirclePause,
   CircleSlash,
   Clock,
   HeartCrack,
   type LucideIcon,
+  RotateCcw,
   Server,
   ServerOff,
   TimerOff,
   UserCheck,
   X,
 } from "lucide-react";
-import type { TFunction } from "i18next";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 
-import type { WorkflowRun } from "../../api/schema";
-import { type Failure, isRecovered } from "../../lib/failures";
-import { translateMessage, resultText } from "../../lib/serverMessages";
+import type { FailureGroup, WorkflowRun } from "../../api/schema";
+import { failureText, translateMessage } from "../../lib/serverMessages";
+import { FailureLink } from "../../ui/FailureLink";
+import { FailureNames } from "../../ui/FailureNames";
+import { FailureBadge } from "../../ui/Status";
 import { RelativeTime } from "../../ui/Time";
-import { namedSearch } from "../jobName/search";
 import type { AttentionItem } from "./attention";
 import style from "./overview.module.css";
 
@@ -31,8 +31,8 @@ const ICONS: Record<AttentionItem["kind"], LucideIcon> = {
   noWorkers: ServerOff,
   workerLost: ServerOff,
   workerUnhealthy: HeartCrack,
-  failing: X,
-  recovered: CircleCheck,
+  failures: X,
+  reopened: RotateCcw,
   runFailed: X,
   approval: UserCheck,
   late: TimerOff,
@@ -49,7 +49,6 @@ const WARNINGS: ReadonlySet<AttentionItem["kind"]> = new Set([
   "stuck",
   "paused",
   "workerUnschedulable",
-  "recovered",
 ]);
 
 export function AttentionRow({ item }: { item: AttentionItem }) {
@@ -69,38 +68,21 @@ function runName({ workflow, number }: WorkflowRun): string {
   return number > 0 ? `${workflow} #${number}` : workflow;
 }
 
-function failureText(failure: Failure, t: TFunction): [ReactNode, ReactNode] {
-  const { namespace, name, failed, expired, newest } = failure;
-  const status = [failed > 0 && "failed", expired > 0 && "expired"].filter(Boolean).join(",");
-  if (name === null) {
-    return [
-      <Link key="" to="/jobs" search={{ status, namespace }}>
-        {t("attention.otherNames", { namespace, count: failed + expired })}
-      </Link>,
-      null,
-    ];
-  }
-  const shown = namespace === "default" ? name : `${namespace}/${name}`;
-  const text =
-    failed === 0
-      ? t("attention.expired", { name: shown, count: expired })
-      : expired === 0
-        ? t("attention.failing", { name: shown, count: failed })
-        : t("attention.failingAndExpired", { name: shown, failed, expired });
-  const reason = newest?.status === "expired" ? t("status.expired") : resultText(newest?.result, t);
-  return [
-    <span key="" className={style.failing}>
-      <Link to="/jobs/named/$name" params={{ name }} search={namedSearch(namespace, "24h")}>
-        {text}
-      </Link>
-      {newest && (
-        <Link to="/jobs/$id" params={{ id: newest.id }} className="quiet clip">
-          {isRecovered(failure) ? t("attention.recovered") : reason}
-        </Link>
-      )}
-    </span>,
-    newest && <RelativeTime key="" at={newest.finished_at ?? newest.updated_at} />,
-  ];
+/** The newest message of a failure group, its job names, and the number of failed jobs in the last day. */
+function Failures({ group }: { group: FailureGroup }) {
+  const { t } = useTranslation();
+  const { error } = failureText(group, t);
+  return (
+    <span className={style.failures}>
+      <span>
+        {group.reopened && <FailureBadge group={group} plain />}
+        <FailureLink group={group} className="clip" />
+        {error && <span className={`${style.error} quiet`}>{error}</span>}
+      </span>
+      <FailureNames group={group} hasNamespace className={style.names} />
+      <span className="num">{t("attention.failures", { count: group.last_24h })}</span>
+    </span>
+  );
 }
 
 function useItemText(item: AttentionItem): [ReactNode, ReactNode] {
@@ -147,9 +129,9 @@ function useItemText(item: AttentionItem): [ReactNode, ReactNode] {
         </Link>,
         null,
       ];
-    case "failing":
-    case "recovered":
-      return failureText(item.failure, t);
+    case "failures":
+    case "reopened":
+      return [<Failures key="" group={item.group} />, <RelativeTime key="" at={item.group.last_seen} />];
     case "runFailed":
       return [
         <span key="" className={style.failing}>

@@ -7,12 +7,11 @@ import { CircleCheck, Plus, Rocket } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
+import { ATTENTION, attentionFailuresQuery } from "../../api/failures";
 import { countsQuery, queuesQuery, readyQuery, recentQuery, workersQuery } from "../../api/queries";
 import { nextSchedulesQuery, schedulesQuery, watchedSchedulesQuery } from "../../api/schedules";
 import type { Job, JobStatus, Schedule } from "../../api/schema";
-import { failuresQuery } from "../../api/statistics";
 import { approvalsQuery, runsQuery } from "../../api/workflows";
-import { SHOWN_FAILURES } from "../../lib/failures";
 import { useNow } from "../../lib/now";
 import { resultText } from "../../lib/serverMessages";
 import { parseRange } from "../../lib/statistics";
@@ -30,7 +29,7 @@ import style from "./overview.module.css";
 const route = getRouteApi("/");
 
 /** Rows shown per list. */
-const LIST_ROWS = SHOWN_FAILURES;
+const LIST_ROWS = 8;
 const TILES = [
   "running",
   "waiting",
@@ -102,7 +101,7 @@ function Panels() {
   const workers = useQuery(workersQuery).data?.items;
   const queues = useQuery(queuesQuery).data?.items;
   const ready = useQuery(readyQuery).data;
-  const failures = useQuery(failuresQuery);
+  const failures = useQuery(attentionFailuresQuery);
   const running = useQuery(recentQuery(["running"], LIST_ROWS)).data?.items;
   const waiting = useQuery(recentQuery(["retrying", "waiting"], LIST_ROWS)).data?.items;
   const live = running && waiting && [...running, ...waiting].slice(0, LIST_ROWS);
@@ -147,10 +146,10 @@ function Panels() {
             <ErrorBox error={failures.error} onRetry={() => void failures.refetch()} />
           </div>
         )}
-        {failures.data && failures.data.more > 0 && (
+        {failures.data && failures.data.total > failures.data.items.length && (
           <p className={style.note}>
-            {t("overview.moreFailures", { count: failures.data.more })}{" "}
-            <Link to="/jobs" search={{ status: "failed,expired" }}>
+            {t("overview.moreFailures", { count: failures.data.total - failures.data.items.length })}{" "}
+            <Link to="/failures" search={ATTENTION}>
               {t("overview.failuresSee")}
             </Link>
           </p>

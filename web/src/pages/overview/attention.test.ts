@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 
-import type { Job, Queue, Schedule, Worker, WorkflowRun } from "../../api/schema";
-import type { Failure } from "../../lib/failures";
+import type { FailureGroup, Queue, Schedule, Worker, WorkflowRun } from "../../api/schema";
 import { attentionItems } from "./attention";
 
 const NOW = Date.parse("2026-11-21T12:00:00Z");
@@ -15,10 +14,8 @@ const queue = (over: Partial<Queue>) => ({
   version: 0,
   ...over,
 });
-const failure = (name: string | null, failed: number, over: Partial<Failure> = {}): Failure => ({
-  ...{ namespace: "default", name, failed, expired: 0, newest: null },
-  ...over,
-});
+const group = (id: string, last_24h: number, over: Partial<FailureGroup> = {}) =>
+  ({ id, last_24h, state: "open", ...over }) as FailureGroup;
 const all = <T>(...items: T[]) => ({ items });
 const calm = {
   ready: { status: "ready" },
@@ -35,7 +32,7 @@ test("a healthy cluster has no items", () => {
   expect(attentionItems(calm)).toEqual([]);
 });
 
-test("lost workers, failures by name, and stuck and paused queues are listed, the most severe first", () => {
+test("lost workers, failure groups, and stuck and paused queues are listed, the most severe first", () => {
   const items = attentionItems({
     ...calm,
     workers: [worker({ admission: "draining" }), worker({ name: "x", status: "lost" })],
@@ -44,29 +41,29 @@ test("lost workers, failures by name, and stuck and paused queues are listed, th
       queue({ name: "p", settings: { paused: true } }),
       queue({ name: "fine", oldest_waiting_since: "2026-11-21T11:59:50Z" }),
     ],
-    failures: [
-      failure("b", 1_000_000),
-      failure("a", 1),
-      failure("c", 0, { expired: 1 }),
-      failure("fixed", 5, { newest: { status: "succeeded" } as Job }),
-      failure(null, 4),
-    ],
+    failures: [group("b", 1_000_000), group("back", 3, { reopened: true }), group("a", 1)],
   });
   expect(
     items.map((need) =>
-      "failure" in need ? `${need.kind} ${need.failure.name} ${need.failure.failed}` : need.kind,
+      "group" in need ? `${need.kind} ${need.group.id} ${need.group.last_24h}` : need.kind,
     ),
   ).toEqual([
     "workerLost",
     "stuck",
     "paused",
     "workerUnschedulable",
-    "failing b 1000000",
-    "failing a 1",
-    "failing c 0",
-    "recovered fixed 5",
-    "failing null 4",
+    "failures b 1000000",
+    "reopened back 3",
+    "failures a 1",
   ]);
+});
+
+test("failed runs come before failure groups, and a group whose failures are a day old is not listed", () => {
+  const at = "2026-11-21T11:00:00Z";
+  const run = { workflow: "etl", status: "failed", finished_at: at, updated_at: at } as WorkflowRun;
+  const failures = [group("a", 5), group("old", 0)];
+  const items = attentionItems({ ...calm, failures, failedRuns: all(run) });
+  expect(items.map(({ kind }) => kind)).toEqual(["runFailed", "failures"]);
 });
 
 test("missing workers are an item, workers that are not loaded yet are not", () => {
@@ -109,10 +106,10 @@ test("what blocks work or was stopped by somebody comes before any number of fai
     workers: [worker({ admission: "cordoned" })],
     queues: [queue({ name: "gpu", settings: { paused: true }, waiting: 316 })],
     approvals: [{ run: {} as WorkflowRun, step: "gate", since: "" }],
-    failures: Array.from({ length: 20 }, (_, i) => failure(`j${i}`, 1_000_000 - i)),
+    failures: Array.from({ length: 20 }, (_, i) => group(`g${i}`, 1_000_000 - i)),
   });
   const kinds = items.slice(0, 4).map(({ kind }) => kind);
-  expect(kinds).toEqual(["paused", "approval", "workerUnschedulable", "failing"]);
+  expect(kinds).toEqual(["paused", "approval", "workerUnschedulable", "failures"]);
   expect(items).toHaveLength(23);
 });
 

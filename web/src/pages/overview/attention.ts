@@ -1,14 +1,13 @@
 /** Items that need attention, the most severe first. */
 
-import type { Queue, Ready, Schedule, Worker, WorkflowRun } from "../../api/schema";
-import { type Failure, isRecovered } from "../../lib/failures";
+import type { FailureGroup, Queue, Ready, Schedule, Worker, WorkflowRun } from "../../api/schema";
 
 export type AttentionItem =
   | { kind: "server"; detail: string }
   | { kind: "workerLost"; worker: Worker }
   | { kind: "workerUnhealthy"; worker: Worker; problem: string }
   | { kind: "noWorkers" }
-  | { kind: "failing" | "recovered"; failure: Failure }
+  | { kind: "failures" | "reopened"; group: FailureGroup }
   | { kind: "runFailed"; name: string; count: number; atLeast: boolean; last: WorkflowRun }
   | { kind: "approval"; run: WorkflowRun; step: string; since: string }
   | { kind: "late"; schedule: Schedule; count: number; since: string }
@@ -47,8 +46,8 @@ export interface AttentionInput {
   ready: Ready | undefined;
   workers: readonly Worker[] | undefined;
   queues: readonly Queue[] | undefined;
-  /** Job names with failures in the last day, in the order in which they are listed. */
-  failures: readonly Failure[] | undefined;
+  /** Open failure groups of the last day, in the order in which they are listed. */
+  failures: readonly FailureGroup[] | undefined;
   /** Newest failed workflow runs, newest first. */
   failedRuns: Sample<WorkflowRun> | undefined;
   /** Steps that wait for approval. */
@@ -84,15 +83,16 @@ export function attentionItems(seen: AttentionInput): AttentionItem[] {
     const since = queue.settings.paused ? null : queue.oldest_waiting_since;
     if (since && now - Date.parse(since) > STUCK_AFTER_MS) items.push({ kind: "stuck", queue, since });
   }
-  // What somebody paused or cordoned is easily forgotten, so no number of failures hides it.
+  // What a user paused or cordoned is easily forgotten, so no number of failures hides it.
   for (const queue of paused) if (queue.waiting === 0) items.push({ kind: "paused", queue });
   for (const worker of workers ?? []) {
     if (worker.status !== "lost" && worker.admission !== "open")
       items.push({ kind: "workerUnschedulable", worker });
   }
   if (failedRuns) items.push(...failedWorkflowItems(failedRuns, now));
-  for (const failure of failures ?? []) {
-    items.push({ kind: isRecovered(failure) ? "recovered" : "failing", failure });
+  for (const group of failures ?? []) {
+    // A day counts from the start of an hour, so the newest failure may be too old to count.
+    if (group.last_24h > 0) items.push({ kind: group.reopened ? "reopened" : "failures", group });
   }
   return items;
 }

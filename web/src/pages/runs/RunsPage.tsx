@@ -1,11 +1,10 @@
 /** The workflow runs page, with filters. */
 
-import { Button, TextInput } from "@mantine/core";
+import { Button } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import type { TFunction } from "i18next";
 import { SearchX, Workflow, X } from "lucide-react";
-import { useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { unwrap, api } from "../../api/client";
@@ -15,18 +14,18 @@ import { useHasNamespaces } from "../../app/namespace";
 import type { RunsSearch } from "../../app/router";
 import { EXPORT_PAGE, type ExportSource } from "../../lib/export";
 import { RUN_STATUSES, totalOf } from "../../lib/runs";
-import { useFilterShortcut } from "../../lib/filterShortcut";
 import { usePreferences } from "../../lib/preferences";
 import { formatExact } from "../../lib/time";
 import { usePageTitle } from "../../lib/title";
 import { ViewStore } from "../../lib/savedViews";
 import { ColumnsMenu } from "../../ui/ColumnsMenu";
 import { ExportMenu } from "../../ui/ExportMenu";
+import { FilterField } from "../../ui/FilterField";
+import style from "../../ui/filters.module.css";
 import { EmptyState, Page } from "../../ui/kit";
 import { ViewBar } from "../../ui/ViewBar";
 import { Sections } from "../workflows/Sections";
 import { COLUMNS, isDefaultColumn, RunList, TABLE } from "./RunList";
-import style from "./runs.module.css";
 
 const route = getRouteApi("/runs");
 const savedViews = new ViewStore<RunsSearch>("belfry.run-views");
@@ -142,19 +141,19 @@ function Filters({ search, onChange }: { search: RunsSearch; onChange: (search: 
   };
   return (
     <div className={style.filters}>
-      <Field
+      <FilterField
         label={t("run.workflow")}
         value={search.workflow}
         onChange={(workflow) => onChange({ ...search, workflow })}
         isFirst
       />
-      <Field
+      <FilterField
         label={t("job.details.namespace")}
         value={search.namespace}
         onChange={(namespace) => onChange({ ...search, namespace })}
       />
       {search.schedule && (
-        <Field
+        <FilterField
           label={t("run.schedule")}
           value={search.schedule}
           onChange={(schedule) => onChange({ ...search, schedule })}
@@ -191,47 +190,4 @@ function rangeText({ after, before }: RunsSearch, t: TFunction, format: (at: str
   const from = after && `${t("jobs.keys.after")} ${format(after)}`;
   const until = before && `${t("jobs.keys.before")} ${format(before)}`;
   return [from, until].filter(Boolean).join(" · ");
-}
-
-interface FieldProps {
-  label: string;
-  value: string | undefined;
-  onChange: (value: string | undefined) => void;
-  isFirst?: boolean;
-}
-
-/** Filter by an exact name, applied on Enter or blur. */
-function Field({ label, value, onChange, isFirst }: FieldProps) {
-  const { t } = useTranslation();
-  const [text, setText] = useState(value ?? "");
-  const input = useRef<HTMLInputElement>(null);
-  const none = useRef<HTMLInputElement>(null);
-  useFilterShortcut(isFirst ? input : none);
-  useEffect(() => setText(value ?? ""), [value]);
-  const commit = () => text.trim() !== (value ?? "") && onChange(text.trim() || undefined);
-  return (
-    <TextInput
-      ref={input}
-      className={style.field}
-      aria-label={label}
-      placeholder={label}
-      value={text}
-      onChange={(event) => setText(event.currentTarget.value)}
-      onBlur={commit}
-      onKeyDown={(event) => event.key === "Enter" && commit()}
-      rightSectionPointerEvents="all"
-      rightSection={
-        value && (
-          <button
-            type="button"
-            className={style.clear}
-            aria-label={t("jobs.removeFilter", { filter: value })}
-            onClick={() => onChange(undefined)}
-          >
-            <X size={13} />
-          </button>
-        )
-      }
-    />
-  );
 }

@@ -3,6 +3,7 @@
 import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
 
+import type { FailedHour } from "../../lib/failures";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
 import { axisMarks, type Interval, niceCeiling, type Quantiles, type Range } from "../../lib/statistics";
@@ -16,38 +17,41 @@ const LABEL_MAX = 97;
 /** Position in percent from which a tip is at the left of the pointer. */
 const TIP_LEFT_FROM = 50;
 
-export interface ChartProps {
+/** A part of the range of a chart. */
+type Span = Pick<Interval, "from" | "to">;
+
+export interface ChartProps<Of extends Span = Interval> {
   range: Range;
-  intervals: readonly Interval[];
+  intervals: readonly Of[];
 }
 
-interface Hover {
-  interval: Interval;
+interface Hover<Of> {
+  interval: Of;
   /** Position in percent of the width. */
   at: number;
 }
 
-function intervalText({ from, to }: Interval, range: Range, language: string, zone: Zone): string {
+function intervalText({ from, to }: Span, range: Range, language: string, zone: Zone): string {
   const start = formatMinute(from, language, zone);
   if (range === "1h") return start;
   const day = range === "24h" ? "" : `${formatWeekday(from, language, zone)} `;
   return `${day}${start}–${formatMinute(to, language, zone)}`;
 }
 
-function ChartFrame(
-  props: ChartProps & {
+function ChartFrame<Of extends Span>(
+  props: ChartProps<Of> & {
     title: string;
     /** Series and their names. */
     legend: ReadonlyArray<readonly [series: string, name: string]>;
     top: string;
     label: string;
     children: ReactNode;
-    tip: (interval: Interval) => ReactNode;
+    tip: (interval: Of) => ReactNode;
   },
 ) {
   const { range, intervals, title, legend, top, label, children, tip } = props;
   const { language, zone } = usePreferences();
-  const [hover, setHover] = useState<Hover | null>(null);
+  const [hover, setHover] = useState<Hover<Of> | null>(null);
   const from = intervals[0]?.from ?? 0;
   const to = intervals.at(-1)?.to ?? 1;
   const isDays = range === "7d" || range === "30d";
@@ -116,17 +120,17 @@ function TipRow({ series, name, value }: { series?: string; name: string; value:
 }
 
 /** Stacked bars of counts. */
-function Bars<Series extends string>(
-  props: ChartProps & {
+function Bars<Series extends string, Of extends Span = Interval>(
+  props: ChartProps<Of> & {
     series: readonly Series[];
     title: string;
     label: string;
     name: (series: Series) => string;
-    count: (interval: Interval, series: Series) => number;
+    count: (interval: Of, series: Series) => number;
   },
 ) {
   const { intervals, series, name, count } = props;
-  const sum = (interval: Interval) => series.reduce((all, key) => all + count(interval, key), 0);
+  const sum = (interval: Of) => series.reduce((all, key) => all + count(interval, key), 0);
   const top = niceCeiling(Math.max(1, ...intervals.map(sum)));
   const width = WIDTH / intervals.length;
   const gap = width / 5;
@@ -193,6 +197,23 @@ export function SubmittedJobs(props: ChartProps & { total: number }) {
       label={t("chart.submittedLabel", { count: total, range: t(`chart.ranges.${range}`) })}
       name={(series) => t(`chart.series.${series}`)}
       count={(interval, series) => interval[series]}
+    />
+  );
+}
+
+/** Failed jobs per hour of a failure group. */
+export function FailedJobs({ hours }: { hours: readonly FailedHour[] }) {
+  const { t } = useTranslation();
+  const count = hours.reduce((sum, { failed }) => sum + failed, 0);
+  return (
+    <Bars
+      range="7d"
+      intervals={hours}
+      series={["failed"]}
+      title={t("failureGroup.hours")}
+      label={t("failureGroup.hoursLabel", { count, hours: hours.length })}
+      name={(series) => t(`chart.series.${series}`)}
+      count={(hour, series) => hour[series]}
     />
   );
 }
