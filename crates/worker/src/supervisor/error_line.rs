@@ -63,11 +63,11 @@ impl LastOutput {
     /// Of stderr, this is the last line that names an error, or else the last line. Of stdout, only a line that names an
     /// error counts, and only if stderr is empty.
     pub(super) fn error_line(&self) -> Option<String> {
-        let (stdout, stderr) = (lines(&self.stdout), lines(&self.stderr));
         let named = |lines: &[String]| lines.iter().rfind(|line| names_error(line)).cloned();
-        if stderr.is_empty() {
-            return named(&stdout);
+        if self.stderr.iter().all(u8::is_ascii_whitespace) {
+            return named(&lines(&self.stdout));
         }
+        let stderr = lines(&self.stderr);
         named(&stderr).or_else(|| stderr.last().cloned())
     }
 }
@@ -76,39 +76,58 @@ impl LastOutput {
 fn lines(bytes: &VecDeque<u8>) -> Vec<String> {
     let is_cut = bytes.len() == KEPT;
     let bytes: Vec<u8> = bytes.iter().copied().collect();
-    let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+    let mut lines: Vec<&[u8]> =
+        bytes.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).collect();
     // The beginning of the first line may be missing.
     if is_cut && lines.len() > 1 {
         lines.remove(0);
     }
+    let mut shown = Vec::new();
+    for line in lines {
+        let line = text(line);
+        // The rest of the output of a Go program is the stacks of its goroutines.
+        if line.starts_with("goroutine ") {
+            break;
+        }
+        // A panic of a Rust program has its message in the next line.
+        if let Some(panic) = shown.pop_if(|last: &mut String| is_panic(last)) {
+            shown.push(limited(&format!("{panic} {}", line.trim())));
+        } else if !is_trace(&line) {
+            shown.push(limited(line.trim()));
+        }
+    }
+    shown.retain(|line| !line.is_empty());
+    shown
+}
+
+/// Returns a line as a terminal shows it: without escape sequences, and of a progress bar only its last text.
+fn text(line: &[u8]) -> String {
     // Each line alone: an escape sequence without an end must hide no other line.
-    let plain = lines.into_iter().map(|line| anstream::adapter::strip_bytes(line).into_vec());
-    let texts = plain.map(|line| String::from_utf8_lossy(&line).into_owned());
-    texts.filter(|line| !is_trace(line)).map(|line| shown(&line)).filter(|line| !line.is_empty()).collect()
+    let plain = anstream::adapter::strip_bytes(line).into_vec();
+    let text = String::from_utf8_lossy(&plain);
+    text.trim_end().rsplit('\r').next().unwrap_or_default().to_owned()
+}
+
+fn limited(line: &str) -> String {
+    line.chars().filter(|letter| !letter.is_control()).take(LINE_MAX).collect()
+}
+
+fn is_panic(line: &str) -> bool {
+    line.starts_with("thread '") && line.contains(" panicked at ") && line.ends_with(':')
 }
 
 /// Whether a line is part of a stack trace, or is printed after every failure.
 fn is_trace(line: &str) -> bool {
-    let is_indented = line.starts_with([' ', '\t']);
     let text = line.trim();
-    is_indented
+    line.starts_with([' ', '\t'])
         || text.starts_with("Node.js v")
         || text.starts_with("note: run with `RUST_BACKTRACE")
         || text.starts_with("exit status ")
-        || text.starts_with("goroutine ")
-        || (text.ends_with(')') && text.starts_with("main."))
 }
 
 fn names_error(line: &str) -> bool {
     let line = line.to_lowercase();
     ERROR_WORDS.iter().any(|word| line.contains(word))
-}
-
-fn shown(line: &str) -> String {
-    let line = line.trim();
-    // A progress bar rewrites its line: only the last text counts.
-    let line = line.rsplit('\r').next().unwrap_or(line);
-    line.chars().filter(|letter| !letter.is_control()).take(LINE_MAX).collect()
 }
 
 #[cfg(test)]
@@ -138,12 +157,12 @@ mod tests {
                 "Error: boom",
             ),
             (
-                "panic: no rows\n\ngoroutine 1 [running]:\nmain.main()\n\t/a.go:4 +0x18\nexit status 2\n",
+                "panic: no rows\n\ngoroutine 1 [running]:\ngithub.com/pkg/errors.Wrap(0x1)\n\t/a.go:4 +0x18\nexit status 2\n",
                 "panic: no rows",
             ),
             (
                 "thread 'main' panicked at src/main.rs:2:5:\nno rows\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n",
-                "thread 'main' panicked at src/main.rs:2:5:",
+                "thread 'main' panicked at src/main.rs:2:5: no rows",
             ),
             (
                 "cp: cannot stat 'a': No such file or directory\ncleaning up\n",
@@ -152,6 +171,7 @@ mod tests {
             ("one\ntwo", "two"),
             ("\u{1b}[31mERROR\u{1b}[0m disk full\n", "ERROR disk full"),
             ("10 %\r20 %\rdisk full\r\n", "disk full"),
+            ("  10 %\r  20 %\rERROR: disk full\n", "ERROR: disk full"),
             ("see \u{1b}]8;;https://a.example\nfatal: disk full\n", "fatal: disk full"),
         ] {
             assert_eq!(line_of("ignored: error\n", stderr).as_deref(), Some(expected), "{stderr}");
@@ -176,8 +196,13 @@ mod tests {
         output.append(Stream::Stderr, b"\nthe end\n");
         assert_eq!(output.stderr.len(), KEPT);
         assert_eq!(output.error_line().as_deref(), Some("the end"));
-        output.append(Stream::Stderr, &[b'y'; 3 * KEPT]);
-        assert_eq!(output.error_line().map(|line| line.len()), Some(LINE_MAX));
+        output.append(Stream::Stdout, b"error of another kind\n");
+        for end in ["", "\n"] {
+            output.append(Stream::Stderr, &[b'y'; 3 * KEPT]);
+            output.append(Stream::Stderr, end.as_bytes());
+            let line = output.error_line().unwrap();
+            assert_eq!((line.len(), line.contains('y')), (LINE_MAX, true), "{end:?}");
+        }
         output.append(Stream::Stderr, &[0xff, b'\n', 0xe9, b'!', b'\n']);
         assert!(output.error_line().is_some(), "any bytes");
     }
