@@ -100,7 +100,7 @@ test("failed runs are counted by workflow; jobs of their steps and called runs a
   expect(listed).toEqual(["approval", "etl 2"]);
 });
 
-test("what blocks work or was stopped by somebody comes before any number of failures", () => {
+test("paused queues, approvals and cordoned workers come before any number of failures", () => {
   const items = attentionItems({
     ...calm,
     workers: [worker({ admission: "cordoned" })],
