@@ -7,6 +7,8 @@
 //! - Jobs of equal namespace, queue, name and schedule share one [`JobSource`].
 //! - A day adds a bounded number of new names of jobs, queues and namespaces ([`NEW_NAMES_MAX`]). Further names
 //!   share one series ([`OTHER_NAMES`]), so the size of the statistics is bounded whatever clients send.
+//! - A minute has a bounded number of signatures of failures in each namespace ([`SIGNATURES_MAX`]). Failures with further
+//!   messages are counted by their error and exit code.
 //!
 //! # Cost
 //! A count is one lookup by source and worker. A sample costs O(queues + workers).
@@ -17,7 +19,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use indexmap::{Equivalent, IndexMap, IndexSet};
-use model::failures::{FailureCount, Signature};
+use model::failures::{FailureCount, FailureGroupId, Signature};
 use model::spec::JobSpec;
 use model::statistics::{CommitStatistics, JobSource, Level, OTHER_NAMES, SourceTally, Subject, Tally};
 use model::{Cause, Duration, JobId, JobStatus, ScheduleId, Timestamp, WorkerId};
@@ -29,6 +31,9 @@ const NEW_NAMES_MAX: usize = 2_000;
 /// Namespaces of queues and of namespaces among the names; no namespace of a job has such a name.
 const QUEUES: &str = "\0queue";
 const NAMESPACES: &str = "\0namespace";
+/// Signatures of failures that a minute may have in each namespace. Tasks that print a new message with each failure must
+/// not fill memory and commits.
+const SIGNATURES_MAX: usize = 200;
 /// Longest message of a failure that is kept with its count, in characters.
 const MESSAGE_MAX: usize = 500;
 const DAY: Duration = Duration::from_hours(24);
@@ -48,6 +53,7 @@ pub(crate) struct Statistics {
     tallies: IndexMap<(usize, Option<WorkerId>), SourceTally, FixedState>,
     /// Failed and expired jobs since the last flush.
     failures: IndexMap<FailureKey, FailureCount, FixedState>,
+    signatures: Signatures,
     levels: Vec<(Subject, Level)>,
     /// Subjects of the last sample.
     sampled: BTreeSet<Subject>,
@@ -91,6 +97,27 @@ impl Names {
         }
         self.today.insert(hash);
         true
+    }
+}
+
+/// Signatures of the failures of this minute, by namespace.
+#[derive(Debug, Default)]
+struct Signatures {
+    minute: Timestamp,
+    known: IndexMap<Arc<str>, IndexSet<FailureGroupId, FixedState>, FixedState>,
+}
+
+impl Signatures {
+    /// Returns whether failures with this signature are counted by themselves.
+    fn admits(&mut self, namespace: &Arc<str>, signature: &Signature, now: Timestamp) -> bool {
+        let minute = now.floor(Duration::from_secs(60));
+        if minute != self.minute {
+            self.known.clear();
+            self.minute = minute;
+        }
+        let known = self.known.entry(Arc::clone(namespace)).or_default();
+        let id = signature.group();
+        known.contains(&id) || (known.len() < SIGNATURES_MAX && known.insert(id))
     }
 }
 
@@ -199,17 +226,21 @@ impl Statistics {
         self.tally(source, worker).count_end(status, cause);
     }
 
-    /// Counts a job that failed or expired, with its error code, exit code and message.
+    /// Counts a job that failed or expired, with its error code, exit code and message. Unlike its counts, a failure
+    /// always belongs to the namespace of the job.
     pub(crate) fn count_failure(
         &mut self,
-        source: &JobSource,
-        job: JobId,
+        (job, namespace, source): (JobId, &Arc<str>, &JobSource),
         error: &str,
         exit_code: Option<i32>,
         message: &str,
+        now: Timestamp,
     ) {
-        let signature = Signature::new(error, exit_code, message);
-        let key = (Arc::clone(&source.namespace), Arc::clone(&source.name), signature);
+        let mut signature = Signature::new(error, exit_code, message);
+        if !self.signatures.admits(namespace, &signature, now) {
+            signature = signature.other();
+        }
+        let key = (Arc::clone(namespace), Arc::clone(&source.name), signature);
         let counted =
             self.failures.entry(key).or_insert_with_key(|(namespace, name, signature)| FailureCount {
                 namespace: Arc::clone(namespace),
@@ -344,6 +375,18 @@ mod tests {
         assert_eq!(statistics.plan_sample(later + SAMPLE_INTERVAL, false), None);
     }
 
+    fn fail(
+        statistics: &mut Statistics,
+        source: &JobSource,
+        job: u64,
+        exit_code: i32,
+        message: &str,
+        now: Timestamp,
+    ) {
+        let job = (JobId::from_bits(job.into()), &Arc::from("default"), source);
+        statistics.count_failure(job, "exit_code", Some(exit_code), message, now);
+    }
+
     /// H6. Jobs that fail together are one count for each name and signature, with the newest of them.
     #[test]
     fn a_flush_returns_each_name_and_signature_once_with_its_newest_jobs() {
@@ -351,22 +394,44 @@ mod tests {
         let now = Timestamp::from_millis(1_800_000_000_000);
         let (one, two) = (named(&mut statistics, "one", now), named(&mut statistics, "two", now));
         for i in 0..1_000_u64 {
-            let (id, message) = (JobId::from_bits(i.into()), format!("row {i} is bad"));
-            statistics.count_failure(&one, id, "exit_code", Some(1), &message);
+            fail(&mut statistics, &one, i, 1, &format!("row {i} is bad"), now);
         }
-        statistics.count_failure(&one, JobId::from_bits(7), "exit_code", Some(2), "row 1 is bad");
-        statistics.count_failure(&two, JobId::from_bits(8), "exit_code", Some(1), "row 1 is bad");
+        fail(&mut statistics, &one, 7, 2, "row 1 is bad", now);
+        fail(&mut statistics, &two, 8, 1, "row 1 is bad", now);
         let failures = statistics.take().failures;
-        assert_eq!(
-            failures.iter().map(|of| (&*of.name, of.count)).collect::<Vec<_>>(),
-            [("one", 1_000), ("one", 1), ("two", 1)]
-        );
+        let counts: Vec<_> = failures.iter().map(|of| (&*of.name, of.count)).collect();
+        assert_eq!(counts, [("one", 1_000), ("one", 1), ("two", 1)]);
         assert_eq!(&*failures[0].message, "row 999 is bad");
         let group = FailureGroup::new(now, &failures[0]);
         let newest: Vec<_> = (990..1_000_u64).rev().map(|i| JobId::from_bits(i.into())).collect();
         assert_eq!(group.jobs, newest);
         assert!(failures[0].jobs.len() < 50, "the size of a row is bounded");
         assert!(statistics.take().is_empty());
+    }
+
+    /// E7. A new message with each failure; the next minute, and another namespace, have room again.
+    #[test]
+    fn a_minute_has_a_bounded_number_of_signatures_and_loses_no_failure() {
+        let mut statistics = Statistics::default();
+        let mut now = Timestamp::from_millis(1_800_000_000_000);
+        let source = named(&mut statistics, "noisy", now);
+        let letter = |i: u64| char::from(b'a' + u8::try_from(i % 26).unwrap());
+        let message = |i: u64| format!("cannot read {}{}", letter(i), letter(i / 26));
+        for _ in 0..2 {
+            for i in 0..600 {
+                fail(&mut statistics, &source, i, 1, &message(i), now);
+            }
+            let failures = statistics.take().failures;
+            assert_eq!(failures.iter().map(|of| of.count).sum::<u64>(), 600);
+            assert_eq!(failures.len(), SIGNATURES_MAX + 1);
+            let other = failures.iter().find(|of| of.signature.message.is_empty());
+            assert!(other.is_some_and(|of| of.count == 600 - SIGNATURES_MAX as u64));
+            now = now + Duration::from_secs(60);
+        }
+        let job = (JobId::from_bits(1), &Arc::from("quiet"), &*source);
+        statistics.count_failure(job, "exit_code", Some(1), "disk full", now);
+        let failures = statistics.take().failures;
+        assert_eq!((&*failures[0].namespace, &*failures[0].signature.message), ("quiet", "disk full"));
     }
 
     #[test]

@@ -27,15 +27,15 @@ use crate::{Duration, JobId, Timestamp};
 
 /// Most names that a group lists, those with the newest failures.
 pub const NAMES_MAX: usize = 50;
+/// Error of the group for failures of all further errors and exit codes.
+const REST: &str = "other";
 /// Most jobs that a group lists, the newest ones.
 pub const JOBS_MAX: usize = 10;
 /// Hours of which a group has the counts.
 pub const HOURS_MAX: usize = 7 * 24;
 const HOUR: Duration = Duration::from_hours(1);
-/// Longest normalised message, in bytes.
-const NORMALISED_MAX: usize = 200;
-/// Shortest word with a digit that counts as an ID, in bytes.
-const ID_WORD_MIN: usize = 8;
+/// Longest normalised message, in bytes. What differs only after it is one group.
+pub const NORMALISED_MAX: usize = 200;
 
 /// What equal failures have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,6 +60,11 @@ impl Signature {
         Self { message: Box::default(), ..self.clone() }
     }
 
+    /// Returns the signature of the group for failures of all further errors and exit codes.
+    pub fn rest() -> Self {
+        Self { error: REST.into(), exit_code: None, message: Box::default() }
+    }
+
     /// Returns the ID of the group of this signature. It is unique within a namespace.
     ///
     /// The hash is FNV-1a with 64 bits (draft-eastlake-fnv), because the ID is stored.
@@ -76,10 +81,10 @@ impl Signature {
 }
 
 /// Returns a message without what differs from failure to failure: each number, date, address and ID becomes `#`, and
-/// whitespace becomes one space. The result has at most 200 bytes.
+/// whitespace becomes one space. The result has at most [`NORMALISED_MAX`] bytes.
 ///
-/// A UUID is an ID, and so is a word of at least eight letters and digits that contains a digit, and `0x…`. Numbers that `.`, `,`, `:`,
-/// `-` or `/` join are one number.
+/// Numbers that `.`, `,`, `:`, `-` or `/` join are one number. IDs are UUIDs, `0x…`, and the words for which
+/// [`is_id`] returns true.
 pub fn normalise(message: &str) -> String {
     let mut text = String::with_capacity(message.len().min(NORMALISED_MAX));
     let mut rest = message.trim_start();
@@ -133,10 +138,20 @@ fn after_uuid(text: &str) -> Option<&str> {
     uuid.as_bytes().iter().enumerate().all(fits).then_some(after)
 }
 
+/// Whether a word of ASCII letters and digits is an ID rather than a name. Names such as `S3UploadFailedError` have few
+/// digits, IDs such as `3f2a1bc` are hexadecimal or have many.
+fn is_id(word: &str) -> bool {
+    let digits = word.bytes().filter(u8::is_ascii_digit).count();
+    let is_hexadecimal = || word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    digits > 0
+        && (word.starts_with("0x")
+            || (word.len() >= 6 && is_hexadecimal())
+            || (word.len() >= 5 && digits * 3 >= word.len()))
+}
+
 /// Adds a word of ASCII letters and digits to a normalised message.
 fn push_word(text: &mut String, word: &str) {
-    let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
-    if has_digit && (word.len() >= ID_WORD_MIN || word.starts_with("0x")) {
+    if is_id(word) {
         text.push('#');
         return;
     }
@@ -162,22 +177,20 @@ impl fmt::Display for FailureGroupId {
     }
 }
 
-/// Text that is not the ID of a group of failures.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not the ID of a failure group: expected 16 hexadecimal digits, as `belfry failures` shows them"
-)]
-pub struct ParseFailureGroupIdError(String);
-
 impl FromStr for FailureGroupId {
     type Err = ParseFailureGroupIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let number = digits.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+        let is_id = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = is_id.then(|| u64::from_str_radix(text, 16).ok()).flatten();
         number.map(Self).ok_or_else(|| ParseFailureGroupIdError(text.chars().take(64).collect()))
     }
 }
+
+/// Text that is not the ID of a failure group.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not the ID of a failure group: expected 16 hexadecimal digits")]
+pub struct ParseFailureGroupIdError(String);
 
 /// Failures of jobs with the same name and signature, in one commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -240,6 +253,8 @@ pub struct FailureMark {
     pub by: Box<str>,
     /// When the state was set.
     pub at: Timestamp,
+    /// Failed jobs of the group when the state was set. Times of two servers could not tell whether a job failed later.
+    pub count: u64,
 }
 
 /// Failures of one name in a group.
@@ -320,6 +335,9 @@ impl FailureGroup {
     }
 
     /// Adds failures of a commit, whose engine time is `at`.
+    ///
+    /// The order matters only if the group has more than [`NAMES_MAX`] names: a name that is left out and fails again
+    /// counts from one again, and its earlier failures stay in `unlisted`.
     pub fn add(&mut self, at: Timestamp, failures: &FailureCount) {
         self.count += failures.count;
         self.first_seen = self.first_seen.min(at);
@@ -374,9 +392,7 @@ impl FailureGroup {
 
     /// Whether a job failed after a user had resolved the group.
     pub fn is_reopened(&self) -> bool {
-        self.mark
-            .as_ref()
-            .is_some_and(|mark| mark.state == FailureState::Resolved && self.last_seen > mark.at)
+        self.mark.as_ref().is_some_and(|mark| mark.state == FailureState::Resolved && self.count > mark.count)
     }
 
     /// Returns the state of the group.
@@ -400,11 +416,17 @@ mod tests {
             ("KeyError: 'amount'", "KeyError: 'amount'"),
             ("timeout after 30 s", "timeout after # s"),
             ("timeout after 1.5 s", "timeout after # s"),
-            ("2026-11-28T10:30:00Z connect to 10.0.0.7:5432 failed", "#T#Z connect to # failed"),
+            ("2026-11-28T10:30:00Z connect to 10.0.0.7:5432 failed", "#Z connect to # failed"),
             ("2026-11-28 10:30:00,123 ERROR boom", "# # ERROR boom"),
             ("order 550e8400-e29b-41d4-a716-446655440000 not found", "order # not found"),
             ("segfault at 0x7f3a err 4", "segfault at # err #"),
             ("no job job_01k9zq3m6c0000000000000000", "no job job_#"),
+            ("commit 3f2a1bc is gone", "commit # is gone"),
+            ("pod web-7d9f8b6c5-x7k2p was evicted", "pod web-#-# was evicted"),
+            ("S3UploadFailedError: timed out", "S#UploadFailedError: timed out"),
+            ("EC2ConnectionError: timed out", "EC#ConnectionError: timed out"),
+            ("Utf8DecodeError at log4j", "Utf#DecodeError at log#j"),
+            ("cafe facade decade", "cafe facade decade"),
             ("a\tb\r\n  c  ", "a b c"),
             ("磁盘 3 已满", "磁盘 # 已满"),
             ("", ""),
@@ -485,7 +507,7 @@ mod tests {
             let mut group = FailureGroup::new(start, &failure("a", JobId::from_bits(1), 1));
             assert_eq!(group.state(), FailureState::Open);
             let at = start + Duration::from_secs(1);
-            group.mark = Some(FailureMark { state, note: None, by: "ann".into(), at });
+            group.mark = Some(FailureMark { state, note: None, by: "ann".into(), at, count: group.count });
             assert_eq!(group.state(), state);
             group.add(at + Duration::from_secs(1), &failure("a", JobId::from_bits(2), 1));
             assert_eq!((group.state(), group.is_reopened()), (expected, expected == FailureState::Open));
@@ -506,6 +528,7 @@ mod tests {
         assert_eq!(ids.len(), signatures.len());
         let id = signatures[0].group();
         // Stored, so it must never change.
+        assert_eq!(id.to_string(), "ce22c83b0dabff4e");
         assert_eq!(id.to_string().parse(), Ok(id));
         assert!("12".parse::<FailureGroupId>().is_err());
     }

@@ -8,19 +8,30 @@
 //! add what is still pending.
 //!
 //! # Invariants
-//! - A namespace has at most about [`GROUPS_MAX`] groups: further signatures count in one group for each error and exit
-//!   code. So tasks that print a new message with each failure cannot fill the store.
+//! - A namespace has at most [`GROUPS_MAX`] groups with a message. Further signatures count in a group for each error and
+//!   exit code, of which there are at most [`OTHER_MAX`], and then in one more. So tasks that print a new message with
+//!   each failure cannot fill the store.
+//! - A query and a fold put a pending failure into the same group: both add failures in the order of [`GroupFold::sort`].
+//!
+//! Retention makes room in a full namespace: it deletes groups beyond [`GROUPS_KEPT`] that have no mark, those with the
+//! oldest failures first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::failures::{FailureCount, FailureGroup, FailureGroupId};
+use model::failures::{FailureCount, FailureGroup, FailureGroupId, Signature};
 use model::{Duration, Timestamp};
 
 use crate::codec::seal_group;
 
 /// Groups of a namespace, apart from those for further signatures.
 pub(crate) const GROUPS_MAX: u64 = 1_000;
+/// Groups for further signatures, one for each error and exit code.
+pub(crate) const OTHER_MAX: u64 = 100;
+/// Groups of a namespace without a mark that retention keeps.
+pub(crate) const GROUPS_KEPT: i64 = 900;
+/// Groups of all namespaces without a mark that retention keeps.
+pub(crate) const GROUPS_KEPT_IN_TOTAL: i64 = 50_000;
 /// Most groups that a query returns, those with the newest failures.
 pub(crate) const LISTED_MAX: usize = 5_000;
 /// Time after its last failure at which a group is deleted.
@@ -55,9 +66,11 @@ impl GroupKey {
         Self { namespace: Arc::clone(&failures.namespace), id: failures.signature.group() }
     }
 
-    /// Returns the key of the group that counts the failures if they get no group of their own.
-    fn of_other(failures: &FailureCount) -> Self {
-        Self { id: failures.signature.other().group(), ..Self::of(failures) }
+    /// Returns the keys of the groups that may count the failures.
+    fn candidates(failures: &FailureCount) -> [Self; 3] {
+        let signature = &failures.signature;
+        [signature.group(), signature.other().group(), Signature::rest().group()]
+            .map(|id| Self { namespace: Arc::clone(&failures.namespace), id })
     }
 
     /// Returns the ID as it is stored.
@@ -66,11 +79,13 @@ impl GroupKey {
     }
 }
 
+type Groups = BTreeMap<GroupKey, FailureGroup>;
+
 /// Failures that are added to groups.
 #[derive(Debug, Default)]
 pub(crate) struct GroupFold {
     counted: Vec<(Timestamp, FailureCount)>,
-    stored: BTreeMap<GroupKey, FailureGroup>,
+    stored: Groups,
     /// Stored groups of each namespace.
     sizes: BTreeMap<Arc<str>, u64>,
 }
@@ -84,7 +99,7 @@ impl GroupFold {
     /// Returns the keys of all groups that may change.
     pub(crate) fn keys(&self) -> BTreeSet<GroupKey> {
         let counted = self.counted.iter();
-        counted.flat_map(|(_, failures)| [GroupKey::of(failures), GroupKey::of_other(failures)]).collect()
+        counted.flat_map(|(_, failures)| GroupKey::candidates(failures)).collect()
     }
 
     /// Returns the namespaces of all groups that may change.
@@ -103,20 +118,35 @@ impl GroupFold {
         self.sizes.insert(namespace, groups);
     }
 
-    /// Returns the groups that change.
-    fn changed(mut self) -> BTreeMap<GroupKey, FailureGroup> {
-        let mut changed = BTreeMap::<GroupKey, FailureGroup>::new();
-        for (at, mut failures) in self.counted {
-            let mut key = GroupKey::of(&failures);
-            let is_known = changed.contains_key(&key) || self.stored.contains_key(&key);
-            let size = self.sizes.entry(Arc::clone(&key.namespace)).or_default();
-            if !is_known && *size >= GROUPS_MAX {
-                key = GroupKey::of_other(&failures);
+    /// Orders the failures, so that the limits of groups and names leave out the same ones whatever order the rows have.
+    fn sort(counted: &mut [(Timestamp, FailureCount)]) {
+        counted.sort_by(|(a_at, a), (b_at, b)| {
+            let order = |of: &FailureCount| (of.signature.group(), Arc::clone(&of.name));
+            a_at.cmp(b_at).then_with(|| order(a).cmp(&order(b))).then_with(|| a.jobs.cmp(&b.jobs))
+        });
+    }
+
+    /// Returns the groups that change, and the stored ones that do not.
+    fn add_up(self) -> (Groups, Groups) {
+        let Self { mut counted, mut stored, mut sizes } = self;
+        Self::sort(&mut counted);
+        let mut changed = Groups::new();
+        for (at, mut failures) in counted {
+            let size = sizes.entry(Arc::clone(&failures.namespace)).or_default();
+            let [own, other, rest] = GroupKey::candidates(&failures);
+            let is_known = |key: &GroupKey| changed.contains_key(key) || stored.contains_key(key);
+            let key = if is_known(&own) || *size < GROUPS_MAX {
+                own
+            } else if is_known(&other) || *size < GROUPS_MAX + OTHER_MAX {
                 failures.signature = failures.signature.other();
-            }
+                other
+            } else {
+                failures.signature = Signature::rest();
+                rest
+            };
             if let Some(group) = changed.get_mut(&key) {
                 group.add(at, &failures);
-            } else if let Some(mut group) = self.stored.remove(&key) {
+            } else if let Some(mut group) = stored.remove(&key) {
                 group.add(at, &failures);
                 changed.insert(key, group);
             } else {
@@ -124,22 +154,29 @@ impl GroupFold {
                 changed.insert(key, FailureGroup::new(at, &failures));
             }
         }
-        changed
+        (changed, stored)
     }
 
     /// Returns the new record of each group, with its key and the time of its newest failure.
     pub(crate) fn into_rows(self) -> impl Iterator<Item = (GroupKey, Timestamp, Vec<u8>)> {
-        self.changed().into_iter().map(|(key, group)| (key, group.last_seen, seal_group(&group)))
+        let (changed, _) = self.add_up();
+        changed.into_iter().map(|(key, group)| (key, group.last_seen, seal_group(&group)))
     }
 
     /// Returns all stored groups with what was added, the newest failure first.
+    ///
+    /// If not all stored groups were read, a failure may belong to a group that was not read. Then the failure is left
+    /// out until a fold has added it: a group with its counts only would be wrong.
     pub(crate) fn into_groups(mut self) -> Vec<FailureGroup> {
         for group in self.stored.values() {
             *self.sizes.entry(Arc::clone(&group.namespace)).or_default() += 1;
         }
-        let mut groups = self.stored.clone();
-        groups.extend(self.changed());
-        let mut groups: Vec<_> = groups.into_values().collect();
+        if self.stored.len() >= LISTED_MAX {
+            let stored = &self.stored;
+            self.counted.retain(|(_, failures)| stored.contains_key(&GroupKey::of(failures)));
+        }
+        let (changed, stored) = self.add_up();
+        let mut groups: Vec<_> = changed.into_values().chain(stored.into_values()).collect();
         groups.sort_by(|a, b| b.last_seen.cmp(&a.last_seen).then_with(|| a.id().cmp(&b.id())));
         groups.truncate(LISTED_MAX);
         groups
@@ -164,28 +201,80 @@ mod tests {
         }
     }
 
+    /// Returns a word for each number; no digits, which a signature does not have.
+    fn word(mut number: u64) -> String {
+        let mut word = String::new();
+        while number > 0 || word.is_empty() {
+            word.push(char::from(b'a' + u8::try_from(number % 26).unwrap()));
+            number /= 26;
+        }
+        word
+    }
+
     #[test]
-    fn further_signatures_of_a_full_namespace_share_a_group() {
+    fn further_signatures_of_a_full_namespace_share_groups() {
         let at = Timestamp::from_millis(1_800_000_000_000);
-        let letters = |mut n: u64| {
-            let mut word = String::new();
-            while n > 0 || word.is_empty() {
-                word.push(char::from(b'a' + u8::try_from(n % 26).unwrap()));
-                n /= 26;
-            }
-            word
-        };
         let mut fold = GroupFold::default();
-        let known = FailureGroup::new(at, &failure("known", 1));
-        fold.add_stored(known);
+        fold.add_stored(FailureGroup::new(at, &failure("known", 1)));
         fold.set_size("default".into(), GROUPS_MAX - 10);
-        fold.add(at, (0..100).map(|i| failure(&format!("new {}", letters(i)), i)).collect());
+        fold.add(at, (0..100).map(|i| failure(&format!("new {}", word(i)), i)).collect());
         fold.add(at, vec![failure("known", 1_000)]);
-        assert_eq!(fold.keys().len(), 102);
-        let changed = fold.changed();
+        let (changed, _) = fold.add_up();
         assert_eq!(changed.len(), 12, "ten new groups, the known one, and the one for the rest");
         let other = changed.values().find(|group| group.signature.message.is_empty()).unwrap();
         assert_eq!(other.count, 90);
         assert_eq!(changed.values().map(|group| group.count).sum::<u64>(), 102);
+    }
+
+    /// E7. A worker may send any error code and any exit code.
+    #[test]
+    fn further_errors_of_a_full_namespace_share_one_group() {
+        let at = Timestamp::from_millis(1_800_000_000_000);
+        let mut fold = GroupFold::default();
+        fold.set_size("default".into(), GROUPS_MAX);
+        let failures = (0..1_000_u32).map(|i| FailureCount {
+            signature: Signature::new("exit_code", i32::try_from(i).ok(), "new"),
+            ..failure("new", i.into())
+        });
+        fold.add(at, failures.collect());
+        let (changed, _) = fold.add_up();
+        assert_eq!(changed.len() as u64, OTHER_MAX + 1);
+        assert_eq!(changed.values().map(|group| group.count).sum::<u64>(), 1_000);
+        let rest = changed.values().find(|group| group.signature == Signature::rest()).unwrap();
+        assert_eq!(rest.count, 1_000 - OTHER_MAX);
+    }
+
+    /// H6. Rows have no order, and the limits of groups and of names must not depend on it.
+    #[test]
+    fn the_order_of_rows_does_not_matter() {
+        let start = Timestamp::from_millis(1_800_000_000_000);
+        let rows: Vec<_> = (0..300_u64)
+            .map(|i| {
+                let of =
+                    FailureCount { name: word(i % 90).into(), ..failure(&format!("m {}", word(i % 7)), i) };
+                (start + Duration::from_secs(i / 3), of)
+            })
+            .collect();
+        let groups = |rows: &mut dyn Iterator<Item = &(Timestamp, FailureCount)>| {
+            let mut fold = GroupFold::default();
+            fold.set_size("default".into(), GROUPS_MAX - 3);
+            rows.for_each(|(at, of)| fold.add(*at, vec![of.clone()]));
+            fold.add_up().0
+        };
+        assert_eq!(groups(&mut rows.iter()), groups(&mut rows.iter().rev()));
+    }
+
+    #[test]
+    fn a_query_that_has_not_read_all_groups_shows_no_part_of_one() {
+        let at = Timestamp::from_millis(1_800_000_000_000);
+        let mut fold = GroupFold::default();
+        for i in 0..LISTED_MAX as u64 {
+            let of = FailureCount { namespace: word(i / 500).into(), ..failure(&word(i), i) };
+            fold.add_stored(FailureGroup::new(at, &of));
+        }
+        fold.add(at + Duration::from_secs(1), vec![failure("of a group that was not read", 1)]);
+        let groups = fold.into_groups();
+        assert_eq!(groups.len(), LISTED_MAX);
+        assert!(groups.iter().all(|group| group.last_seen == at));
     }
 }

@@ -93,14 +93,16 @@ pub trait Housekeeping: Send + Sync + 'static {
     async fn trim_ledger(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError>;
 
     /// Adds counts that commits left pending to the series of statistics and to the groups of failures, in one
-    /// transaction. Returns the number of
-    /// added commits; commits that are left over have to wait for the next call.
+    /// transaction. Returns the number of added commits; commits that are left over have to wait for the next call.
     ///
     /// Queries return the same before and after. If two servers fold at the same time, one of them changes nothing.
     async fn fold_statistics(&self) -> Result<u64, StoreError>;
 
     /// Deletes a bounded number of chunks of series, and of groups of failures, whose retention is over at `now`. Returns
     /// their number: 0 means that none is left.
+    ///
+    /// Of the groups without a mark, it also deletes those beyond 900 in a namespace and beyond 50,000 in total, the ones
+    /// with the oldest failures first.
     async fn trim_statistics(&self, now: Timestamp) -> Result<u64, StoreError>;
 
     /// Sets the mark of a group of failures, or removes it. Returns whether the group exists: one of which all failures

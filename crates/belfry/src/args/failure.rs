@@ -89,7 +89,7 @@ pub(crate) struct FailureMarkArgs {
     /// New state: open, known, muted, resolved
     #[arg(value_name = "STATE")]
     pub(crate) state: FailureState,
-    /// Note for others, such as the number of a ticket
+    /// Note for others, such as the number of a ticket; '' removes it [default: the note stays]
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
 }

@@ -4,31 +4,36 @@ use client::FailureFilter;
 use model::Timestamp;
 use model::api::SetFailureState;
 use model::failures::FailureState;
-use model::spec::DEFAULT;
 
 use super::Context;
 use crate::args::failure::{FailureCommand, FailureListArgs, StateChoice};
 use crate::failure::Failure;
 
+/// Most groups of one list.
+const LIMIT_MAX: u64 = 1_000;
+
 pub(super) async fn run(context: &Context, command: FailureCommand) -> Result<(), Failure> {
     let (client, namespace) = context.connect()?;
-    let one = namespace.filter().unwrap_or_else(|| DEFAULT.to_owned());
     match command {
         FailureCommand::List(args) => {
             let groups = client.failure_groups(&filter(args, namespace.filter())).await?;
             context.out.list(&groups.items, "failure groups")?;
             let more = groups.total.saturating_sub(groups.items.len() as u64);
             if more > 0 {
-                context
-                    .out
-                    .note(format!("{more} more; show them with `--limit {}`", groups.total.min(1_000)));
+                let how = match groups.total {
+                    total @ ..=LIMIT_MAX => format!("show them with `--limit {total}`"),
+                    _ => "find them with `--name`, `--text` or `--since`".to_owned(),
+                };
+                context.out.note(format!("{more} more; {how}"));
             }
             Ok(())
         }
-        FailureCommand::Get(args) => context.out.one(&client.failure_group(&one, &args.id).await?),
+        FailureCommand::Get(args) => {
+            context.out.one(&client.failure_group(namespace.one()?, &args.id).await?)
+        }
         FailureCommand::Mark(args) => {
             let state = SetFailureState { state: args.state, note: args.note };
-            context.out.one(&client.set_failure_state(&one, &args.id, &state).await?)
+            context.out.one(&client.set_failure_state(namespace.one()?, &args.id, &state).await?)
         }
     }
 }

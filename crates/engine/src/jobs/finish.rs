@@ -270,11 +270,23 @@ impl Jobs {
         about: TransitionDetails<'_>,
     ) {
         let due_at = cx.now + wait;
+        let mut about = about;
         if let Some(job) = self.all.get_mut(&id) {
             job.state.due_at = due_at;
+            about.detail = about.detail.map(|detail| short_detail(job.state.outcome.as_deref(), detail));
         }
         cx.wall_timers.arm(due_at, Timer::JobReady(id));
         self.transition(cx, id, JobStatus::Retrying, cause, about);
+    }
+}
+
+/// Returns the detail of a retry: without the line of the output that says why the task failed. A history may have
+/// hundreds of entries in memory, and the result of the execution has the line.
+fn short_detail<'a>(outcome: Option<&Outcome>, detail: &'a str) -> &'a str {
+    let error = outcome.and_then(|outcome| outcome.error.as_deref());
+    match detail.split_once(": ") {
+        Some((end, _)) if matches!(error, Some("exit_code" | "signal")) => end,
+        _ => detail,
     }
 }
 

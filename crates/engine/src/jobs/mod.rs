@@ -415,7 +415,8 @@ impl Jobs {
                 let exit_code = result.and_then(|result| result.exit_code);
                 let message = result.and_then(|result| result.message.as_deref()).or(about.detail);
                 let message = message.unwrap_or_default();
-                cx.statistics.count_failure(&job.source, id, error, exit_code, message);
+                let about = (id, &job.profile.namespace, &*job.source);
+                cx.statistics.count_failure(about, error, exit_code, message, now);
             }
         } else if from == Some(JobStatus::Running) {
             cx.statistics.count_retried(&job.source, worker, cause);

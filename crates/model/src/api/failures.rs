@@ -5,7 +5,8 @@ use crate::failures::{FailureGroup as Group, FailureState};
 use crate::statistics::OTHER_NAMES;
 
 /// Failures of jobs of a namespace with the same signature: equal error code, equal exit code, and equal message apart
-/// from numbers, dates and IDs. Only the last failure of a job counts, not those that are retried.
+/// from numbers, dates and IDs. Names and jobs are lists of limited length; `count` includes all failures. Only the last
+/// failure of a job counts, not those that are retried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FailureGroup {
     /// ID of the group, unique within its namespace: 16 hexadecimal digits.
@@ -61,7 +62,7 @@ pub struct FailedJobName {
     /// Name of the jobs. Absent for all jobs whose names have no statistics of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Number of failed jobs.
+    /// Number of failed jobs since the name is in the list.
     pub count: u64,
     /// Time of the newest failure.
     pub last_seen: Timestamp,
@@ -143,7 +144,8 @@ crate::status::words! { FailureOrder, "an order of failure groups", {
 pub struct SetFailureState {
     /// The new state. `open` removes the note.
     pub state: FailureState,
-    /// Note for others, such as the number of a ticket. At most 1,000 bytes.
+    /// Note for others, such as the number of a ticket. At most 1,000 bytes. Absent: the group keeps its note. Empty: the
+    /// group loses its note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

@@ -8,8 +8,10 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use model::Timestamp;
 use model::api::{FailureGroup, FailureGroups, FailureOrder, SetFailureState};
-use model::failures::{FailureGroup as Group, FailureGroupId, FailureMark, FailureState};
-use model::limits::BODY_BYTES_MAX;
+use model::failures::{
+    FailureGroup as Group, FailureGroupId, FailureMark, FailureState, ParseFailureGroupIdError,
+};
+use model::limits::{BODY_BYTES_MAX, NOTE_LEN_MAX};
 use model::spec::DEFAULT;
 use serde::Deserialize;
 use store::failures::FailureQuery;
@@ -22,8 +24,8 @@ use super::{Api, page};
 use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock as _, SystemClock};
 
-/// Longest note, in bytes.
-const NOTE_LEN_MAX: usize = 1_000;
+/// How often the state of a group is tried to be set while its failures wait for a fold.
+const TRIES: usize = 5;
 
 pub(super) fn routes(routes: &mut Routes) {
     let jobs = Resource::Jobs;
@@ -39,7 +41,7 @@ pub(super) fn routes(routes: &mut Routes) {
 struct ListFailureGroupsParams {
     /// Only groups of this namespace; `*` for all [default: all].
     namespace: Option<String>,
-    /// Only groups with failures of this job name.
+    /// Only groups that list failures of this job name. A group lists the 50 names with the newest failures.
     name: Option<String>,
     /// Only groups in one of these states, separated by commas.
     #[param(value_type = Option<String>, example = "open,known")]
@@ -58,9 +60,10 @@ struct ListFailureGroupsParams {
 
 /// List failures, grouped by their signature
 ///
-/// Failures of a namespace are one group if their error code, their exit code and their message are equal, apart from
-/// numbers, dates and IDs in the message. Only the last failure of a job counts. Includes everything that was
-/// acknowledged. A group is deleted 90 days after its newest failure.
+/// Failures of a namespace are one group if their error code, their exit code and the first 200 bytes of their message are
+/// equal, apart from numbers, dates and IDs in the message. Only the last failure of a job counts. Includes everything
+/// that was acknowledged. A group is deleted 90 days after its newest failure. Without a namespace, the list is made of
+/// the 5,000 groups with the newest failures.
 #[utoipa::path(get, path = "/api/v1/failures", tag = "failures", params(ListFailureGroupsParams), responses(
     (status = 200, description = "The groups", body = FailureGroups),
 ))]
@@ -119,13 +122,13 @@ async fn get_failure_group(
     Path(id): Path<String>,
     Params(params): Params<OneFailureGroupParams>,
 ) -> Result<Json<FailureGroup>, ApiError> {
-    find(&api, params.namespace(), group_id(&id)?).await
+    show(&api, params.namespace(), group_id(&id)?).await
 }
 
 /// Set the state of a failure group
 ///
 /// `known`: a user works on it. `muted`: overviews do not show the group. `resolved`: the next failure opens the group
-/// again. `open`: no state is set.
+/// again. `open`: no state is set. Without `note`, the group keeps its note; an empty note and the state `open` remove it.
 #[utoipa::path(post, path = "/api/v1/failures/{id}/state", tag = "failures",
     params(("id" = String, Path), OneFailureGroupParams),
     request_body(content = SetFailureState, example = json!({"state": "known", "note": "OPS-1234"})),
@@ -145,38 +148,46 @@ async fn set_failure_group_state(
         let wrong = format!("has {length} bytes: expected at most {NOTE_LEN_MAX}");
         return Err(ApiError::invalid_fields(vec![field_error("note", &wrong)]));
     }
-    // A failure that the user has seen must not open the group again: engine time may be ahead of this clock.
-    let at = SystemClock.now().max(find(&api, namespace, id).await?.last_seen);
+    if body.state == FailureState::Open && body.note.is_some() {
+        let wrong = "cannot be set with the state `open`, which removes the note";
+        return Err(ApiError::invalid_fields(vec![field_error("note", wrong)]));
+    }
+    let found = find(&api, namespace, id).await?;
     let mark = (body.state != FailureState::Open).then(|| FailureMark {
         state: body.state,
-        note: body.note.filter(|note| !note.is_empty()).map(Into::into),
+        note: match body.note {
+            Some(note) => (!note.is_empty()).then(|| note.into()),
+            None => found.mark.and_then(|mark| mark.note),
+        },
         by: (&*actor.name).into(),
-        at,
+        at: SystemClock.now(),
+        count: found.count,
     });
     let store = api.node.store();
-    while !store.mark_failures(namespace, id, mark.as_ref()).await? {
-        // All failures of the group may still be pending.
-        if store.fold_statistics().await? == 0 {
-            return Err(unknown(namespace, id));
+    for _ in 0..TRIES {
+        if store.mark_failures(namespace, id, mark.as_ref()).await? {
+            tracing::info!(namespace, failure_group = %id, state = %body.state, by = %actor.name, "state of failure group set");
+            return show(&api, namespace, id).await;
         }
+        // All failures of the group may still be pending. If another server folds them now, this changes nothing.
+        store.fold_statistics().await?;
     }
-    tracing::info!(namespace, failure_group = %id, state = %body.state, by = %actor.name, "state of failure group set");
-    find(&api, namespace, id).await
+    Err(unknown(namespace, id))
 }
 
-async fn find(api: &Api, namespace: &str, id: FailureGroupId) -> Result<Json<FailureGroup>, ApiError> {
+async fn find(api: &Api, namespace: &str, id: FailureGroupId) -> Result<Group, ApiError> {
     let query = FailureQuery { namespace: Some(namespace.into()) };
     let groups = api.node.store().failures(&query).await?;
-    let group = groups.iter().find(|group| group.id() == id).ok_or_else(|| unknown(namespace, id))?;
-    Ok(Json(FailureGroup::of(group, SystemClock.now())))
+    groups.into_iter().find(|group| group.id() == id).ok_or_else(|| unknown(namespace, id))
+}
+
+async fn show(api: &Api, namespace: &str, id: FailureGroupId) -> Result<Json<FailureGroup>, ApiError> {
+    Ok(Json(FailureGroup::of(&find(api, namespace, id).await?, SystemClock.now())))
 }
 
 fn group_id(text: &str) -> Result<FailureGroupId, ApiError> {
-    text.parse().map_err(|_| {
-        ApiError::new(
-            Code::FailureGroupNotFound,
-            format!("`{}` is not the ID of a failure group: expected 16 hexadecimal digits", excerpt(text)),
-        )
+    text.parse().map_err(|error: ParseFailureGroupIdError| {
+        ApiError::new(Code::FailureGroupNotFound, error.to_string())
     })
 }
 

@@ -16,7 +16,7 @@ use axum::{Extension, Json};
 use engine::output::QueueView;
 use engine::{Input, Reply};
 use model::api::{List, Queue};
-use model::limits::BODY_BYTES_MAX;
+use model::limits::{BODY_BYTES_MAX, NOTE_LEN_MAX};
 use model::queue::QueueSettings;
 use model::record::QueueRecord;
 use model::spec::DEFAULT;
@@ -220,7 +220,6 @@ async fn pause_queue(
     Path(name): Path<String>,
     MaybeBody(body): MaybeBody<PauseQueue>,
 ) -> Result<Response, ApiError> {
-    const NOTE_LEN_MAX: usize = 1_000;
     let length = body.note.as_ref().map_or(0, String::len);
     if length > NOTE_LEN_MAX {
         let wrong = format!("has {length} bytes: expected at most {NOTE_LEN_MAX}");

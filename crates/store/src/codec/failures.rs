@@ -48,6 +48,7 @@ struct MarkRow {
     note: Option<Box<str>>,
     by: Box<str>,
     at: i64,
+    count: u64,
 }
 
 impl From<&Signature> for SignatureRow {
@@ -146,8 +147,9 @@ pub(crate) fn open_group(
 
 /// Seals the state that a user set.
 pub(crate) fn seal_mark(namespace: &str, id: FailureGroupId, mark: &FailureMark) -> Vec<u8> {
-    let FailureMark { state, note, by, at } = mark;
-    let row = MarkRow { state: state.code(), note: note.clone(), by: by.clone(), at: at.as_micros() };
+    let FailureMark { state, note, by, at, count } = mark;
+    let (note, by) = (note.clone(), by.clone());
+    let row = MarkRow { state: state.code(), note, by, at: at.as_micros(), count: *count };
     seal(context_of(1, namespace, id), &row)
 }
 
@@ -161,5 +163,6 @@ fn open_mark(namespace: &str, id: FailureGroupId, sealed: &[u8]) -> Result<Failu
         note: row.note,
         by: row.by,
         at: Timestamp::from_micros(row.at),
+        count: row.count,
     })
 }

@@ -18,7 +18,9 @@ use super::quarantine::DamagedRow;
 use super::rows::key_of;
 use crate::StoreError;
 use crate::codec::{ChunkKey, DecodeError, open_counted, seal_mark};
-use crate::failures::{FailureQuery, GroupFold, GroupKey, KEPT, LISTED_MAX};
+use crate::failures::{
+    FailureQuery, GROUPS_KEPT, GROUPS_KEPT_IN_TOTAL, GroupFold, GroupKey, KEPT, LISTED_MAX,
+};
 use crate::rows::{self, Fields as _, Table};
 use crate::statistics::{Fold, PENDING_MAX, Series, StatisticsQuery, TRIM_MAX};
 
@@ -83,12 +85,32 @@ impl PostgresStore {
             "WITH gone AS (
                  DELETE FROM failure_groups WHERE ctid = ANY(ARRAY(
                      SELECT ctid FROM failure_groups WHERE last_at < $1 LIMIT $2))
+                 -- A fold may have changed the row since.
+                 AND last_at < $1
                  RETURNING 1
              )
              SELECT count(*) FROM gone",
             vec![big((now - KEPT).as_micros()), big(TRIM_MAX as i64)],
         );
-        Ok(deleted + self.deleted(&[old]).await?)
+        let further = Query::new(
+            "WITH placed AS (
+                 SELECT namespace, id, last_at,
+                        row_number() OVER (PARTITION BY namespace ORDER BY last_at DESC) AS place,
+                        row_number() OVER (ORDER BY last_at DESC) AS place_in_total
+                 FROM failure_groups WHERE mark IS NULL
+             ), gone AS (
+                 DELETE FROM failure_groups g USING placed p
+                 WHERE g.namespace = p.namespace AND g.id = p.id AND (p.place > $1 OR p.place_in_total > $2)
+                     -- A fold or a user may have changed the row since.
+                     AND g.last_at = p.last_at AND g.mark IS NULL
+                 RETURNING 1
+             )
+             SELECT count(*) FROM gone",
+            vec![big(GROUPS_KEPT), big(GROUPS_KEPT_IN_TOTAL)],
+        );
+        let deleted = deleted + self.deleted(&[old]).await?;
+        self.deleted(&[further]).await?;
+        Ok(deleted)
     }
 
     /// Adds the stored groups of a fold, and the sizes of their namespaces. Returns the damaged rows.

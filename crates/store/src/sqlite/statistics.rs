@@ -1,4 +1,9 @@
-//! Folding and retention of statistics; see [`crate::statistics`].
+//! Folding, retention and queries of statistics and of failure groups; see [`crate::statistics`] and
+//! [`crate::failures`].
+//!
+//! A fold runs in the writer's transaction: it reads the pending rows and the rows that they change, and writes both.
+//! Damaged rows are moved to the quarantine first. A query reads the stored rows and the pending ones in one snapshot.
+//! The failures of a commit are in the same pending row as its statistics.
 
 use model::Timestamp;
 use model::failures::{FailureGroup, FailureGroupId, FailureMark};
@@ -11,7 +16,7 @@ use super::quarantine::{self, DamagedRow};
 use super::rows::key_of;
 use super::statements::Statements;
 use crate::codec::{ChunkKey, DecodeError, open_counted, seal_mark};
-use crate::failures::{FailureQuery, GroupFold, KEPT, LISTED_MAX};
+use crate::failures::{FailureQuery, GROUPS_KEPT, GROUPS_KEPT_IN_TOTAL, GroupFold, KEPT, LISTED_MAX};
 use crate::rows::{self, Fields as _, Table, chunk_key};
 use crate::statistics::{Fold, PENDING_MAX, Series, StatisticsQuery, TRIM_MAX};
 
@@ -112,6 +117,7 @@ pub(super) fn trim(statements: &mut Statements<'_>, now: Timestamp) -> Result<u6
     }
     let old = params![(now - KEPT).as_micros(), TRIM_MAX];
     deleted += statements.failure_groups_trim.execute(old)? as u64;
+    statements.failure_groups_make_room.execute([GROUPS_KEPT, GROUPS_KEPT_IN_TOTAL])?;
     Ok(deleted)
 }
 
@@ -132,11 +138,18 @@ pub(super) fn failures(
     query: &FailureQuery,
 ) -> Result<(Vec<FailureGroup>, Vec<DamagedRow>), Failure> {
     let (mut groups, mut damaged) = (GroupFold::default(), Vec::new());
-    let mut stored = connection.prepare_cached(
-        "SELECT namespace, id, record, mark FROM failure_groups WHERE ?1 IS NULL OR namespace = ?1
-         ORDER BY last_at DESC LIMIT ?2",
-    )?;
-    let mut found = stored.query(params![query.namespace.as_deref(), LISTED_MAX])?;
+    // A separate statement for each form, so that each has its best plan.
+    let mut stored = connection.prepare_cached(match query.namespace {
+        Some(_) => {
+            "SELECT namespace, id, record, mark FROM failure_groups WHERE namespace = ?2
+             ORDER BY last_at DESC LIMIT ?1"
+        }
+        None => "SELECT namespace, id, record, mark FROM failure_groups ORDER BY last_at DESC LIMIT ?1",
+    })?;
+    let mut found = match &query.namespace {
+        Some(namespace) => stored.query(params![LISTED_MAX, &**namespace])?,
+        None => stored.query([LISTED_MAX])?,
+    };
     while let Some(row) = found.next()? {
         match rows::failure_group(row) {
             Ok(group) => groups.add_stored(group),

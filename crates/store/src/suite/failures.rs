@@ -12,7 +12,7 @@ use model::statistics::CommitStatistics;
 use model::{Duration, JobId, Timestamp};
 
 use super::{Fixture, Subject};
-use crate::failures::{FailureQuery, KEPT};
+use crate::failures::{FailureQuery, GROUPS_KEPT, GROUPS_MAX, KEPT};
 
 fn failure(namespace: &str, name: &str, message: &str, job: u128) -> FailureCount {
     FailureCount {
@@ -127,6 +127,7 @@ pub async fn the_mark_of_a_group_survives_further_failures<S: Subject>() {
         note: Some("ticket\0\u{1} 7".into()),
         by: "ann".into(),
         at: now,
+        count: 1,
     };
     assert!(!scene.store().mark_failures("a", id, Some(&mark)).await.unwrap(), "no job has failed");
     scene.fail(now, vec![failed.clone()]).await;
@@ -145,6 +146,39 @@ pub async fn the_mark_of_a_group_survives_further_failures<S: Subject>() {
     }
     assert!(scene.store().mark_failures("a", id, None).await.unwrap());
     assert_eq!(scene.groups(Some("a")).await[0].mark, None);
+}
+
+/// E7. New messages get groups again, at the cost of the groups without a mark whose failures are oldest.
+pub async fn a_full_namespace_gets_room_for_new_groups<S: Subject>() {
+    let mut scene = Fixture::<S>::new().await;
+    let mut now = scene.sampler.now();
+    let letter = |i: u64| char::from(b'a' + u8::try_from(i % 26).unwrap());
+    let message = |i: u64| format!("m {}{}{}", letter(i), letter(i / 26), letter(i / 676));
+    for i in 0..=GROUPS_MAX {
+        scene.fail(now, vec![failure("full", "one", &message(i), i.into())]).await;
+        now = now + Duration::from_secs(1);
+    }
+    scene.fail(now, vec![failure("quiet", "one", "m", 1)]).await;
+    scene.fold_failures().await;
+    let groups = scene.groups(Some("full")).await;
+    assert_eq!(groups.len() as u64, GROUPS_MAX + 1);
+    assert_eq!(
+        (&*groups[0].signature.message, groups[0].count),
+        ("", 1),
+        "the newest got no group of its own"
+    );
+    let oldest = groups.last().unwrap();
+    let mark = FailureMark { state: FailureState::Muted, note: None, by: "ann".into(), at: now, count: 1 };
+    assert!(scene.store().mark_failures("full", oldest.id(), Some(&mark)).await.unwrap());
+
+    while scene.store().trim_statistics(now).await.unwrap() > 0 {}
+    let kept = scene.groups(Some("full")).await;
+    assert_eq!(kept.len() as i64, GROUPS_KEPT + 1);
+    assert_eq!(kept[..kept.len() - 1], groups[..kept.len() - 1], "the newest, and all of each");
+    assert_eq!((kept.last().unwrap().id(), scene.groups(Some("quiet")).await.len()), (oldest.id(), 1));
+    scene.fail(now, vec![failure("full", "one", "something new", 1)]).await;
+    scene.fold_failures().await;
+    assert!(scene.groups(Some("full")).await.iter().any(|group| &*group.message == "something new"));
 }
 
 /// D10. A group is deleted when its newest failure is old, not when its first one is.

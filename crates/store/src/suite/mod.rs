@@ -301,6 +301,7 @@ macro_rules! store_suite {
             failures: every_field_of_a_failure_group_survives,
             failures: the_mark_of_a_group_survives_further_failures,
             failures: groups_without_recent_failures_are_deleted,
+            failures: a_full_namespace_gets_room_for_new_groups,
         }
     };
     (@rules $subject:ty; $($module:ident: $rule:ident,)*) => {

@@ -6,10 +6,12 @@
 //! other streams between them, so the incomplete last line of each stream is kept.
 //!
 //! Lines are numbered by their ends, from 1, as everywhere in the API. Escape sequences, such as colours, are no part of a
-//! line: neither searched nor returned.
+//! line: neither searched nor returned. A line with escape sequences also loses its control characters, its bytes that are
+//! not UTF-8, and what follows a sequence without an end.
 //!
 //! # Cost
-//! One pass over the bytes for the pattern, and one for the line ends. [`PERMITS`] bounds the cores and the memory that
+//! One pass over the bytes for the pattern, and one for the line ends. Lines with escape sequences are copied byte by byte
+//! first. [`PERMITS`] bounds the cores and the memory that
 //! searches use; each chunk needs a permit of its own, so that several searches share them. A continued search reads
 //! the log from a point shortly before its last hit.
 

@@ -95,12 +95,15 @@ async fn the_state_of_a_group_is_set_and_a_failure_opens_a_resolved_one() {
     assert_eq!((&known["state"], &known["note"]), (&json!("known"), &json!("OPS-7")));
     assert!(known["state_set_by"].is_string() && known["state_set_at"].is_string());
     for (state, after, reopened) in [("muted", "muted", Value::Null), ("resolved", "open", json!(true))] {
-        assert_eq!(world.post(&path, json!({"state": state})).await.json()["state"], state);
+        let set = world.post(&path, json!({"state": state})).await.json();
+        assert_eq!((&set["state"], &set["note"]), (&json!(state), &json!("OPS-7")), "the note stays");
         assert_eq!(groups(&world, &format!("?state={state}")).await.len(), 1);
         fail(&world, &mut hands, json!({"name": "import"}), "exited with code 1: disk full").await;
         let group = &groups(&world, "").await[0];
         assert_eq!((&group["state"], &group["reopened"]), (&json!(after), &reopened), "{state}");
     }
+    let without = world.post(&path, json!({"state": "known", "note": ""})).await.json();
+    assert_eq!(without["note"], Value::Null);
     let open = world.post(&path, json!({"state": "open"})).await.json();
     assert_eq!(
         (&open["state"], &open["reopened"], &open["note"]),
@@ -131,6 +134,8 @@ async fn a_wrong_group_state_or_note_is_refused() {
         (long.code().as_str(), &long.json()["errors"][0]["path"]),
         ("422 invalid_spec", &json!("note"))
     );
+    let kept = world.post(&path, json!({"state": "open", "note": "why"})).await;
+    assert_eq!(kept.json()["errors"][0]["path"], "note");
     assert!(world.post(&path, json!({"state": "fixed"})).await.status.is_client_error());
     assert!(world.post(&path, json!({"state": "known", "until": "tomorrow"})).await.status.is_client_error());
     assert_eq!(groups(&world, "?state=known").await.len(), 0);

@@ -62,6 +62,7 @@ impl Filling {
                     note: Some("n".into()),
                     by: "ann".into(),
                     at: self.sampler.now(),
+                    count: 1,
                 };
                 self.store.mark_failures(&groups[0].namespace, groups[0].id(), Some(&mark)).await.unwrap();
             }
