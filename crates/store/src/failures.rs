@@ -28,9 +28,9 @@ use crate::codec::seal_group;
 pub(crate) const GROUPS_MAX: u64 = 1_000;
 /// Groups for further signatures, one for each error and exit code.
 pub(crate) const OTHER_MAX: u64 = 100;
-/// Groups of a namespace without a mark that retention keeps.
+/// Groups of a namespace that retention keeps: all with a mark, then those with the newest failures.
 pub(crate) const GROUPS_KEPT: i64 = 900;
-/// Groups of all namespaces without a mark that retention keeps.
+/// Groups of all namespaces that retention keeps, in the same order.
 pub(crate) const GROUPS_KEPT_IN_TOTAL: i64 = 50_000;
 /// Most groups that a query returns, those with the newest failures.
 pub(crate) const LISTED_MAX: usize = 5_000;

@@ -95,9 +95,9 @@ impl PostgresStore {
         let further = Query::new(
             "WITH placed AS (
                  SELECT namespace, id, last_at,
-                        row_number() OVER (PARTITION BY namespace ORDER BY last_at DESC) AS place,
-                        row_number() OVER (ORDER BY last_at DESC) AS place_in_total
-                 FROM failure_groups WHERE mark IS NULL
+                        row_number() OVER (PARTITION BY namespace ORDER BY mark IS NULL, last_at DESC) AS place,
+                        row_number() OVER (ORDER BY mark IS NULL, last_at DESC) AS place_in_total
+                 FROM failure_groups
              ), gone AS (
                  DELETE FROM failure_groups g USING placed p
                  WHERE g.namespace = p.namespace AND g.id = p.id AND (p.place > $1 OR p.place_in_total > $2)

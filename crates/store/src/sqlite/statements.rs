@@ -199,10 +199,11 @@ statements! {
         (SELECT namespace, id FROM failure_groups WHERE last_at < ?1 LIMIT ?2)";
     failure_groups_make_room: "DELETE FROM failure_groups WHERE (namespace, id) IN
         (SELECT namespace, id FROM
-            (SELECT namespace, id, row_number() OVER (PARTITION BY namespace ORDER BY last_at DESC) AS place,
-                    row_number() OVER (ORDER BY last_at DESC) AS place_in_total
-             FROM failure_groups WHERE mark IS NULL)
-         WHERE place > ?1 OR place_in_total > ?2)";
+            (SELECT namespace, id, mark,
+                    row_number() OVER (PARTITION BY namespace ORDER BY mark IS NULL, last_at DESC) AS place,
+                    row_number() OVER (ORDER BY mark IS NULL, last_at DESC) AS place_in_total
+             FROM failure_groups)
+         WHERE mark IS NULL AND (place > ?1 OR place_in_total > ?2))";
     statistics_trim: "DELETE FROM statistics WHERE (resolution, kind, chunk, namespace, name) IN
         (SELECT resolution, kind, chunk, namespace, name FROM statistics
          WHERE resolution = ?1 AND kind = ?2 AND chunk < ?3 LIMIT ?4)";
