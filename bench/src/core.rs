@@ -81,7 +81,8 @@ impl Core {
                 health: Health::default(),
             };
             self.engine.handle(self.now, beat);
-            let new = || NewJob { head: Arc::clone(head), key: None, actor: Arc::clone(&actor) };
+            let new =
+                || NewJob { head: Arc::clone(head), key: None, actor: Arc::clone(&actor), ended: Vec::new() };
             let jobs = (0..BATCH).map(|_| new()).collect();
             self.engine.handle(self.now, Input::Submit { ticket: Ticket(self.beats), jobs });
             let assigned = self.flush().await?;

@@ -81,6 +81,20 @@ test("a waiting job shows its waiting reason", async ({ page, server }) => {
   await server.call("POST", `/api/v1/jobs/${other}/cancel`, {});
 });
 
+test("a job that follows another one names it until it has ended", async ({ page, server }) => {
+  const upstream = await server.submit(script("upstream", "true", { resources: { cpu: "999" } }));
+  const after = [{ job: upstream, condition: "any" }];
+  const id = await server.submit(script("downstream", "echo follows", { after }));
+  await page.goto(`/jobs/${id}`);
+  await expect(page.getByTestId("why")).toContainText("must end");
+  await page.getByTestId("why").getByRole("link", { name: upstream }).click();
+  await expect(page.getByRole("heading", { name: "upstream" })).toBeVisible();
+  await server.call("POST", `/api/v1/jobs/${upstream}/cancel`, {});
+  await page.goBack();
+  await expect(page.getByText("follows").first()).toBeVisible();
+  await expect(page.getByText("Upstream jobs ended as required")).toBeVisible();
+});
+
 test("each execution has a bar and its own log", async ({ page, server }) => {
   const body = script("twice", "echo this is try $BELFRY_EXECUTION_NUMBER; exit 4", {
     retry: { max_retries: 1, backoff: { initial: "1s" } },

@@ -83,7 +83,7 @@ fn head(change: impl FnOnce(&mut JobSpec)) -> Arc<JobHead> {
 }
 
 fn submission(jobs: usize, head: &Arc<JobHead>) -> Input {
-    let new = || NewJob { head: Arc::clone(head), key: None, actor: "bench".into() };
+    let new = || NewJob { head: Arc::clone(head), key: None, actor: "bench".into(), ended: Vec::new() };
     Input::Submit { ticket: Ticket(1), jobs: (0..jobs).map(|_| new()).collect() }
 }
 

@@ -41,6 +41,7 @@ impl Engine {
     fn on_job_ended(&mut self, ended: JobEnded) {
         let Self { cx, jobs, workflows, schedules, .. } = self;
         let JobEnded { job: id, end, files } = ended;
+        jobs.release_downstream(cx, id, end.status);
         let Some(job) = jobs.get(id) else { return };
         let (origin, step) = (job.origin.clone(), job.step.clone());
         if let Some(origin) = origin {
@@ -54,14 +55,7 @@ impl Engine {
 
     /// Creates all jobs, or none if an idempotency key was used for a different request.
     pub(crate) fn submit(&mut self, ticket: Ticket, new: &[NewJob]) {
-        let checked = self.jobs.check_keys(new).and_then(|()| {
-            let is_known = |job: &NewJob| job.key.is_some_and(|key| self.jobs.key(key.key).is_some());
-            let mut scheduled = new.iter().filter_map(|job| Some((job, job.head.origin.as_ref()?.schedule)));
-            scheduled.try_for_each(
-                |(job, schedule)| if is_known(job) { Ok(()) } else { self.check_schedule(schedule) },
-            )
-        });
-        if let Err(refusal) = checked {
+        if let Err(refusal) = self.check_new_jobs(new) {
             return self.cx.reply(ticket, Err(refusal));
         }
         let Self { cx, jobs, workflows, schedules, .. } = self;
@@ -74,6 +68,18 @@ impl Engine {
             submitted.push(created);
         }
         self.cx.reply(ticket, Ok(Reply::Submitted(submitted)));
+    }
+
+    fn check_new_jobs(&self, new: &[NewJob]) -> Result<(), Refusal> {
+        self.jobs.check_keys(new)?;
+        let is_known = |job: &NewJob| job.key.is_some_and(|key| self.jobs.key(key.key).is_some());
+        for (index, job) in new.iter().enumerate().filter(|(_, job)| !is_known(job)) {
+            self.jobs.check_upstream_jobs(index, job)?;
+            if let Some(origin) = &job.head.origin {
+                self.check_schedule(origin.schedule)?;
+            }
+        }
+        Ok(())
     }
 
     /// A run that a user repeats counts towards the overlap limit of its schedule like any other run.

@@ -20,7 +20,9 @@ use model::run::{ElementBatch, StepRecord, StepStatus, WorkflowHead};
 use model::schedule::OverlapPolicy;
 use model::worker::{Admission, Capabilities, Capacity, Health};
 use model::workflow::Definition;
-use model::{BackfillId, ExecutionId, Fence, JobId, RunId, ScheduleId, Timestamp, WorkerId, WorkflowId};
+use model::{
+    BackfillId, ExecutionId, Fence, JobId, JobStatus, RunId, ScheduleId, Timestamp, WorkerId, WorkflowId,
+};
 
 /// Identifies a request that waits for its reply; assigned by the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -452,6 +454,8 @@ pub struct NewJob {
     pub key: Option<Key>,
     /// User who sent the request.
     pub actor: Arc<str>,
+    /// Final statuses of upstream jobs that had ended when the caller read them. The engine has live jobs only.
+    pub ended: Vec<(JobId, JobStatus)>,
 }
 
 /// Hashed idempotency key.

@@ -223,7 +223,7 @@ impl World {
         let spec = JobSpec::command(["true"]);
         let head =
             JobHead { body: "{}".into(), spec: Arc::new(spec), retry_of: None, origin: None, step: None };
-        let jobs = vec![NewJob { head: Arc::new(head), key: None, actor: "test".into() }];
+        let jobs = vec![NewJob { head: Arc::new(head), key: None, actor: "test".into(), ended: Vec::new() }];
         let ticket = Ticket(self.submitted);
         let reply = self.submitted;
         self.handle(Event::Request { ticket, input: Input::Submit { ticket, jobs }, reply });

@@ -32,7 +32,7 @@ pub struct CalendarSpec {
     /// Owner of the calendar: the person or team responsible for it, at most 128 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Labels of the calendar, for filtering and grouping. At most 64 labels; values have at most 63 bytes.
+    /// Labels of the calendar, for filtering and grouping; at most 64. Syntax: that of the labels of a job.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Description of the calendar, at most 1,000 bytes.

@@ -75,6 +75,8 @@ causes! {
         Fired = 15, "fired", "A schedule created the job.";
         StepStarted = 16, "step_started", "A step of a workflow run created the job.";
         WorkerReturned = 17, "worker_returned", "The lost worker reconnected with the execution before another execution was started.";
+        DependenciesSatisfied = 18, "dependencies_satisfied", "All upstream jobs ended as required.";
+        DependencyNeverSatisfied = 19, "dependency_never_satisfied", "An upstream job did not end as required.";
     }
 }
 
@@ -100,6 +102,8 @@ pub const TRANSITIONS: &[Transition] = &[
     Transition { from: None, to: Waiting, cause: Cause::Fired },
     Transition { from: None, to: Waiting, cause: Cause::StepStarted },
     step(Ready, Waiting, Cause::Due),
+    step(Ready, Waiting, Cause::DependenciesSatisfied),
+    step(Ready, Cancelled, Cause::DependencyNeverSatisfied),
     step(Ready, Ready, Cause::Updated),
     step(Ready, Waiting, Cause::Updated),
     step(Ready, Cancelled, Cause::CancelRequested),

@@ -23,8 +23,10 @@ pub const NAME_LEN_MAX: usize = 63;
 pub const OWNER_LEN_MAX: usize = 128;
 /// Maximum number of labels of one object.
 pub const LABELS_MAX: usize = 64;
-/// Maximum length of a label key or label value, in bytes.
+/// Maximum length of a label value, and of a label key after its prefix, in characters.
 pub const LABEL_LEN_MAX: usize = 63;
+/// Maximum length of the prefix of a label key (`prefix/key`), in characters.
+pub const LABEL_PREFIX_LEN_MAX: usize = 253;
 /// Maximum number of arguments of a command.
 pub const COMMAND_ARGS_MAX: usize = 1_000;
 /// Maximum number of environment variables of a job.
@@ -37,6 +39,8 @@ pub const FILES_MAX: usize = 100;
 pub const PATH_LEN_MAX: usize = 1024;
 /// Maximum number of placement constraints of a job.
 pub const CONSTRAINTS_MAX: usize = 32;
+/// Maximum number of upstream jobs of a job (`after`).
+pub const UPSTREAM_JOBS_MAX: usize = 100;
 /// Maximum number of custom resources of a job.
 pub const CUSTOM_RESOURCES_MAX: usize = 16;
 /// Maximum number of retries of a job after failed runs, and after failed starts.

@@ -25,7 +25,7 @@ use crate::run::{
     ElementBatch, RunCause, RunHead, RunState, RunStatus, StepCause, StepOrigin, StepRecord, StepStatus,
     TriggerRefusal, WorkflowHead, WorkflowState,
 };
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, UpstreamJob};
 use crate::statistics::CommitStatistics;
 use crate::status::{ExecutionStatus, JobStatus};
 use crate::time::{Duration, Timestamp};
@@ -147,8 +147,11 @@ pub struct JobState {
     pub version: u64,
     /// Time of the last change.
     pub updated_at: Timestamp,
-    /// Time at which the job enters its queue: its `run_at`, or the end of its retry delay.
+    /// Time at which the job enters its queue: its `run_at`, the end of its last upstream job, or the end of its retry
+    /// delay.
     pub due_at: Timestamp,
+    /// Upstream jobs that have not ended.
+    pub upstream: ThinVec<UpstreamJob>,
     /// Time at which the job first entered its queue.
     pub queued_at: Option<Timestamp>,
     /// Start time of the first execution.

@@ -38,6 +38,9 @@ pub enum Refusal {
     /// Two different jobs of one submission have the same idempotency key.
     #[error("the idempotency key of jobs[{index}] also belongs to another job of this submission")]
     IdempotencyKeyRepeated { index: usize },
+    /// An upstream job of `jobs[index]` is not live, and the request did not have its end.
+    #[error("upstream job `{job}` of jobs[{index}] has ended or does not exist")]
+    UpstreamJobNotFound { index: usize, job: JobId },
     #[error("worker `{worker}` does not exist")]
     WorkerNotFound { worker: WorkerId },
     /// A worker can be removed only after it has disconnected.
@@ -148,6 +151,7 @@ impl Refusal {
             Self::IdempotencyKeyReused { .. }
             | Self::IdempotencyKeyRepeated { .. }
             | Self::RunIdempotencyKeyReused { .. } => Code::IdempotencyKeyReused,
+            Self::UpstreamJobNotFound { .. } => Code::JobNotFound,
             Self::WorkerNotFound { .. } => Code::WorkerNotFound,
             Self::WorkerConnected { .. } => Code::WorkerConnected,
             Self::QueueNotFound { .. } => Code::QueueNotFound,
@@ -240,6 +244,7 @@ mod tests {
             Refusal::VersionMismatch { expected: 1, found: 2 },
             Refusal::IdempotencyKeyReused { index: 0, job },
             Refusal::IdempotencyKeyRepeated { index: 1 },
+            Refusal::UpstreamJobNotFound { index: 0, job },
             Refusal::WorkerNotFound { worker },
             Refusal::WorkerConnected { worker },
             Refusal::QueueNotFound { queue: "mail".into() },

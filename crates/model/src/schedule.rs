@@ -35,7 +35,7 @@ pub struct ScheduleSpec {
     /// Owner of the schedule: the person or team responsible for it, at most 128 bytes. Also the owner of its jobs,
     /// unless the job sets one.
     pub owner: Option<String>,
-    /// Labels of the schedule, for filtering and grouping. At most 64 labels; values have at most 63 bytes.
+    /// Labels of the schedule, for filtering and grouping; at most 64. Syntax: that of the labels of a job.
     pub labels: BTreeMap<String, String>,
     /// Description of the schedule, at most 1,000 bytes.
     pub description: Option<String>,
@@ -94,7 +94,7 @@ struct ScheduleText {
     /// unless the job sets one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
-    /// Labels of the schedule, for filtering and grouping. At most 64 labels; values have at most 63 bytes.
+    /// Labels of the schedule, for filtering and grouping; at most 64. Syntax: that of the labels of a job.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<String, String>,
     /// Description of the schedule, at most 1,000 bytes.
@@ -134,8 +134,8 @@ struct ScheduleText {
     #[serde(default, skip_serializing_if = "Expectation::is_default")]
     expect: Expectation,
     /// Job that each firing creates. Its name, namespace and owner default to those of the schedule. `run_at`,
-    /// `start_deadline` and `idempotency_key` must not be set, because the schedule sets them. Required if `workflow`
-    /// is not set.
+    /// `start_deadline` and `idempotency_key` must not be set, because the schedule sets them, nor `after`: use a
+    /// workflow. Required if `workflow` is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     job: Option<Box<JobSpec>>,
     /// Workflow in the same namespace, of which each firing starts a run. Texts in its parameters can refer to the

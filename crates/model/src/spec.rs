@@ -15,7 +15,9 @@ use utoipa::ToSchema;
 
 pub use compact::{Summary, name_in};
 
+use crate::id::JobId;
 use crate::quantity::{Bytes, Millicores};
+use crate::status::JobStatus;
 use crate::time::{Duration, Timestamp};
 
 /// Default name of a namespace or queue.
@@ -50,7 +52,9 @@ pub struct JobSpec {
     /// job].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Labels of the job, for filtering and grouping. At most 64 labels; values have at most 63 bytes.
+    /// Labels of the job, for filtering and grouping; at most 64. A key has the form `key` or `prefix/key`, such as
+    /// `team` or `app.kubernetes.io/name`, and may have letters of all scripts. Keys and values have at most 63
+    /// characters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Queue in which the job waits for a worker [default: `default`].
@@ -66,6 +70,10 @@ pub struct JobSpec {
     /// set. A job that has not started by then ends as `expired` [default: no deadline].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_deadline: Option<Duration>,
+    /// Upstream jobs: the job starts only after they have ended as their conditions require. Otherwise it is cancelled.
+    /// At most 100, in the namespace of the job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<UpstreamJob>,
     /// Command or script of the job, under the name of its runtime. The only runtime is `process`.
     pub run: Run,
     /// Artifacts that the worker downloads before each execution; at most 100.
@@ -131,6 +139,7 @@ impl JobSpec {
             priority: default_priority(),
             run_at: None,
             start_deadline: None,
+            after: Vec::new(),
             run,
             inputs: Vec::new(),
             outputs: Vec::new(),
@@ -300,6 +309,47 @@ pub enum Enforcement {
     Required,
     /// The worker is eligible; limits that it cannot enforce do not apply.
     BestEffort,
+}
+
+/// A job that must end before another one starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UpstreamJob {
+    /// ID of the upstream job.
+    pub job: JobId,
+    /// How the upstream job must end [default: `success`].
+    #[serde(default)]
+    pub condition: UpstreamCondition,
+}
+
+/// How an upstream job must end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UpstreamCondition {
+    /// The job succeeds.
+    #[default]
+    Success,
+    /// The job fails or expires.
+    Failure,
+    /// The job ends, with any status.
+    Any,
+}
+
+crate::status::words! { UpstreamCondition, "a condition", {
+    Success = "success";
+    Failure = "failure";
+    Any = "any";
+} }
+
+impl UpstreamCondition {
+    /// Returns whether a job that ended with this status satisfies the condition.
+    pub fn is_satisfied_by(self, status: JobStatus) -> bool {
+        match self {
+            Self::Success => status == JobStatus::Succeeded,
+            Self::Failure => matches!(status, JobStatus::Failed | JobStatus::Expired),
+            Self::Any => status.is_final(),
+        }
+    }
 }
 
 /// A condition on one label of a worker.

@@ -82,7 +82,7 @@ pub(crate) use {statuses, words};
 statuses! {
     /// Status of a job. See [`crate::lifecycle`] for the transitions.
     JobStatus, "a job" {
-        /// Accepted; the scheduled time is in the future.
+        /// Accepted; the scheduled time is in the future, or upstream jobs have not ended.
         Ready = 0, "ready";
         /// Waiting in its queue.
         Waiting = 1, "waiting";
@@ -94,7 +94,7 @@ statuses! {
         Succeeded = 4, "succeeded";
         /// Ended with a failure and no retries left.
         Failed = 5, "failed";
-        /// Ended by a cancel request.
+        /// Ended by a cancel request, or because an upstream job did not end as required.
         Cancelled = 6, "cancelled";
         /// Ended because its start deadline passed.
         Expired = 7, "expired";

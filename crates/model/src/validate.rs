@@ -4,7 +4,7 @@
 //! (`run.process.env.FOO`), the found value and the expected value. The API checks each spec before the engine stores
 //! it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -105,14 +105,31 @@ impl Check {
         self.ensure(labels.len() <= limits::LABELS_MAX, path, || too_many(labels.len(), limits::LABELS_MAX));
         for (key, value) in labels {
             let at = format!("{path}.{}", shown(key));
-            self.name(&at, key);
-            self.ensure(value.len() <= limits::LABEL_LEN_MAX, &at, || {
-                too_long(value.len(), limits::LABEL_LEN_MAX)
+            self.label_key(&at, key);
+            let length = value.chars().count();
+            self.ensure(length <= limits::LABEL_LEN_MAX, &at, || {
+                format!("has {length} characters: expected at most {}", limits::LABEL_LEN_MAX)
             });
             self.ensure(!value.chars().any(char::is_control), &at, || {
                 "must not contain control characters".into()
             });
         }
+    }
+
+    /// Checks the key of a label: the syntax of Kubernetes, and letters of all scripts.
+    fn label_key(&mut self, path: &str, key: &str) {
+        let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+        let is_name = name.chars().count() <= limits::LABEL_LEN_MAX
+            && name.starts_with(char::is_alphanumeric)
+            && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        self.ensure(is_name && prefix.is_none_or(is_dns_name), path, || {
+            format!(
+                "`{}` is not a label key: expected 1 to {} letters, digits, `-`, `_` or `.`, starting with a letter or \
+                 digit, with an optional DNS name and `/` before them",
+                shown(key),
+                limits::LABEL_LEN_MAX
+            )
+        });
     }
 
     fn key(&mut self, path: &str, key: &str) {
@@ -222,7 +239,7 @@ impl Check {
     }
 
     fn constraint(&mut self, at: &str, constraint: &Constraint) {
-        self.name(&format!("{at}.label"), &constraint.label);
+        self.label_key(&format!("{at}.label"), &constraint.label);
         let needs_values = matches!(constraint.operator, Operator::In | Operator::NotIn);
         self.ensure(constraint.values.is_empty() != needs_values, &format!("{at}.values"), || {
             if needs_values {
@@ -235,6 +252,17 @@ impl Check {
             too_many(constraint.values.len(), limits::LABELS_MAX)
         });
     }
+}
+
+/// Whether a text is a DNS name, such as `app.kubernetes.io`.
+fn is_dns_name(text: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+            && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
+    text.len() <= limits::LABEL_PREFIX_LEN_MAX && text.split('.').all(is_part)
 }
 
 fn too_many(found: usize, max: usize) -> String {
@@ -273,6 +301,7 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
         check.ensure(deadline > Duration::ZERO, "start_deadline", || "must be greater than 0".into());
         check.at_most("start_deadline", deadline, limits::AHEAD_MAX);
     }
+    upstream(&mut check, spec);
     match &spec.run {
         Run::Process(process) => check.process("run.process", process),
     }
@@ -303,6 +332,17 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
         check.at_most("retention", retention, limits::RETENTION_MAX);
     }
     check.finish()
+}
+
+fn upstream(check: &mut Check, spec: &JobSpec) {
+    let count = spec.after.len();
+    check.ensure(count <= limits::UPSTREAM_JOBS_MAX, "after", || too_many(count, limits::UPSTREAM_JOBS_MAX));
+    let mut known = BTreeSet::new();
+    for (i, upstream) in spec.after.iter().enumerate() {
+        check.ensure(known.insert(upstream.job), &format!("after[{i}].job"), || {
+            format!("repeats `{}`: expected each job once", upstream.job)
+        });
+    }
 }
 
 fn files(check: &mut Check, spec: &JobSpec) {
@@ -508,6 +548,21 @@ mod tests {
         concurrency.key: must not be empty
         concurrency.limit: `0` is out of range: expected 1 to 1000000
         ");
+    }
+
+    /// A5.
+    #[test]
+    fn a_label_has_the_syntax_of_kubernetes_and_letters_of_all_scripts() {
+        let with =
+            |key: &str, value: &str| problems(|spec| drop(spec.labels.insert(key.into(), value.into())));
+        for key in ["team", "城市", "app.kubernetes.io/name", "x/部门_1.a-b", &"é".repeat(63)] {
+            assert_eq!(with(key, &"值".repeat(63)), "fine", "{key}");
+        }
+        for key in ["", "-a", "a b", "/a", "a/", "A/b", "a..b/c", "-a/b", "a/b/c", "a=b", &"a".repeat(64)] {
+            assert!(with(key, "").contains("is not a label key"), "{key}");
+        }
+        assert!(with("a", &"值".repeat(64)).contains("has 64 characters: expected at most 63"));
+        assert!(with("a", "\n").contains("control characters"));
     }
 
     #[test]

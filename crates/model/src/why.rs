@@ -13,6 +13,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::run::StepCause;
+use crate::spec::UpstreamCondition;
 use crate::workflow::{JoinRule, Section};
 use crate::{Bytes, Duration, JobId, JobStatus, Millicores, RunId, StepStatus, Timestamp, WorkerId};
 
@@ -61,6 +62,11 @@ pub enum Reason {
     NotDue {
         /// Scheduled time.
         until: Timestamp,
+    },
+    /// Upstream jobs have not ended.
+    UpstreamJobs {
+        /// The upstream jobs (at most 100).
+        jobs: Vec<WaitingUpstreamJob>,
     },
     /// Engine time is ahead of the wall clock because the clock was wrong. Engine time stands still until the clock
     /// catches up.
@@ -168,6 +174,18 @@ pub enum Reason {
         /// Time of the cancel request.
         since: Timestamp,
     },
+}
+
+/// An upstream job that has not ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct WaitingUpstreamJob {
+    /// ID of the upstream job.
+    pub job: JobId,
+    /// How the upstream job must end.
+    pub condition: UpstreamCondition,
+    /// Status of the upstream job. Absent if the server does not have the job, because its row in the store is damaged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<JobStatus>,
 }
 
 /// Why one worker is not eligible for a job.

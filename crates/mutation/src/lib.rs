@@ -106,6 +106,12 @@ mutations! {
     EngineStartsStepsEarly = "engine-starts-steps-early",
     /// Does not notify one of the downstream steps when a step ends.
     EngineNotifiesOneStepLess = "engine-notifies-one-step-less",
+    /// Starts a job before its upstream jobs have ended.
+    EngineIgnoresUpstreamJobs = "engine-ignores-upstream-jobs",
+    /// Starts a job after its upstream jobs have ended, whatever their status.
+    EngineIgnoresUpstreamConditions = "engine-ignores-upstream-conditions",
+    /// Does not start the jobs that waited for the end of a job.
+    EngineForgetsDownstreamJobs = "engine-forgets-downstream-jobs",
     /// A standby does not read changed jobs again.
     EngineFollowerMissesChangedJobs = "engine-follower-misses-changed-jobs",
     /// A leader renews worker leases and answers from memory after its own lease has expired.

@@ -120,6 +120,7 @@ const SECTIONS: ReadonlyArray<[schema: string, ...sections: string[]]> = [
   ["Cause", "cause"],
   ["ExecutionStatus", "execution"],
   ["Delivery", "delivery", "deliveryHint"],
+  ["UpstreamCondition", "upstreamCondition"],
   ["Reason", "why"],
   ["FailedFilter", "unschedulable"],
   ["WorkerStatus", "workerStatus"],

@@ -48,11 +48,12 @@ test("an invalid field is marked at its position, or at its parent if it is miss
   expect(marked("run.process.env.FOO")).toContain("command");
 });
 
-test("a resubmission omits the idempotency key and the run time", () => {
+test("a resubmission omits the idempotency key, the run time and the upstream jobs", () => {
   const spec = {
     name: "a",
     idempotency_key: "k",
     run_at: "2026-11-21T00:00:00Z",
+    after: [{ job: "job_01k9zq3m6c0000000000000000" }],
     labels: {},
     run: { process: { command: ["true"] } },
   } as JobSpec;

@@ -55,9 +55,9 @@ function isMap(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Returns a spec for another submission, without the idempotency key and the run time. */
+/** Returns a spec for another submission, without the idempotency key, the run time and the upstream jobs. */
 export function forResubmission(spec: JobSpec): JobSpec {
-  return prune({ ...spec, idempotency_key: undefined, run_at: undefined });
+  return prune({ ...spec, idempotency_key: undefined, run_at: undefined, after: undefined });
 }
 
 export interface Parsed<T> {

@@ -2,16 +2,16 @@
 
 import type { JobSpec } from "../api/schema";
 import { quote } from "./shell";
-import { toYaml } from "./spec";
+import { forResubmission, toYaml } from "./spec";
 
 /** Returns a `belfry submit` command for any spec. */
 export function toSubmitCommand(spec: JobSpec): string {
   return `belfry submit -f - <<'BELFRY_JOB'\n${toYaml(spec)}BELFRY_JOB`;
 }
 
-/** Returns a command that submits another job like this one: without its idempotency key and run time. */
+/** Returns a command that submits another job like this one. */
 export function toResubmitCommand(spec: JobSpec): string {
-  return toSubmitCommand({ ...spec, idempotency_key: null, run_at: null });
+  return toSubmitCommand(forResubmission(spec));
 }
 
 /** Returns a curl command. The token comes from the environment and is never part of the command. */

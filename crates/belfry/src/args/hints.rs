@@ -78,9 +78,8 @@ const OPTIONS: &[Words] = &[
     ),
     words(
         "submit",
-        &["--depends-on", "--dependency", "--after", "--after-ok", "--afterok", "--after-any", "--needs"],
-        "dependencies are between the steps of a workflow: make both jobs steps of one workflow, and see \
-         `belfry workflow apply --help`",
+        &["--depends-on", "--dependency", "--after-ok", "--afterok", "--after-any", "--needs"],
+        "`--after JOB` starts the job after another one has succeeded, and `--after JOB:any` after it has ended",
     ),
     words(
         "submit",
@@ -202,7 +201,7 @@ mod tests {
         assert!(tip("belfry submit --array 10 -- ./load").starts_with("`--shards N`"));
         assert!(tip("belfry submit --array=1-10 -- ./load").starts_with("`--shards N`"));
         assert!(tip("belfry submit -N load -- ./load").starts_with("`--name NAME`"));
-        assert!(tip("belfry submit --after-ok job_x -- ./load").contains("workflow"));
+        assert!(tip("belfry submit --after-ok job_x -- ./load").contains("--after JOB"));
         assert!(tip("belfry -n pay job list --user ann").starts_with("`--owner NAME`"));
     }
 

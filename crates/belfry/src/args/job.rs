@@ -17,7 +17,7 @@ use model::{BackfillId, Duration, ExecutionStatus, JobId, JobStatus, RunId, Sche
 use super::examples;
 use super::multiple::ManyArgs;
 use super::reference::Reference;
-use super::spec::{DueArgs, Pair, ProcessArgs, SpecArgs, past};
+use super::spec::{After, DueArgs, Pair, ProcessArgs, SpecArgs, after, past};
 
 /// `belfry submit`
 #[derive(Debug, Args)]
@@ -26,6 +26,7 @@ use super::spec::{DueArgs, Pair, ProcessArgs, SpecArgs, past};
     "belfry submit --follow --name count -- sh -c 'for i in 1 2 3; do echo $i; done'"
     "belfry submit -f job.yaml --priority 80 --wait"
     "belfry submit --script clean.sh --in 2h --retries 3"
+    "belfry submit --after @last -- ./report"
     "belfry submit --shards 8 --max-failed 1 --wait -- ./import"
     "belfry submit --on-all-workers --constraint zone=a -- ./clean-up"
     "belfry submit --input data=in.csv --store out.csv=result -- ./convert in.csv out.csv"
@@ -60,6 +61,11 @@ pub(crate) struct SubmitArgs {
     /// Maximum time to wait, for example 10m; then exit with code 124 while the job continues [default: unlimited]
     #[arg(long, value_name = "DURATION")]
     pub(crate) wait_timeout: Option<Duration>,
+    /// Upstream job: start after it has succeeded, or failed (JOB:failure), or ended (JOB:any); repeatable
+    ///
+    /// If an upstream job ends otherwise, the job is cancelled. The options replace `after` of the file.
+    #[arg(long, value_name = "JOB[:CONDITION]", value_parser = after, help_heading = "Scheduling")]
+    pub(crate) after: Vec<After>,
     #[command(flatten)]
     pub(crate) process: ProcessArgs,
     #[command(flatten)]

@@ -22,11 +22,14 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use model::spec::{Delivery, Enforcement, Placement};
-use model::{Bytes, Duration, Millicores, Timestamp};
+use model::id::ParseIdError;
+use model::spec::{Delivery, Enforcement, Placement, UpstreamCondition};
+use model::status::UnknownWord;
+use model::{Bytes, Duration, JobId, Millicores, Timestamp};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::reference::Reference;
 use crate::failure::Failure;
 
 /// Name and value of a `NAME=VALUE` argument.
@@ -160,6 +163,21 @@ fn enforcement(text: &str) -> Result<Enforcement, String> {
 pub(crate) fn word<T: serde::de::DeserializeOwned>(text: &str, known: &[&str]) -> Result<T, String> {
     serde_json::from_value(Value::String(text.replace('-', "_")))
         .map_err(|_| format!("expected one of {}", known.join(", ")))
+}
+
+/// Upstream job of a job: `JOB`, or `JOB:CONDITION`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct After {
+    pub(crate) job: Reference<JobId>,
+    pub(crate) condition: UpstreamCondition,
+}
+
+pub(crate) fn after(text: &str) -> Result<After, String> {
+    let (job, condition) = text.split_once(':').unwrap_or((text, UpstreamCondition::default().as_str()));
+    Ok(After {
+        job: job.parse().map_err(|error: ParseIdError| error.to_string())?,
+        condition: condition.parse().map_err(|error: UnknownWord| error.to_string())?,
+    })
 }
 
 /// Options for the scheduled time of a job.

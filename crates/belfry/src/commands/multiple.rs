@@ -48,6 +48,12 @@ fn definition(specs: Vec<JobSpec>, each: ForEach) -> Result<(Option<String>, Sta
         )
         .help("omit `--at`, `--in` and the field `run_at`, or let a schedule start a workflow"));
     }
+    if !job.after.is_empty() {
+        return Err(Failure::usage(
+            "upstream jobs cannot be combined with `--shards`, `--over` or `--on-all-workers`",
+        )
+        .help("omit `--after` and the field `after`, or make the steps of a workflow depend on each other"));
+    }
     let key = job.idempotency_key.take();
     let mut definition = WorkflowSpec::new(&job.name, Vec::new());
     definition.namespace.clone_from(&job.namespace);

@@ -13,8 +13,9 @@
 
 use std::path::Path;
 
+use client::Client;
 use model::api::SubmittedJob;
-use model::spec::Run;
+use model::spec::{Run, UpstreamJob};
 use model::{JobSpec, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -22,7 +23,7 @@ use serde_json::{Value, json};
 
 use super::{Context, Namespace, job_name, logs, multiple, wait};
 use crate::args::job::SubmitArgs;
-use crate::args::spec::{Patch, read_text};
+use crate::args::spec::{After, Patch, read_text};
 use crate::failure::Failure;
 use crate::output::text::short;
 use crate::output::{Format, json, yaml};
@@ -43,6 +44,10 @@ pub(super) async fn run(context: &Context, args: SubmitArgs) -> Result<(), Failu
     }
     let (client, namespace) = context.connect()?;
     let mut specs = specs(&args, &namespace, jiff::Timestamp::now().into())?;
+    let upstream = upstream(context, &client, &args)?;
+    if !upstream.is_empty() {
+        specs.iter_mut().for_each(|spec| spec.after.clone_from(&upstream));
+    }
     let mut nowhere = Vec::new();
     let constraints = specs.first_mut().map_or(&mut nowhere, |spec| &mut spec.constraints);
     if let Some(each) = args.many.for_each(constraints)? {
@@ -81,6 +86,13 @@ pub(super) async fn run(context: &Context, args: SubmitArgs) -> Result<(), Failu
     }
 }
 
+/// Returns the upstream jobs of the option `--after`.
+fn upstream(context: &Context, client: &Client, args: &SubmitArgs) -> Result<Vec<UpstreamJob>, Failure> {
+    let resolve =
+        |&After { job, condition }: &After| Ok(UpstreamJob { job: context.id(client, job)?, condition });
+    args.after.iter().map(resolve).collect()
+}
+
 /// Returns the first argument of a command that is probably meant for `belfry submit`.
 fn misplaced_option(command: &[String]) -> Option<&str> {
     let arguments = command.iter().skip(1).map(String::as_str);
@@ -99,7 +111,7 @@ pub(super) fn show(context: &Context, submitted: &[SubmittedJob]) -> Result<(), 
     }
 }
 
-async fn dry_run(context: &Context, client: &client::Client, specs: &[JobSpec]) -> Result<(), Failure> {
+async fn dry_run(context: &Context, client: &Client, specs: &[JobSpec]) -> Result<(), Failure> {
     let many = specs.len() > 1;
     for spec in specs {
         let answer = client.submit_dry_run(spec).await?;

@@ -93,6 +93,9 @@ fn sentence(job: &Job) -> String {
     let name = escape(&job.name);
     let id = job.id;
     match job.status {
+        JobStatus::Ready if job.due_at <= job.updated_at => {
+            format!("{id} ({name}) is waiting for its upstream jobs")
+        }
         JobStatus::Ready => format!("{id} ({name}) is scheduled for {}", job.due_at),
         JobStatus::Waiting => format!("{id} ({name}) is waiting in queue `{}`", escape(&job.queue)),
         JobStatus::Running => format!("{id} ({name}) is running"),

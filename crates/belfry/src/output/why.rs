@@ -12,7 +12,8 @@
 use std::fmt::Write as _;
 
 use model::JobStatus;
-use model::why::{FailedFilter, OpenEnum, Reason, Why, WorkerMismatch};
+use model::spec::UpstreamCondition;
+use model::why::{FailedFilter, OpenEnum, Reason, WaitingUpstreamJob, Why, WorkerMismatch};
 
 use super::text::{bytes, count, escape, format_open_enum};
 use super::time::exact;
@@ -21,6 +22,9 @@ use crate::failure::Failure;
 
 /// Maximum number of workers that are listed in narrow tables.
 const WORKERS_SHOWN: usize = 10;
+
+/// Maximum number of upstream jobs that are listed.
+const UPSTREAM_SHOWN: usize = 10;
 
 /// Formats the waiting reasons of a job.
 pub(crate) fn why(look: &OutputOptions, why: &Why) -> Result<String, Failure> {
@@ -57,6 +61,7 @@ fn past(status: JobStatus) -> &'static str {
 fn sentence(look: &OutputOptions, reason: &Reason) -> String {
     match reason {
         Reason::NotDue { until } => format!("The job is scheduled for {}.", exact(look, *until)),
+        Reason::UpstreamJobs { jobs } => upstream(jobs),
         Reason::Backoff { until, failures } => {
             let times = count(u64::from(*failures), "time");
             format!("The job failed {times}; the next attempt starts at {}.", exact(look, *until))
@@ -135,6 +140,24 @@ fn sentence(look: &OutputOptions, reason: &Reason) -> String {
             format!("The job was cancelled at {} and is being stopped.", exact(look, *since))
         }
     }
+}
+
+fn upstream(jobs: &[WaitingUpstreamJob]) -> String {
+    let described = |of: &WaitingUpstreamJob| {
+        let must = match of.condition {
+            UpstreamCondition::Success => "must succeed",
+            UpstreamCondition::Failure => "must fail or expire",
+            UpstreamCondition::Any => "must end",
+        };
+        let status = of.status.map_or("its row in the store is damaged", JobStatus::as_str);
+        format!("{} ({must}; now: {status})", of.job)
+    };
+    let shown: Vec<_> = jobs.iter().take(UPSTREAM_SHOWN).map(described).collect();
+    let more = match jobs.len().saturating_sub(UPSTREAM_SHOWN) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("The job waits for {}: {}{more}.", count(jobs.len() as u64, "upstream job"), shown.join(", "))
 }
 
 fn ineligible_workers(look: &OutputOptions, workers: &[WorkerMismatch], more: u64) -> String {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::queue::QueueSettings;
 use model::record::{ExecutionRecord, JobState, WorkerRecord};
+use model::spec::UpstreamJob;
 use model::worker::WorkerStatus;
 use model::{JobId, JobStatus, Timestamp};
 
@@ -23,6 +24,10 @@ impl Jobs {
         for (&id, job) in &self.all {
             self.check_job(cx, id, job)?;
         }
+        let upstream: usize = self.all.values().map(|job| job.state.upstream.len()).sum();
+        if self.downstream.len() != upstream {
+            return Err(format!("{upstream} upstream jobs, but {} downstream jobs", self.downstream.len()));
+        }
         self.check_workers()?;
         self.check_queues()
     }
@@ -34,6 +39,15 @@ impl Jobs {
         let places = self.queues.places_of(job.queued(id)) + usize::from(self.reconciliation.holds(id));
         let unknown = job.live.as_ref().is_some_and(|live| live.is_unknown());
         let live = usize::from(job.live.is_some() && (status == JobStatus::Running || !unknown));
+        if !job.state.upstream.is_empty() {
+            let of_time = usize::from(job.state.due_at > cx.now);
+            if status != JobStatus::Ready || places + live > 0 || timer < of_time {
+                return Err(format!(
+                    "{id} is {status}, with {timer} timers and {places} places, and waits for others"
+                ));
+            }
+            return self.check_upstream(id, job);
+        }
         let expected = match status {
             JobStatus::Ready | JobStatus::Retrying => (1, 0, 0),
             JobStatus::Waiting => (0, 1, 0),
@@ -66,6 +80,15 @@ impl Jobs {
                 Err(format!("no timer ends the wait for the result of {id}"))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The end of its upstream jobs ends the current state of a job.
+    fn check_upstream(&self, id: JobId, job: &Job) -> Result<(), String> {
+        let is_known = |upstream: &UpstreamJob| self.downstream.contains(&(upstream.job, id));
+        match job.state.upstream.iter().find(|upstream| !is_known(upstream)) {
+            Some(upstream) => Err(format!("{id} waits for {}, whose end would not release it", upstream.job)),
+            None => Ok(()),
         }
     }
 

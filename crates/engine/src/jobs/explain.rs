@@ -1,6 +1,7 @@
 //! Waiting reasons of a job.
 
-use model::why::{OpenEnum, Reason, Why, WorkerMismatch};
+use model::spec::UpstreamJob;
+use model::why::{OpenEnum, Reason, WaitingUpstreamJob, Why, WorkerMismatch};
 use model::{ExecutionStatus, JobId, JobStatus, Refusal};
 
 use super::Job;
@@ -27,7 +28,12 @@ impl Jobs {
 
     fn reasons(&self, cx: &Context, id: JobId, job: &Job) -> Vec<Reason> {
         match job.state.status {
-            JobStatus::Ready => self.waits_for_time(cx, Reason::NotDue { until: job.state.due_at }),
+            JobStatus::Ready => {
+                let due_at = job.state.due_at;
+                let not_due = (due_at > cx.now || job.state.upstream.is_empty())
+                    .then(|| self.waits_for_time(cx, Reason::NotDue { until: due_at }));
+                self.waits_for_upstream(job).into_iter().chain(not_due.into_iter().flatten()).collect()
+            }
             JobStatus::Retrying => self.waits_for_time(
                 cx,
                 Reason::Backoff {
@@ -38,6 +44,20 @@ impl Jobs {
             JobStatus::Running => self.running_reasons(cx, job),
             _ => self.waiting_reasons(cx, id, job),
         }
+    }
+
+    fn waits_for_upstream(&self, job: &Job) -> Option<Reason> {
+        let jobs: Vec<_> = job
+            .state
+            .upstream
+            .iter()
+            .map(|&UpstreamJob { job, condition }| WaitingUpstreamJob {
+                job,
+                condition,
+                status: self.all.get(&job).map(|upstream| upstream.state.status),
+            })
+            .collect();
+        (!jobs.is_empty()).then_some(Reason::UpstreamJobs { jobs })
     }
 
     /// Adds the clock as a reason: waiting for a time takes longer while engine time stands still.

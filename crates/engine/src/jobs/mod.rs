@@ -11,7 +11,7 @@
 //! - [`start`], [`finish`]: what a report means for its job. [`unknown`]: executions of a lost worker.
 //! - [`checkpoint`]: checkpoints that a running task saves. [`levels`]: samples for the statistics.
 //! - [`reconcile`]: holds back jobs that could run twice after the store lost commits.
-//! - [`explain`]: waiting reasons. [`restore`]: rebuilds jobs from rows. [`check`]: invariants.
+//! - [`upstream`]: jobs that start after others have ended. [`explain`]: waiting reasons. [`restore`]: rebuilds jobs from rows. [`check`]: invariants.
 //!
 //! # Invariants
 //! - [`Jobs::transition`] makes every change of status and checks it against the table of legal transitions.
@@ -43,6 +43,7 @@ mod submit;
 mod timers;
 mod unknown;
 mod update;
+mod upstream;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -128,6 +129,8 @@ pub(crate) struct Jobs {
     changed: Vec<JobId>,
     /// Ended executions, which their jobs no longer refer to.
     ended: Vec<ExecutionRecord>,
+    /// Pairs of a job that has not ended and a job that waits for its end.
+    downstream: BTreeSet<(JobId, JobId)>,
     /// The last checkpoint of each job that saved one.
     checkpoints: BTreeMap<JobId, Box<CheckpointRecord>>,
 }
@@ -449,6 +452,7 @@ impl Jobs {
     ) {
         self.disarm_deadline(cx, id);
         self.close_unknown(cx, id);
+        self.forget_upstream(id);
         let now = cx.now;
         let retention = cx.config.retention;
         if let Some(job) = self.all.get_mut(&id) {

@@ -63,6 +63,7 @@ impl Jobs {
         cx.now = cx.now.max(state.updated_at);
         let profile = cx.profiles.of(&head.spec);
         self.live_counts.add(state.status);
+        self.downstream.extend(state.upstream.iter().map(|upstream| (upstream.job, id)));
         let job = Job::new(cx, &Arc::new(head), profile, state, id.created_at());
         self.all.insert(id, job);
         self.resume_job(cx, id);
@@ -104,6 +105,7 @@ impl Jobs {
 
     /// Removes a live job as if its rows had never been restored. Only before the start.
     pub(crate) fn remove_restored_job(&mut self, cx: &mut Context, id: JobId) {
+        self.forget_upstream(id);
         let Some(job) = self.all.swap_remove(&id) else { return };
         self.live_counts.sub(job.state.status);
         if let Some(deadline) = job.deadline {

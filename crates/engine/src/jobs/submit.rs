@@ -123,11 +123,15 @@ impl Jobs {
         let spec = &new.head.spec;
         let due_at = spec.run_at.unwrap_or(now).max(now);
         let profile = cx.profiles.of(spec);
+        let upstream = self.upstream_of(new);
         self.insert_new(cx, id, &new.head, profile, due_at);
         let about = TransitionDetails { detail: Some(&new.actor), ..TransitionDetails::default() };
         if due_at > now {
             cx.wall_timers.arm(due_at, Timer::JobReady(id));
+        }
+        if due_at > now || !upstream.is_empty() {
             self.transition(cx, id, JobStatus::Ready, Cause::Submitted, about);
+            self.wait_for_upstream(cx, id, upstream);
         } else {
             self.transition(cx, id, JobStatus::Waiting, Cause::Submitted, about);
             self.enqueue(cx, id);
@@ -141,6 +145,7 @@ fn initial_state(now: Timestamp, due_at: Timestamp) -> JobState {
         version: 0,
         updated_at: now,
         due_at,
+        upstream: ThinVec::new(),
         queued_at: None,
         started_at: None,
         finished_at: None,

@@ -13,6 +13,7 @@ impl Jobs {
     pub(crate) fn on_due(&mut self, cx: &mut Context, id: JobId) {
         let Some(job) = self.all.get(&id).filter(|job| job.state.due_at <= cx.now) else { return };
         let cause = match job.state.status {
+            JobStatus::Ready if !job.state.upstream.is_empty() => return,
             JobStatus::Ready => Cause::Due,
             JobStatus::Retrying => Cause::BackoffEnded,
             _ => return,

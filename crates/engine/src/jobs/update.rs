@@ -46,7 +46,8 @@ impl Jobs {
         self.leave_queue(id);
         self.disarm_deadline(cx, id);
         self.respec(cx, id, head);
-        let due = self.all.get(&id).is_none_or(|job| job.state.due_at <= cx.now);
+        let waits = |job: &Job| job.state.due_at > cx.now || !job.state.upstream.is_empty();
+        let due = !self.all.get(&id).is_some_and(waits);
         let about = TransitionDetails { detail: Some(actor), ..TransitionDetails::default() };
         if due {
             self.transition(cx, id, JobStatus::Waiting, Cause::Updated, about);

@@ -242,7 +242,7 @@ impl World {
         origin.cause = FiringCause::Retry;
         origin.backfill = None;
         head.origin = Some(origin.into());
-        let new = engine::NewJob { head: head.into(), key: None, actor: "alice".into() };
+        let new = engine::NewJob { head: head.into(), key: None, actor: "alice".into(), ended: Vec::new() };
         let _ = self.t.ask(|ticket| engine::Input::Submit { ticket, jobs: vec![new] });
     }
 

@@ -226,7 +226,7 @@ fn simultaneous_jobs_are_processed_in_bounded_batches() {
     let mut t = Scenario::new();
     let at = t.now + model::Duration::from_secs(5);
     let head = t.job().spec(|s| s.run_at = Some(at)).head();
-    let new = engine::NewJob { head, key: None, actor: "alice".into() };
+    let new = engine::NewJob { head, key: None, actor: "alice".into(), ended: Vec::new() };
     let jobs = vec![new; 25_000];
     t.ask(|ticket| engine::Input::Submit { ticket, jobs }).unwrap();
     t.now = at;

@@ -21,5 +21,6 @@ mod scenario;
 mod schedule_scenario;
 mod schedules;
 mod unknown_outcome;
+mod upstream_jobs;
 mod workers;
 mod workflow;

@@ -894,7 +894,7 @@ impl JobBuilder<'_> {
     }
 
     pub(crate) fn try_submit(self) -> Result<Submitted, Refusal> {
-        let new = NewJob { head: self.head(), key: self.key, actor: "alice".into() };
+        let new = NewJob { head: self.head(), key: self.key, actor: "alice".into(), ended: Vec::new() };
         let reply = self.scenario.ask(|ticket| Input::Submit { ticket, jobs: vec![new] })?;
         match reply {
             Reply::Submitted(submitted) => Ok(submitted[0]),

@@ -273,7 +273,7 @@ fn the_overlap_limit_counts_manual_runs_backfills_and_retries() {
     let origin = t.rows.jobs[&first.unwrap()].0.origin.clone();
     let mut head = (*t.job().head()).clone();
     head.origin = origin;
-    let new = engine::NewJob { head: head.into(), key: None, actor: "alice".into() };
+    let new = engine::NewJob { head: head.into(), key: None, actor: "alice".into(), ended: Vec::new() };
     let reply = t.ask(|ticket| engine::Input::Submit { ticket, jobs: vec![new] });
     assert!(matches!(reply, Err(Refusal::ScheduleRunLimit { runs: 2, .. })), "{reply:?}");
     let (outcome, _) = t.trigger_with(schedule, Some(OverlapPolicy::AllowAll));

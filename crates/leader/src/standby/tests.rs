@@ -187,6 +187,7 @@ fn job(id: u128) -> LiveRow {
         detail: None,
     };
     let state = JobState {
+        upstream: Default::default(),
         status: JobStatus::Waiting,
         version: 1,
         updated_at: at,

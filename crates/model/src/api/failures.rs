@@ -62,7 +62,7 @@ pub struct FailedJobName {
     /// Name of the jobs. Absent for all jobs whose names have no statistics of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Number of failed jobs since the name is in the list.
+    /// Number of failed jobs since the name entered the list.
     pub count: u64,
     /// Time of the newest failure.
     pub last_seen: Timestamp,

@@ -41,6 +41,7 @@ impl Serialize for Compact<'_> {
             priority,
             run_at,
             start_deadline,
+            after,
             inputs,
             outputs,
             resources,

@@ -59,7 +59,7 @@ pub struct WorkflowSpec {
     /// unless a job sets one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Labels of the workflow, for filtering and grouping. At most 64 labels; values have at most 63 bytes.
+    /// Labels of the workflow, for filtering and grouping; at most 64. Syntax: that of the labels of a job.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Description of the workflow, at most 1,000 bytes.

@@ -17,7 +17,7 @@ use axum::{Extension, Json};
 use engine::{Input, Reply};
 use model::api::{CancelJob, CancelledJob, Job, JobEvent, List, SubmitJobs, SubmittedJob, SubmittedJobs};
 use model::firing::{FiringCause, Origin};
-use model::limits::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX};
+use model::limits::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX, NOTE_LEN_MAX};
 use model::record::JobHead;
 use model::why::Why;
 use model::{BackfillId, JobId, JobSpec, JobStatus, Refusal, RunId, ScheduleId, Timestamp, WorkerId};
@@ -34,7 +34,7 @@ use super::problem::{ApiError, Code};
 use super::requests::{unexpected, until_applied};
 use super::routes::Routes;
 use super::submit::{self, Submission};
-use super::{Api, convert, page, patch, rows};
+use super::{Api, convert, page, patch, rows, upstream};
 use crate::api::openapi::JobPatch;
 use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
@@ -48,7 +48,8 @@ pub(super) fn routes(routes: &mut Routes) {
         IdempotencyKeyReused, InvalidHeader, InvalidSpec, JobEnded, JobNotEnded, JobNotFound, JobStarted,
     };
     let jobs = Resource::Jobs;
-    let submit_refusals = [IdempotencyKeyReused, InvalidHeader, InvalidSpec, Code::UnsupportedMediaType];
+    let submit_refusals =
+        [IdempotencyKeyReused, InvalidHeader, InvalidSpec, Code::QueryTooSlow, Code::UnsupportedMediaType];
     routes.needs(Verb::Create, jobs, &submit_refusals, routes!(submit_jobs));
     routes.needs(Verb::Read, jobs, &[Code::InvalidCursor, Code::QueryTooSlow], routes!(list_jobs));
     routes.needs(Verb::Read, jobs, &[JobNotFound], routes!(get_job));
@@ -149,6 +150,7 @@ async fn submit_jobs(
         prepare()?
     };
     if params.dry_run {
+        upstream::check(&api, &jobs, batch).await?;
         let mut specs: Vec<_> = jobs.iter().map(|job| JobSpec::clone(&job.head.spec)).collect();
         let answer = match specs.pop() {
             Some(spec) if !batch => SubmitAnswer::OneSpec(Box::new(spec)),
@@ -157,24 +159,12 @@ async fn submit_jobs(
         return Ok(Json(answer).into_response());
     }
     api.shared.limits.charge(&caller, jobs.len())?;
-    let jobs = submitted(&api, |ticket| Input::Submit { ticket, jobs }).await?;
+    let jobs = upstream::submit(&api, jobs, batch).await?;
     if batch {
         let status = if jobs.iter().any(|job| job.created) { StatusCode::CREATED } else { StatusCode::OK };
         return Ok((status, Json(SubmitAnswer::Many(SubmittedJobs { jobs }))).into_response());
     }
     one_submitted(jobs)
-}
-
-async fn submitted(
-    api: &Api,
-    make: impl FnOnce(engine::Ticket) -> Input + Send,
-) -> Result<Vec<SubmittedJob>, ApiError> {
-    match api.node.request(make).await? {
-        Reply::Submitted(jobs) => {
-            Ok(jobs.into_iter().map(|job| SubmittedJob { id: job.job, created: job.new }).collect())
-        }
-        other => Err(unexpected(&other)),
-    }
 }
 
 fn one_submitted(jobs: Vec<SubmittedJob>) -> Result<Response, ApiError> {
@@ -312,7 +302,7 @@ fn shown(row: &JobRow) -> Result<Response, ApiError> {
 /// Change a job that has not started
 ///
 /// The body is a merge patch (RFC 7386) of the spec: a value replaces the field, and `null` restores its default.
-/// Namespace and idempotency key cannot be changed.
+/// Namespace, upstream jobs and idempotency key cannot be changed.
 #[utoipa::path(patch, path = "/api/v1/jobs/{id}", tag = "jobs",
     params(
         ("id" = JobId, Path),
@@ -424,12 +414,11 @@ async fn cancel_job(
 /// # Errors
 /// `invalid_spec`
 pub(super) fn check_reason(reason: Option<&str>) -> Result<(), ApiError> {
-    const REASON_LEN_MAX: usize = 1_000;
     let length = reason.map_or(0, str::len);
-    if length <= REASON_LEN_MAX {
+    if length <= NOTE_LEN_MAX {
         return Ok(());
     }
-    let wrong = format!("has {length} bytes: expected at most {REASON_LEN_MAX}");
+    let wrong = format!("has {length} bytes: expected at most {NOTE_LEN_MAX}");
     Err(ApiError::invalid_fields(vec![super::problem::field_error("reason", &wrong)]))
 }
 
@@ -465,7 +454,7 @@ pub(super) async fn cancel(
 
 /// Retry an ended job
 ///
-/// Creates a new job with the same spec, without its start time and its idempotency key. `retry_of` of the new job
+/// Creates a new job with the same spec, without its start time, its upstream jobs and its idempotency key. `retry_of` of the new job
 /// names the old one.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", tag = "jobs",
     params(
@@ -506,7 +495,7 @@ pub(super) async fn retry(
         let detail = format!("cannot retry job `{id}`: it has not ended yet (`{status}`)");
         return Err(ApiError::new(Code::JobNotEnded, detail));
     }
-    let spec = JobSpec { run_at: None, idempotency_key: key, ..convert::spec(row)? };
+    let spec = JobSpec { run_at: None, after: Vec::new(), idempotency_key: key, ..convert::spec(row)? };
     let mut job =
         submit::new_job(spec, Some(id), actor, SystemClock.now()).map_err(ApiError::invalid_fields)?;
     if let Some(origin) = &row.origin {
@@ -515,7 +504,7 @@ pub(super) async fn retry(
             Origin { cause: FiringCause::Retry, backfill: None, start_by: None, ..Origin::clone(origin) };
         job.head = Arc::new(JobHead { origin: Some(Arc::new(origin)), ..JobHead::clone(&job.head) });
     }
-    submitted(api, |ticket| Input::Submit { ticket, jobs: vec![job] }).await
+    upstream::submit(api, vec![job], false).await
 }
 
 /// Status transitions of a job.

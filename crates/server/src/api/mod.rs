@@ -63,6 +63,7 @@ mod statistics;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod upstream;
 mod workers;
 mod workflows;
 

@@ -170,7 +170,7 @@ impl PartialSchema for JobPatch {
             object.required.clear();
             object.description = Some("Fields of a job to change; `null` for the default".to_owned());
             // Fields that cannot be changed.
-            for fixed in ["namespace", "idempotency_key"] {
+            for fixed in ["namespace", "after", "idempotency_key"] {
                 object.properties.remove(fixed);
             }
             object.properties.values_mut().for_each(nullable);

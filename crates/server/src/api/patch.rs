@@ -25,6 +25,7 @@ pub(super) fn apply(spec: &JobSpec, patch: &Value) -> Result<JobSpec, ApiError> 
     })?;
     let fixed = [
         ("namespace", patched.namespace != spec.namespace),
+        ("after", patched.after != spec.after),
         ("idempotency_key", patched.idempotency_key != spec.idempotency_key),
     ];
     let changed: Vec<_> = fixed

@@ -161,7 +161,7 @@ pub(super) fn new_job(
         key: short_hash(&[head.spec.namespace.as_bytes(), key.as_bytes()]),
         body: body_hash(&head),
     });
-    Ok(NewJob { head: Arc::new(head), key, actor: Arc::clone(&actor.name) })
+    Ok(NewJob { head: Arc::new(head), key, actor: Arc::clone(&actor.name), ended: Vec::new() })
 }
 
 /// Validates a spec and serializes it.

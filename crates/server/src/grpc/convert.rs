@@ -59,7 +59,9 @@ pub(crate) fn join(hello: v1::Hello, session: Session) -> Result<Join, Malformed
     bounded(WHAT, "labels", hello.labels.len(), limits::LABELS_MAX)?;
     bounded(WHAT, "executions", hello.executions.len(), HELD_MAX)?;
     for (key, value) in &hello.labels {
-        bounded(WHAT, "a label", key.len().max(value.len()), limits::LABEL_LEN_MAX)?;
+        let key_max = limits::LABEL_PREFIX_LEN_MAX + 1 + limits::LABEL_LEN_MAX;
+        bounded(WHAT, "the key of a label", key.chars().count(), key_max)?;
+        bounded(WHAT, "the value of a label", value.chars().count(), limits::LABEL_LEN_MAX)?;
     }
     let capabilities = hello.capabilities.unwrap_or_default();
     bounded(WHAT, "runtimes", capabilities.runtimes.len(), RUNTIMES_MAX)?;

@@ -218,7 +218,7 @@ async fn try_submit(node: &Node, count: usize, key: Option<Key>) -> Result<Vec<m
     let spec = JobSpec::command(["true"]);
     let body = serde_json::to_string(&spec).unwrap().into();
     let head = JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None };
-    let jobs = vec![NewJob { head: Arc::new(head), key, actor: "test".into() }; count];
+    let jobs = vec![NewJob { head: Arc::new(head), key, actor: "test".into(), ended: Vec::new() }; count];
     match node.request(move |ticket| Input::Submit { ticket, jobs }).await? {
         Reply::Submitted(made) => Ok(made.into_iter().map(|made| made.job).collect()),
         other => panic!("{other:?}"),

@@ -156,6 +156,7 @@ pub(crate) fn new_job(spec: JobSpec, key: Option<u128>) -> NewJob {
         head: Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None }),
         key: key.map(|key| Key { key, body: 1 }),
         actor: "test".into(),
+        ended: Vec::new(),
     }
 }
 

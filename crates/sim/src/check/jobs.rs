@@ -3,6 +3,7 @@
 //! - [`requests`]: what was acknowledged is committed, and not lost (I1, I6); a key has one job (I2).
 //! - [`check`]: each job was requested (I3), its history is one chain of legal transitions (I4, I5), and its
 //!   executions have growing numbers and fences (I10).
+//! - `upstream`: a job starts after its upstream jobs have ended as required, and is cancelled otherwise (I16).
 //! - [`Order`]: engine time and epochs from one commit to the next (I4, I10, I16, I27).
 //!
 //! An answer that says that the outcome is unknown proves nothing. If the store may have lost the commits
@@ -11,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Duration, JobId, JobSpec, Timestamp, lifecycle};
+use model::{Cause, Duration, JobId, JobSpec, JobStatus, Timestamp, lifecycle};
 
 use super::facts::{Facts, JobFacts, RequestFacts};
 use super::memory::{Memory, Tag};
@@ -33,6 +34,7 @@ pub(super) fn check(facts: &Facts<'_>, memory: &mut Memory, findings: &mut Findi
         steps(id, job, findings);
         versions(facts, id, job, findings);
         checkpoints::check(facts, id, job, findings);
+        upstream(facts, id, job, findings);
     }
     executions(facts, findings);
     visible(facts, findings);
@@ -144,6 +146,42 @@ fn cancelled(
             );
         }
         Some(_) => {}
+    }
+}
+
+/// I16: a job waits until its upstream jobs have ended as required, and is cancelled only if one ended otherwise.
+fn upstream(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
+    let Some(spec) = job.spec.filter(|spec| !spec.after.is_empty() && facts.losses() == 0) else { return };
+    let end_of = |upstream: &JobFacts<'_>| {
+        let end = upstream.rows.iter().find(|(_, row)| row.status.is_final());
+        end.map(|(index, row)| (*index, row.status))
+    };
+    let released = job.steps().find(|(_, step)| matches!(step.to, JobStatus::Waiting | JobStatus::Running));
+    let cancelled = job.steps().find(|(_, step)| step.cause == Cause::DependencyNeverSatisfied);
+    let mut is_satisfied = true;
+    for of in &spec.after {
+        // An earlier slice may have dropped the upstream job.
+        let Some(upstream) = facts.jobs.get(&of.job) else {
+            is_satisfied = false;
+            continue;
+        };
+        let end = end_of(upstream);
+        if let Some((index, _)) = released
+            && !end.is_some_and(|(at, status)| at <= index && of.condition.is_satisfied_by(status))
+        {
+            let message = format!("released, but {} had not ended as required: {}", of.job, of.condition);
+            findings.add(Invariant::I16, id, message, [index].into_iter().chain(end.map(|(at, _)| at)));
+        }
+        let by = cancelled.map_or(usize::MAX, |(index, _)| index);
+        is_satisfied &= end.is_none_or(|(at, status)| at > by || of.condition.is_satisfied_by(status));
+    }
+    if let Some((index, _)) = cancelled.filter(|_| is_satisfied) {
+        findings.add(
+            Invariant::I16,
+            id,
+            "cancelled, but no upstream job ended otherwise than required",
+            [index],
+        );
     }
 }
 

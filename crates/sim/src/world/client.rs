@@ -20,7 +20,7 @@ use model::firing::ScheduleHead;
 use model::queue::QueueSettings;
 use model::record::JobHead;
 use model::schedule::{Action, Jitter, MissedPolicy, OverlapPolicy, Spread};
-use model::spec::{Concurrency, Delivery};
+use model::spec::{Concurrency, Delivery, UpstreamCondition, UpstreamJob};
 use model::timing::{Cron, Every, Filter, Rule, Timing};
 use model::worker::Admission;
 use model::workflow::Call;
@@ -134,6 +134,7 @@ struct Submission {
     key: Option<u64>,
     run_at: Option<Timestamp>,
     start_deadline: Option<Duration>,
+    after: Option<UpstreamJob>,
 }
 
 impl Submission {
@@ -145,6 +146,7 @@ impl Submission {
         let (mut spec, body) = templates[self.template].clone();
         spec.labels.insert(TAG.to_owned(), self.tag());
         (spec.run_at, spec.start_deadline) = (self.run_at, self.start_deadline);
+        spec.after = self.after.into_iter().collect();
         JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None }
     }
 }
@@ -156,6 +158,7 @@ pub(super) struct Clients {
     /// Draws everything about workflows.
     pub(super) run_dice: Dice,
     pub(super) save_dice: Dice,
+    upstream_dice: Dice,
     open: BTreeMap<u64, Request>,
     submitted: u64,
     /// Accepted jobs and their submissions.
@@ -177,6 +180,7 @@ impl Clients {
             dice,
             run_dice: Dice::new(seed, concern::RUNS),
             save_dice: Dice::new(seed, concern::SAVES),
+            upstream_dice: Dice::new(seed, concern::UPSTREAM),
             open: BTreeMap::new(),
             submitted: 0,
             jobs: Vec::new(),
@@ -287,7 +291,7 @@ impl World {
         let head = Arc::new(submission.head(&self.clients.templates));
         let body = u128::from(submission.number);
         let key = submission.key.map(|key| Key { key: key.into(), body });
-        let op = Arc::new(Op::Submit(NewJob { head, key, actor: "sim".into() }));
+        let op = Arc::new(Op::Submit(NewJob { head, key, actor: "sim".into(), ended: Vec::new() }));
         let ask = Ask::Submit { tag: submission.tag(), key: submission.key.map(|key| format!("{key:x}")) };
         let (submission, repeatable) = (Some(submission), key.is_some());
         self.begin(Request { op, ask, submission, repeatable, attempt: 0 });
@@ -389,7 +393,20 @@ impl World {
         let template = dice.below(self.clients.templates.len());
         let run_at = dice.chance(0.2).then(|| self.now + dice.millis(100, 30_000));
         let start_deadline = dice.chance(0.1).then(|| dice.millis(1_000, 60_000));
-        Submission { number, template, key, run_at, start_deadline }
+        let after = self.some_upstream();
+        Submission { number, template, key, run_at, start_deadline, after }
+    }
+
+    /// Draws an upstream job for some jobs, mostly one of the newest.
+    fn some_upstream(&mut self) -> Option<UpstreamJob> {
+        let Clients { upstream_dice: dice, jobs, .. } = &mut self.clients;
+        if jobs.is_empty() || !dice.chance(0.2) {
+            return None;
+        }
+        let newest = if dice.chance(0.8) { jobs.len().min(10) } else { jobs.len() };
+        let (job, _) = jobs[jobs.len() - 1 - dice.below(newest)];
+        let condition = *dice.pick(UpstreamCondition::ALL);
+        Some(UpstreamJob { job, condition })
     }
 
     fn ask_other(&mut self) {
@@ -405,6 +422,7 @@ impl World {
                     let spec = Arc::make_mut(&mut head.spec);
                     spec.labels.insert(TAG.to_owned(), known.tag());
                     spec.namespace.clone_from(&self.clients.templates[known.template].0.namespace);
+                    spec.after = known.after.into_iter().collect();
                 }
                 let head = Arc::new(head);
                 self.begin_request(Ask::Update { job }, Arc::new(Op::Update(job, head)), true);

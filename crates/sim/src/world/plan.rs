@@ -31,6 +31,7 @@ pub(crate) mod concern {
     pub(crate) const MEMBERS: u64 = 13;
     pub(crate) const STOPS: u64 = 14;
     pub(crate) const VOLUME: u64 = 15;
+    pub(crate) const UPSTREAM: u64 = 16;
 }
 
 /// A deliberate bug in the model around the cores.

@@ -234,6 +234,11 @@ impl Store {
         rows.jobs.contains_key(&job) || rows.ended.contains_key(&job)
     }
 
+    /// Returns the final status of a job that has ended.
+    pub(crate) fn end_of(&self, job: JobId) -> Option<JobStatus> {
+        self.rows.ended.get(&job).copied()
+    }
+
     /// Whether no job, run or backfill is live.
     pub(crate) fn is_quiet(&self) -> bool {
         let running = |(_, state): &(_, BackfillState)| state.status == BackfillStatus::Running;

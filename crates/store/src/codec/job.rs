@@ -14,6 +14,7 @@ use std::sync::Arc;
 use model::firing::Origin;
 use model::record::{HistoryEntry, JobHead, JobState, Outcome};
 use model::run::{ElementOrigin, StepOrigin};
+use model::spec::{UpstreamCondition, UpstreamJob};
 use model::{
     BackfillId, ExecutionId, Fence, JobId, JobSpec, JobStatus, RunId, ScheduleId, Timestamp, WorkerId,
 };
@@ -22,8 +23,8 @@ use serde::{Deserialize, Serialize};
 use super::checkpoint::CheckpointMetadataRow;
 use super::{
     CRC_LEN, Context, DecodeError, FORMAT, NONE, OutcomeRow, cause, firing_cause, firing_cause_code,
-    id_bytes, ids_from, instant, job_status, micros, open, open_bytes, open_with, seal, seal_bytes,
-    seal_with,
+    id_bytes, ids_from, instant, job_status, micros, open, open_bytes, open_with_further, seal, seal_bytes,
+    seal_with_further,
 };
 
 /// Flag in the first byte of a head: the ID of the retried job follows.
@@ -240,6 +241,33 @@ struct RareState<'a> {
     checkpoint: Option<CheckpointMetadataRow<'a>>,
 }
 
+/// Upstream jobs that have not ended, each with the code of its condition; follow [`RareState`] while there are any.
+type UpstreamRows = Vec<([u8; 16], u8)>;
+
+fn upstream_row(of: &UpstreamJob) -> ([u8; 16], u8) {
+    let condition = match of.condition {
+        UpstreamCondition::Success => 0,
+        UpstreamCondition::Failure => 1,
+        UpstreamCondition::Any => 2,
+    };
+    (of.job.to_bits().to_be_bytes(), condition)
+}
+
+fn upstream_job((job, condition): ([u8; 16], u8)) -> Result<UpstreamJob, DecodeError> {
+    let condition = match condition {
+        0 => UpstreamCondition::Success,
+        1 => UpstreamCondition::Failure,
+        2 => UpstreamCondition::Any,
+        found => {
+            let what = "condition of an upstream job";
+            return Err(DecodeError::Value { column: STATE, what, found: found.into() });
+        }
+    };
+    Ok(UpstreamJob { job: JobId::from_bits(u128::from_be_bytes(job)), condition })
+}
+
+const STATE: &str = "state";
+
 /// Seals the state of a job, without its history.
 pub(crate) fn seal_state(id: JobId, columns: &StateColumns, state: &JobState) -> Vec<u8> {
     let row = StateRow {
@@ -261,19 +289,23 @@ pub(crate) fn seal_state(id: JobId, columns: &StateColumns, state: &JobState) ->
         started: id_bytes(&state.started),
         checkpoint: state.checkpoint.as_deref().map(CheckpointMetadataRow::from),
     });
-    seal_with(columns.context(id), &row, behind.as_ref())
+    let upstream: Option<UpstreamRows> =
+        (!state.upstream.is_empty()).then(|| state.upstream.iter().map(upstream_row).collect());
+    seal_with_further(columns.context(id), &row, behind.as_ref(), upstream.as_ref())
 }
 
 /// Opens what [`seal_state`] sealed; the history stays empty.
 pub(crate) fn open_state(id: JobId, columns: &StateColumns, sealed: &[u8]) -> Result<JobState, DecodeError> {
-    let (row, behind): (StateRow<'_>, Option<RareState<'_>>) =
-        open_with(columns.context(id), "state", sealed)?;
+    let (row, behind, upstream): (StateRow<'_>, Option<RareState<'_>>, Option<UpstreamRows>) =
+        open_with_further(columns.context(id), STATE, sealed)?;
+    let upstream = upstream.unwrap_or_default().into_iter().map(upstream_job);
     let RareState { started, checkpoint } = behind.unwrap_or_default();
     Ok(JobState {
         status: job_status("status", columns.status)?,
         version: row.version,
         updated_at: Timestamp::from_micros(row.updated_at),
         due_at: Timestamp::from_micros(row.due_at),
+        upstream: upstream.collect::<Result<_, _>>()?,
         queued_at: instant(row.queued_at),
         started_at: instant(row.started_at),
         finished_at: instant(row.finished_at),

@@ -169,6 +169,7 @@ fn fixed_blobs() -> [Vec<u8>; 5] {
         detail: Some("me".into()),
     };
     let state = JobState {
+        upstream: Default::default(),
         status: JobStatus::Failed,
         version: 300,
         updated_at: at(1),

@@ -7,7 +7,15 @@ import { useTranslation } from "react-i18next";
 
 import { fetchRaw } from "../../api/client";
 import { useWorkerName } from "../../api/queries";
-import type { Checkpoint, Execution, Job, JobResult, Origin, StepOrigin } from "../../api/schema";
+import type {
+  Checkpoint,
+  Execution,
+  Job,
+  JobResult,
+  Origin,
+  StepOrigin,
+  UpstreamJob,
+} from "../../api/schema";
 import { saveAs } from "../../lib/download";
 import { formatBytes, formatDuration, parseDuration } from "../../lib/quantities";
 import { resultText } from "../../lib/serverMessages";
@@ -109,6 +117,7 @@ export function Summary({ job, execution, isExplained }: Props) {
               t("job.details.concurrency"),
               `${spec.concurrency.key} ≤ ${spec.concurrency.limit ?? 1}`,
             ],
+            spec?.after?.length ? [t("job.details.after"), <UpstreamJobs key="" jobs={spec.after} />] : null,
             job.retry_of
               ? [
                   t("job.details.retryOf"),
@@ -123,6 +132,18 @@ export function Summary({ job, execution, isExplained }: Props) {
       </Card>
     </>
   );
+}
+
+function UpstreamJobs({ jobs }: { jobs: readonly UpstreamJob[] }) {
+  const { t } = useTranslation();
+  return jobs.map(({ job, condition }) => (
+    <div key={job}>
+      <Link to="/jobs/$id" params={{ id: job }} className="mono">
+        …{job.slice(-8)}
+      </Link>{" "}
+      {t(`upstreamCondition.${condition ?? "success"}`)}
+    </div>
+  ));
 }
 
 /** The run and step that created the job. */

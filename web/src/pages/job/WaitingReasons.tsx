@@ -7,10 +7,13 @@ import type { ReactNode } from "react";
 import { Trans, useTranslation } from "react-i18next";
 
 import { useWorkerName, whyQuery } from "../../api/queries";
-import type { FailedFilter, WorkerMismatch, Reason } from "../../api/schema";
+import type { FailedFilter, WaitingUpstreamJob, WorkerMismatch, Reason } from "../../api/schema";
 import { translateMessage } from "../../lib/serverMessages";
 import style from "./job.module.css";
 import { useTimeWithDistance } from "./timeWithDistance";
+
+/** Maximum number of workers or upstream jobs of a list. */
+const SHOWN = 8;
 
 export function WaitingReasons({ id }: { id: string }) {
   const { t } = useTranslation();
@@ -38,6 +41,8 @@ function ReasonText({ reason }: { reason: Reason }): ReactNode {
   switch (reason.reason) {
     case "not_due":
       return <p>{t("why.not_due", { until: until(reason.until) })}</p>;
+    case "upstream_jobs":
+      return <UpstreamJobs jobs={reason.jobs} />;
     case "backoff":
       return <p>{t("why.backoff", { until: until(reason.until), count: reason.failures })}</p>;
     case "queue_paused":
@@ -100,6 +105,28 @@ function ReasonText({ reason }: { reason: Reason }): ReactNode {
   }
 }
 
+function UpstreamJobs({ jobs }: { jobs: readonly WaitingUpstreamJob[] }) {
+  const { t } = useTranslation();
+  return (
+    <>
+      <p>{t("why.upstream_jobs", { count: jobs.length })}</p>
+      <ul className={style.failedFilters}>
+        {jobs.slice(0, SHOWN).map(({ job, condition, status }) => (
+          <li key={job}>
+            <Link to="/jobs/$id" params={{ id: job }} className={`${style.whyLink} mono`}>
+              {job}
+            </Link>
+            <span>
+              {status && t(`status.${status}`)} ({t(`upstreamCondition.${condition}`)})
+            </span>
+          </li>
+        ))}
+        {jobs.length > SHOWN && <li className="quiet">{t("why.more", { count: jobs.length - SHOWN })}</li>}
+      </ul>
+    </>
+  );
+}
+
 function QueueLink({ children }: { children?: ReactNode }) {
   return (
     <Link to="/queues" className={style.whyLink}>
@@ -115,7 +142,7 @@ function UnschedulableWorkers({ workers, more }: { workers: readonly WorkerMisma
     <>
       <p>{t("why.no_eligible_worker", { count: workers.length + more })}</p>
       <ul className={style.failedFilters}>
-        {workers.slice(0, 8).map((worker) => (
+        {workers.slice(0, SHOWN).map((worker) => (
           <li key={worker.worker}>
             <Link to="/workers/$id" params={{ id: worker.worker }} className={style.whyLink}>
               {worker.name}
@@ -123,8 +150,8 @@ function UnschedulableWorkers({ workers, more }: { workers: readonly WorkerMisma
             <span>{worker.failed_filters.map(reasonText).join(t("common.listSeparator"))}</span>
           </li>
         ))}
-        {workers.length + more > 8 && (
-          <li className="quiet">{t("why.more", { count: workers.length + more - 8 })}</li>
+        {workers.length + more > SHOWN && (
+          <li className="quiet">{t("why.more", { count: workers.length + more - SHOWN })}</li>
         )}
       </ul>
     </>

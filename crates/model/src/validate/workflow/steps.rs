@@ -200,6 +200,9 @@ fn job(
     check.ensure(job.run_at.is_none(), &format!("{at}.run_at"), || {
         "cannot be set in a workflow: use a `wait` step to wait for a time".into()
     });
+    check.ensure(job.after.is_empty(), &format!("{at}.after"), || {
+        "cannot be set in a workflow: use `needs` of the step".into()
+    });
     check.ensure(job.idempotency_key.is_none(), &format!("{at}.idempotency_key"), || {
         "cannot be set in a workflow: a run creates each of its jobs once".into()
     });

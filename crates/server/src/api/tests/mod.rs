@@ -26,6 +26,7 @@ mod schedules;
 mod schedules_of_workflows;
 mod servers;
 mod statistics;
+mod upstream;
 mod workers;
 mod workflows;
 

@@ -23,7 +23,7 @@ use model::record::{
     Event, EventKind, ExecutionRecord, FileVersion, Files, HistoryEntry, JobHead, JobState, KeyRecord,
     Outcome, QueueRecord, Usage, WorkerRecord,
 };
-use model::spec::{Concurrency, Constraint, Delivery, Operator};
+use model::spec::{Concurrency, Constraint, Delivery, Operator, UpstreamCondition, UpstreamJob};
 use model::statistics::{CommitStatistics, JobSource, Level, SourceTally, Subject, Tally};
 use model::worker::{Admission, Capabilities, Capacity, WorkerStatus};
 use model::{
@@ -204,7 +204,12 @@ impl Sampler {
             expires_at: status.is_final().then(|| self.any_time()),
             started: (0..self.pick(&[0, 0, 2])).map(|_| self.run_id(ShardId(1))).collect(),
             checkpoint: self.maybe(Self::checkpoint).map(Box::new),
+            upstream: (0..self.pick(&[0, 0, 2])).map(|_| self.upstream_job()).collect(),
         }
+    }
+
+    fn upstream_job(&mut self) -> UpstreamJob {
+        UpstreamJob { job: self.job_id(ShardId(1)), condition: self.pick(UpstreamCondition::ALL) }
     }
 
     /// Returns the metadata of a checkpoint.

@@ -1,0 +1,129 @@
+//! Upstream jobs: a job with `after` starts only after other jobs have ended as required.
+//!
+//! Such a job is `ready` until its last upstream job has ended, also if its own time is reached. An upstream job that
+//! ends otherwise than required cancels it at once. That end is a signal like any other, so a chain of jobs is
+//! released or cancelled link by link, without recursion.
+//!
+//! # Invariants
+//! - `JobState::upstream` has the upstream jobs that have not ended. A job that has any is `ready`.
+//! - `Jobs::downstream` has the same pairs for all live jobs, by upstream job.
+//! - The end of a job and its effect on downstream jobs are in one commit. So after a restart, the upstream jobs of a
+//!   live job are live. If the row of one is damaged, the job waits, and a user can cancel it.
+//!
+//! # Cost
+//! O(log n) for each pair.
+
+use model::spec::UpstreamJob;
+use model::{Cause, JobId, JobStatus, Refusal};
+use mutation::{Mutation, is_on};
+use thin_vec::ThinVec;
+
+use super::TransitionDetails;
+use crate::context::Context;
+use crate::input::NewJob;
+use crate::jobs::Jobs;
+use crate::timer::Timer;
+
+/// What the upstream jobs of a new job mean for it.
+pub(crate) struct Upstream {
+    /// Upstream jobs that have not ended.
+    open: ThinVec<UpstreamJob>,
+    /// The first upstream job that ended otherwise than required, with its status.
+    unmet: Option<(JobId, JobStatus)>,
+}
+
+impl Upstream {
+    /// Whether nothing keeps the job from starting.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.unmet.is_none()
+    }
+}
+
+impl Jobs {
+    /// Checks that the status of each upstream job is known, of the job with this index in its submission.
+    pub(crate) fn check_upstream_jobs(&self, index: usize, new: &NewJob) -> Result<(), Refusal> {
+        let unknown = new.head.spec.after.iter().find(|of| self.upstream_status(new, of.job).is_none());
+        unknown.map_or(Ok(()), |of| Err(Refusal::UpstreamJobNotFound { index, job: of.job }))
+    }
+
+    fn upstream_status(&self, job: &NewJob, upstream: JobId) -> Option<JobStatus> {
+        let ended = || job.ended.iter().find(|(id, _)| *id == upstream).map(|&(_, status)| status);
+        self.all.get(&upstream).map(|job| job.state.status).or_else(ended)
+    }
+
+    pub(crate) fn upstream_of(&self, new: &NewJob) -> Upstream {
+        let mut upstream = Upstream { open: ThinVec::new(), unmet: None };
+        if is_on(Mutation::EngineIgnoresUpstreamJobs) {
+            return upstream;
+        }
+        for &of in &new.head.spec.after {
+            match self.upstream_status(new, of.job) {
+                Some(status) if !status.is_final() => upstream.open.push(of),
+                Some(status) if !of.condition.is_satisfied_by(status) => {
+                    upstream.unmet.get_or_insert((of.job, status));
+                }
+                _ => {}
+            }
+        }
+        upstream
+    }
+
+    /// Makes a new job wait for its upstream jobs, or cancels it.
+    pub(crate) fn wait_for_upstream(&mut self, cx: &mut Context, id: JobId, upstream: Upstream) {
+        let Some(job) = self.all.get_mut(&id) else { return };
+        self.downstream.extend(upstream.open.iter().map(|of| (of.job, id)));
+        job.state.upstream = upstream.open;
+        if let Some((job, status)) = upstream.unmet {
+            self.cancel_unsatisfied(cx, id, job, status);
+        }
+    }
+
+    /// Starts or cancels the jobs that waited for the end of `id`.
+    pub(crate) fn release_downstream(&mut self, cx: &mut Context, id: JobId, status: JobStatus) {
+        let first = JobId::from_bits(0);
+        let pairs = self.downstream.range((id, first)..).take_while(|(upstream, _)| *upstream == id);
+        let waiting: Vec<_> = pairs.map(|&(_, job)| job).collect();
+        for job in waiting {
+            self.downstream.remove(&(id, job));
+            if !is_on(Mutation::EngineForgetsDownstreamJobs) {
+                self.on_upstream_ended(cx, job, id, status);
+            }
+        }
+    }
+
+    fn on_upstream_ended(&mut self, cx: &mut Context, id: JobId, upstream: JobId, status: JobStatus) {
+        let now = cx.now;
+        let Some(job) = self.all.get_mut(&id) else { return };
+        let Some(position) = job.state.upstream.iter().position(|of| of.job == upstream) else { return };
+        let condition = job.state.upstream.remove(position).condition;
+        if !condition.is_satisfied_by(status) && !is_on(Mutation::EngineIgnoresUpstreamConditions) {
+            return self.cancel_unsatisfied(cx, id, upstream, status);
+        }
+        if !job.state.upstream.is_empty() || job.state.due_at > now {
+            return self.touch(cx, id);
+        }
+        // The job takes its place in the queue now, not with the jobs that waited there since its `run_at`.
+        job.state.due_at = now;
+        let cause = Cause::DependenciesSatisfied;
+        self.transition(cx, id, JobStatus::Waiting, cause, TransitionDetails::default());
+        self.enqueue(cx, id);
+        self.expire_if_late(cx, id);
+    }
+
+    fn cancel_unsatisfied(&mut self, cx: &mut Context, id: JobId, upstream: JobId, status: JobStatus) {
+        if let Some(job) = self.all.get(&id) {
+            cx.wall_timers.disarm(job.state.due_at, Timer::JobReady(id));
+        }
+        let detail = format!("upstream job `{upstream}` ended as {status}");
+        let about = TransitionDetails { detail: Some(&detail), ..TransitionDetails::default() };
+        self.end(cx, id, JobStatus::Cancelled, Cause::DependencyNeverSatisfied, about);
+    }
+
+    /// Ends the waiting of a job for its upstream jobs.
+    pub(crate) fn forget_upstream(&mut self, id: JobId) {
+        let Some(job) = self.all.get_mut(&id) else { return };
+        for of in std::mem::take(&mut job.state.upstream) {
+            self.downstream.remove(&(of.job, id));
+        }
+    }
+}
