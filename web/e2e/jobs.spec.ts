@@ -153,7 +153,7 @@ test("a line of a long log has its correct number and is found by its link", asy
   await expect(log).toContainText("Lines 15,001 to 25,000 of 25,000");
   await expect(log.getByRole("button", { name: "Link to line 25000" })).toBeVisible();
   await log.getByLabel("Find in log").fill("row 12345");
-  await expect(log).toContainText("No matches in the lines shown");
+  await expect(log).toContainText("1 match, not in the lines shown");
   await log.getByRole("button", { name: "Earlier lines" }).click();
   await expect(log).toContainText("Lines 10,001 to 15,000 of 25,000");
   await expect(log.locator("mark")).toHaveText("row 12345");
@@ -179,8 +179,8 @@ test("text is found anywhere in a long log, and the search can be stopped", asyn
   await expect(log.getByText("Lines 90,001 to 100,000 of 100,000")).toHaveCount(2);
   const find = log.getByLabel("Find in log");
   await find.fill("row 543");
-  await expect(log).toContainText("No matches in the lines shown");
-  await log.getByRole("button", { name: "Search the whole log" }).click();
+  await expect(log).toContainText("111 matches, none in the lines shown");
+  await find.press("Enter");
   // Rows 543, 5430 to 5439, and 54300 to 54399.
   await expect(log).toContainText("1 / 111");
   await expect(log.getByText("row 543 of a log")).toBeVisible();
@@ -194,15 +194,77 @@ test("text is found anywhere in a long log, and the search can be stopped", asyn
   await log.getByRole("button", { name: "Newest lines" }).click();
   await expect(log.getByText("Lines 90,001 to 100,000 of 100,000")).toHaveCount(2);
 
-  // The second window is never returned.
-  let windows = 0;
-  await page.route(/logs\?offset=/, (route) => (windows++ === 0 ? route.continue() : undefined));
+  // The second page is never returned.
+  await page.route(/logs\/search\?.*cursor=/, () => undefined);
   await find.fill("row 54");
-  await log.getByRole("button", { name: "Search the whole log" }).click();
-  await expect(log).toContainText(/[1-9]\d*% searched, 1,111 found/);
+  await expect(log).toContainText(/[1-9]\d*% searched, 1,000 found/);
   await log.getByRole("button", { name: "Stop" }).click();
-  await expect(log).toContainText(/1 \/ 1,111 up to line [1-9]\d,\d{3}/);
-  await expect(log.getByText("row 54 of a log")).toBeVisible();
+  await expect(log).toContainText(/0 \/ 1,000 up to line 54,\d{3}/);
+  await find.press("Shift+Enter");
+  await expect(log).toContainText(/1,000 \/ 1,000 up to line 54,\d{3}/);
+  await expect(log.locator("mark[data-now]")).toHaveText("row 54");
+  // Another text cancels the search.
+  await find.fill("row 77777 ");
+  await expect(log).toContainText("1 match, not in the lines shown");
+});
+
+test("a log is searched with a regular expression, also in text that is not displayed", async ({
+  page,
+  server,
+}) => {
+  const id = await server.submit(
+    script(
+      "talks-patterns",
+      'echo "code 17"; echo "code x"; printf "10%%\\r50%%\\r100%%\\n"; printf "\\033[31mco\\033[0mde 4" >&2',
+    ),
+  );
+  await server.waitForStatus(id, "succeeded");
+  await page.goto(`/jobs/${id}`);
+  const log = page.getByTestId("log");
+  await expect(log).toContainText("4 lines");
+  const find = log.getByLabel("Find in log");
+  await find.fill("code [0-9]+");
+  await expect(log).toContainText("No matches");
+  await log.getByRole("button", { name: "Regular expression" }).click();
+  await expect(find).toBeFocused();
+  await expect(log).toContainText("1 / 2");
+  await expect(log.locator("mark[data-now]")).toHaveText("code 17");
+  await find.press("Enter");
+  await expect(log).toContainText("2 / 2");
+  // A match with two colours.
+  await expect(log.locator("mark[data-now]")).toHaveText(["co", "de 4"]);
+  await log.getByText("stderr", { exact: true }).click();
+  await expect(log).toContainText("1 / 1");
+  await log.getByText("All", { exact: true }).click();
+
+  await find.fill("code (");
+  await expect(log).toContainText("The pattern is not a regular expression: unclosed group");
+  await expect(find).toHaveAttribute("aria-invalid", "true");
+  await find.fill("^50%$");
+  await expect(log).toContainText("1 / 1");
+  await expect(log.getByTitle("This line matches, but the matching part cannot be highlighted.")).toHaveText(
+    /100%/,
+  );
+  await find.press("Escape");
+  await expect(find).toHaveValue("");
+  await expect(find).not.toBeFocused();
+});
+
+test("a search includes what is added to the log", async ({ page, server }) => {
+  const id = await server.submit(
+    script(
+      "talks-slowly",
+      "trap 'echo dle; echo needles; exit' TERM; printf nee; while :; do sleep 0.1; done",
+    ),
+  );
+  await server.waitForStatus(id, "running");
+  await page.goto(`/jobs/${id}`);
+  const log = page.getByTestId("log");
+  await expect(log).toContainText("nee");
+  await log.getByLabel("Find in log").fill("needle");
+  await expect(log).toContainText("No matches");
+  await server.call("POST", `/api/v1/jobs/${id}/cancel`, {});
+  await expect(log).toContainText("1 / 2");
 });
 
 test("a log with an omitted part says so, and so does its download", async ({ page, server }) => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { linesOfPage, LogLines, findMatches, splitLinks } from "./log";
+import { linesOfPage, LogLines, splitLinks } from "./log";
 
 const entry = (text: string, stream = "stdout") => ({
   next_offset: 0,
@@ -36,8 +36,8 @@ test("lines are numbered by their ends, as on the server, at any interleaving of
   expect(part.lines.map(({ number, text }) => `${number} ${text}`)).toEqual(["4 c"]);
 });
 
-test("incomplete lines come last, in the order of their start", () => {
-  expect(render(entry("out"), entry("err", "stderr"), entry("put"))).toEqual([
+test("incomplete lines come last, in the order of the server's search", () => {
+  expect(render(entry("err", "stderr"), entry("out"), entry("put"))).toEqual([
     "1 stdout output",
     "2 stderr err",
   ]);
@@ -68,14 +68,6 @@ test("an endless log does not fill the memory", () => {
   for (let i = 0; i < 80; i += 1) lines.push([entry(many)]);
   expect(lines.lines.length).toBeLessThan(LogLines.LINES_MAX * 1.2);
   expect(lines.lines.at(-1)?.number).toBe(80_000);
-});
-
-test("matches ignore case", () => {
-  expect(findMatches("Error: error", "ERROR")).toEqual([
-    [0, 5],
-    [7, 12],
-  ]);
-  expect(findMatches("abc", "")).toEqual([]);
 });
 
 test("HTTP URLs are links; trailing punctuation and other schemes are not", () => {

@@ -13,6 +13,9 @@ export interface LogLine {
   text: string;
 }
 
+/** The streams in the order in which the server numbers their incomplete last lines. */
+const STREAMS = ["stdout", "stderr", "notice"];
+
 /**
  * Collects lines; an entry without a line end is continued by the next entry of its stream.
  *
@@ -32,23 +35,13 @@ export class LogLines {
 
   /** All lines; incomplete ones come last. */
   get lines(): readonly LogLine[] {
-    const open = [...this.#incomplete.values()].map(({ line }, i) => ({
-      ...line,
-      number: this.#count + 1 + i,
-    }));
-    return [...this.#lines, ...open];
+    const open = STREAMS.flatMap((stream) => this.#incomplete.get(stream)?.line ?? []);
+    return [...this.#lines, ...open.map((line, i) => ({ ...line, number: this.#count + 1 + i }))];
   }
 
   /** The complete lines. */
   get completeLines(): readonly LogLine[] {
     return this.#lines.slice();
-  }
-
-  /** Returns the lines completed since the last call, and drops them. */
-  drain(): readonly LogLine[] {
-    const taken = this.#lines;
-    this.#lines = [];
-    return taken;
   }
 
   readonly #max: number;
@@ -105,18 +98,6 @@ export function linesOfPage(page: LogPage): readonly LogLine[] {
   const lines = new LogLines(page.first_line ?? 1, Infinity);
   lines.push(page.items);
   return page.complete || lines.completeLines.length === 0 ? lines.lines : lines.completeLines;
-}
-
-/** Returns the ranges of `needle` in `text`, ignoring case. */
-export function findMatches(text: string, needle: string): Array<[number, number]> {
-  if (needle === "") return [];
-  const ranges: Array<[number, number]> = [];
-  const hay = text.toLowerCase();
-  const query = needle.toLowerCase();
-  for (let at = hay.indexOf(query); at >= 0; at = hay.indexOf(query, at + query.length)) {
-    ranges.push([at, at + query.length]);
-  }
-  return ranges;
 }
 
 /** A URL without trailing punctuation. */

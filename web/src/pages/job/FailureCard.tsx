@@ -221,7 +221,7 @@ function LogTail({ job, logLink }: { job: Job; logLink: Props["logLink"] }) {
         >
           {lines.map((line) => (
             <span key={line.number} data-stream={line.stream}>
-              <LogText line={line} find="" isHit={false} />
+              <LogText line={line} />
               {"\n"}
             </span>
           ))}

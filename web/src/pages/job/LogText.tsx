@@ -3,13 +3,19 @@
 import type { CSSProperties, ReactNode } from "react";
 
 import type { Span, Style } from "../../lib/ansi";
-import { type LogLine, findMatches, splitLinks } from "../../lib/log";
+import { type LogLine, splitLinks } from "../../lib/log";
+import type { Ranges } from "../../lib/logSearch";
 import style from "./log.module.css";
 
-type Matches = ReadonlyArray<[number, number]>;
+interface Props {
+  line: LogLine;
+  /** Parts of the text to highlight. */
+  matches?: Ranges;
+  /** Whether the matches are the selected ones. */
+  isSelected?: boolean;
+}
 
-export function LogText({ line, find, isHit }: { line: LogLine; find: string; isHit: boolean }) {
-  const matches = find === "" ? [] : findMatches(line.text, find);
+export function LogText({ line, matches = [], isSelected = false }: Props) {
   let from = 0;
   return (
     <span className={style.text}>
@@ -18,7 +24,7 @@ export function LogText({ line, find, isHit }: { line: LogLine; find: string; is
         from += span.text.length;
         return (
           <span key={i} style={styleOf(span.style)}>
-            {withLinks(span, start, matches, isHit)}
+            {withLinks(span, start, matches, isSelected)}
           </span>
         );
       })}
@@ -27,11 +33,11 @@ export function LogText({ line, find, isHit }: { line: LogLine; find: string; is
 }
 
 /** Renders URLs as links. */
-function withLinks({ text }: Span, start: number, matches: Matches, isHit: boolean): ReactNode {
-  if (!text.includes("://")) return withHighlights(text, start, matches, isHit);
+function withLinks({ text }: Span, start: number, matches: Ranges, isSelected: boolean): ReactNode {
+  if (!text.includes("://")) return withHighlights(text, start, matches, isSelected);
   let from = start;
   return splitLinks(text).map(({ text, isLink }, i) => {
-    const content = withHighlights(text, from, matches, isHit);
+    const content = withHighlights(text, from, matches, isSelected);
     from += text.length;
     return isLink ? (
       <a key={i} href={text} target="_blank" rel="noreferrer noopener">
@@ -44,7 +50,7 @@ function withLinks({ text }: Span, start: number, matches: Matches, isHit: boole
 }
 
 /** Highlights matches in a text that starts at the offset `start` of its line. */
-function withHighlights(text: string, start: number, matches: Matches, isHit: boolean): ReactNode {
+function withHighlights(text: string, start: number, matches: Ranges, isSelected: boolean): ReactNode {
   if (matches.length === 0) return text;
   const parts: ReactNode[] = [];
   let from = 0;
@@ -53,7 +59,7 @@ function withHighlights(text: string, start: number, matches: Matches, isHit: bo
     if (right <= 0 || left >= text.length) continue;
     parts.push(text.slice(from, left));
     parts.push(
-      <mark key={a} data-now={isHit || undefined}>
+      <mark key={a} data-now={isSelected || undefined}>
         {text.slice(left, right)}
       </mark>,
     );

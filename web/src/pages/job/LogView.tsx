@@ -3,16 +3,15 @@
 import { ActionIcon, Button, Progress, SegmentedControl, Switch, TextInput, Tooltip } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { ArrowDownToLine, ChevronDown, ChevronUp, Download, ScrollText, Search } from "lucide-react";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { ArrowDownToLine, ChevronDown, ChevronUp, Download, Regex, ScrollText, Search } from "lucide-react";
+import { useEffect, useId, useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { fetchRaw } from "../../api/client";
 import { jobExecutionsQuery } from "../../api/queries";
 import { isTyping } from "../../app/Shortcuts";
 import { saveAs } from "../../lib/download";
-import { findMatches } from "../../lib/log";
-import type { LogSearch } from "../../lib/logSearch";
+import { matcher } from "../../lib/logSearch";
 import { usePreferences } from "../../lib/preferences";
 import { formatBytes } from "../../lib/quantities";
 import { formatClock, formatExact } from "../../lib/time";
@@ -26,6 +25,9 @@ import { useLogSearch, type LogSearchState } from "./useLogSearch";
 type Streams = "all" | "stdout" | "stderr";
 
 const LINE_HEIGHT = 20;
+const NO_HITS: readonly number[] = [];
+/** Error code of a pattern that the server refuses. */
+const INVALID_PATTERN = "invalid_parameter";
 /** Lines shown before the target of a link. */
 const CONTEXT_LINES = 200;
 
@@ -47,11 +49,17 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
   const [wrap, setWrap] = useState(true);
   const [following, setFollowing] = useState(line === undefined);
   const [find, setFind] = useState("");
-  const [at, setAt] = useState(0);
+  const [isRegex, setIsRegex] = useState(false);
+  /** Number of the line that the user has selected among the hits. */
+  const [selected, setSelected] = useState<number | undefined>();
+  /** Whether to select a hit outside of the lines shown as soon as one is found. */
+  const [seeks, setSeeks] = useState(false);
   /** Line to scroll to as soon as it is loaded. */
   const [target, setTarget] = useState(line);
-  const search = useLogSearch(job, execution);
+  const search = useLogSearch(job, execution, { pattern: find, isRegex, stream: streams }, log.end);
   const omittedBytes = useOmittedBytes(job, execution, log);
+  const isInvalid = search.apiError?.code === INVALID_PATTERN;
+  const hitsId = useId();
   const input = useRef<HTMLInputElement>(null);
   const scroller = useRef<HTMLDivElement>(null);
 
@@ -59,15 +67,12 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
     () => (streams === "all" ? log.lines : log.lines.filter((each) => each.stream === streams)),
     [log.lines, streams],
   );
-  const visibleHits = useMemo(
-    () =>
-      find === ""
-        ? []
-        : lines.filter(({ text }) => findMatches(text, find).length > 0).map(({ number }) => number),
-    [lines, find],
-  );
-  const hits = search.result && !search.isRunning ? search.result.hits : visibleHits;
-  const hit = hits[Math.min(at, hits.length - 1)];
+  const { first, last, total, tail, isPart } = useVisibleRange(log);
+  const hits = search.result?.hits ?? NO_HITS;
+  const matching = useMemo(() => new Set(hits), [hits]);
+  const locate = useMemo(() => matcher({ pattern: find, isRegex }), [find, isRegex]);
+  const position = positionOfHit(hits, selected, first, last);
+  const hit = hits[position];
 
   const virtual = useVirtualizer({
     count: lines.length,
@@ -84,21 +89,27 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
     if (hit !== undefined) setTarget(hit);
   }, [hit]);
 
-  const extent = useVisibleRange(log);
-  const { first, last, total } = extent;
+  useEffect(() => {
+    if (!seeks || hits.length === 0) return;
+    setSelected(nextHit(hits, first, last, 1));
+    setSeeks(false);
+  }, [seeks, hits, first, last]);
+
+  /** Number of lines in the log: the search may know later ones than the part shown. */
+  const known = part === undefined && !log.complete ? total : Math.max(total, search.result?.lines ?? 0);
   useEffect(() => {
     if (target === undefined || !log.isLoaded || log.part !== part || last === 0) return;
     setFollowing(false);
     if (target >= first && target <= last) {
       const index = lines.findIndex(({ number }) => number >= target);
       if (index >= 0) virtual.scrollToIndex(index, { align: "center" });
-    } else if (target <= total && part !== target) {
+    } else if (target <= known && part !== target) {
       const before = Math.max(1, target - CONTEXT_LINES);
       // Long earlier lines may fill the part before it.
       return setPart(part === before ? target : before);
     }
     setTarget(undefined);
-  }, [target, log.isLoaded, log.part, part, first, last, total, lines, virtual]);
+  }, [target, log.isLoaded, log.part, part, first, last, known, lines, virtual]);
 
   /** Shows another part of the log; `undefined` shows the newest lines. */
   const showPart = (next: number | undefined) => {
@@ -121,31 +132,17 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
     return () => removeEventListener("keydown", onKey);
   });
 
-  const step = (by: number) =>
-    hits.length > 0 && setAt((at) => (Math.min(at, hits.length - 1) + by + hits.length) % hits.length);
-  /** Selects the first hit at or after the selected one, among the hits of the whole log. */
-  const selectNearestHit = (found: LogSearch) =>
-    setAt(
-      Math.max(
-        0,
-        found.hits.findIndex((each) => each >= (hit ?? 0)),
-      ),
-    );
-  const searchWhole = () => {
-    const includesStream = (stream: string) => streams === "all" || stream === streams;
-    void search
-      .start({ text: find, includesStream }, log.end)
-      .then((found) => found && selectNearestHit(found));
-  };
-  const stopSearch = () => {
-    search.stop();
-    if (search.result) selectNearestHit(search.result);
+  const step = (by: 1 | -1) => {
+    if (hits.length === 0) setSeeks(true);
+    else if (position < 0) setSelected(nextHit(hits, first, last, by));
+    else setSelected(hits[(position + by + hits.length) % hits.length]);
   };
   /** Starts another search. */
-  const searchFor = (text: string) => {
+  const searchFor = (text: string, isRegex: boolean) => {
     setFind(text);
-    setAt(0);
-    search.clear();
+    setIsRegex(isRegex);
+    setSelected(undefined);
+    setSeeks(false);
   };
   const onScroll = () => {
     const box = scroller.current;
@@ -172,37 +169,39 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
           placeholder={t("log.find")}
           aria-label={t("log.find")}
           value={find}
-          onChange={(event) => searchFor(event.currentTarget.value)}
+          onChange={(event) => searchFor(event.currentTarget.value, isRegex)}
           onKeyDown={(event) => {
-            if (event.key === "Enter") {
-              if (hits.length === 0 && canSearch(extent, search) && find !== "") searchWhole();
-              else step(event.shiftKey ? -1 : 1);
-            }
+            if (event.key === "Enter") step(event.shiftKey ? -1 : 1);
             if (event.key === "Escape") {
-              searchFor("");
+              searchFor("", isRegex);
               event.currentTarget.blur();
             }
           }}
+          aria-describedby={find === "" ? undefined : hitsId}
+          error={isInvalid}
+          rightSection={
+            <Tooltip label={t("log.regexHint")}>
+              <ActionIcon
+                size={22}
+                aria-label={t("log.regex")}
+                aria-pressed={isRegex}
+                variant={isRegex ? "filled" : "subtle"}
+                onClick={() => {
+                  searchFor(find, !isRegex);
+                  input.current?.focus();
+                }}
+              >
+                <Regex size={13} />
+              </ActionIcon>
+            </Tooltip>
+          }
         />
-        {find !== "" && (
-          <Hits
-            position={hits.length === 0 ? 0 : Math.min(at, hits.length - 1) + 1}
-            count={hits.length}
-            extent={extent}
-            search={search}
-            onStep={step}
-            onSearch={searchWhole}
-            onStop={stopSearch}
-          />
-        )}
+        {find !== "" && <Hits id={hitsId} position={position} search={search} total={total} onStep={step} />}
         <span className={style.space} />
         <SegmentedControl
           aria-label={t("log.streams")}
           value={streams}
-          onChange={(value) => {
-            setStreams(value);
-            search.clear();
-          }}
+          onChange={setStreams}
           data={[
             { value: "all", label: t("log.all") },
             { value: "stdout", label: "stdout" },
@@ -228,12 +227,12 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
         </Tooltip>
       </div>
       {log.apiError && <ErrorBox error={log.apiError} />}
-      {search.apiError && <ErrorBox error={search.apiError} />}
-      {(extent.isPart || omittedBytes > 0) && (
+      {search.apiError && !isInvalid && <ErrorBox error={search.apiError} />}
+      {(isPart || omittedBytes > 0) && (
         <div className={style.head}>
-          {extent.isPart && (
+          {isPart && (
             <span className={style.parts}>
-              <Range extent={extent} />
+              <Range first={first} last={last} total={total} />
               <PartLink label={t("log.first")} to={1} isEnabled={first > 1} onSelect={showPart} />
               <PartLink
                 label={t("log.earlier")}
@@ -267,6 +266,11 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
           {virtual.getVirtualItems().map((item) => {
             const each = lines[item.index];
             if (!each) return null;
+            const isHit = matching.has(each.number);
+            const isSelected = each.number === hit;
+            // Until the server has answered, a text is already highlighted; it judges the regular expressions.
+            const matches = isHit || !isRegex ? locate(each.text) : [];
+            const isUnlocated = isHit && matches.length === 0;
             return (
               <div
                 key={item.key}
@@ -275,6 +279,8 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
                 className={style.line}
                 data-stream={each.stream}
                 data-here={each.number === line || undefined}
+                data-match={isUnlocated ? (isSelected ? "selected" : "other") : undefined}
+                title={isUnlocated ? t("log.unlocated") : undefined}
                 style={{ transform: `translateY(${item.start}px)` }}
               >
                 <button
@@ -286,7 +292,7 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
                   {each.number}
                 </button>
                 {times && <Timestamp at={each.at} />}
-                <LogText line={each} find={find} isHit={each.number === hit} />
+                <LogText line={each} matches={matches} isSelected={isSelected} />
               </div>
             );
           })}
@@ -294,14 +300,14 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
       </div>
       <div className={style.foot}>
         <span className={style.parts}>
-          {extent.isPart ? (
-            <Range extent={extent} />
+          {isPart ? (
+            <Range first={first} last={last} total={total} />
           ) : (
             <span className="num">{t("log.lines", { count: lines.length })}</span>
           )}
           <PartLink
             label={t("log.later")}
-            to={last + 1 >= extent.tail ? undefined : last + 1}
+            to={last + 1 >= tail ? undefined : last + 1}
             isEnabled={last < total}
             onSelect={showPart}
           />
@@ -346,7 +352,7 @@ function useOmittedBytes(job: string, execution: number | undefined, log: Log): 
 }
 
 /** Displayed lines and total number. */
-function Range({ extent: { first, last, total } }: { extent: VisibleRange }) {
+function Range({ first, last, total }: Pick<VisibleRange, "first" | "last" | "total">) {
   const { t } = useTranslation();
   return <span className="num">{t("log.shown", { first, last, total })}</span>;
 }
@@ -366,63 +372,79 @@ function PartLink(props: {
   );
 }
 
-/** Returns whether only a part of the log is loaded and the whole log has not been searched yet. */
-function canSearch({ isPart }: VisibleRange, { result }: LogSearchState): boolean {
-  return isPart && result === null;
+/** Returns the index of the selected hit: of the first one in the lines shown by default, or -1. */
+function positionOfHit(
+  hits: readonly number[],
+  selected: number | undefined,
+  first: number,
+  last: number,
+): number {
+  const position = hits.findIndex((number) => number >= (selected ?? first));
+  if (selected !== undefined) return position < 0 ? hits.length - 1 : position;
+  return (hits[position] ?? Infinity) <= last ? position : -1;
+}
+
+/** Returns the next hit after the lines shown, or the previous one before them; the search wraps at both ends. */
+function nextHit(hits: readonly number[], first: number, last: number, by: 1 | -1): number | undefined {
+  return by > 0
+    ? (hits.find((number) => number >= first) ?? hits[0])
+    : (hits.findLast((number) => number <= last) ?? hits.at(-1));
 }
 
 interface HitsProps {
-  /** Position of the selected hit, from 1; 0 if there is none. */
+  id: string;
+  /** Index of the selected hit; -1 if none is selected. */
   position: number;
-  count: number;
-  extent: VisibleRange;
   search: LogSearchState;
-  onStep: (by: number) => void;
-  onSearch: () => void;
-  onStop: () => void;
+  /** Number of lines in the log. */
+  total: number;
+  onStep: (by: 1 | -1) => void;
 }
 
 /** Number of hits and searched part of the log, with buttons for the previous and next hit. */
-function Hits({ position, count, extent, search, onStep, onSearch, onStop }: HitsProps) {
+function Hits({ id, position, search, total, onStep }: HitsProps) {
   const { t } = useTranslation();
-  const { result, isRunning } = search;
-  const percent = Math.floor((result?.fraction ?? 0) * 100);
+  const { result, isRunning, apiError, stop } = search;
+  const { hits, lines, hasMore } = result ?? { hits: NO_HITS, lines: 0, hasMore: false };
+  const count = hits.length;
+  const percent = Math.floor(100 * Math.min(1, lines / Math.max(1, total)));
   const words = () => {
-    if (result && isRunning) return t("log.searching", { percent, count: result.hits.length });
-    if (result && (result.capped || result.fraction < 1 || result.lines < extent.total)) {
-      return t("log.searchedTo", { position, count, line: result.lines });
+    if (apiError?.code === INVALID_PATTERN) {
+      return t("log.invalidPattern", { problem: apiError.fields[0]?.detail ?? apiError.message });
     }
-    if (!result && extent.isPart) {
-      return count === 0 ? t("log.noHitsShown") : t("log.hitsShown", { position, count });
-    }
-    return count === 0 ? t("log.noHits") : `${position.toLocaleString()} / ${count.toLocaleString()}`;
+    if (isRunning) return result ? t("log.searching", { percent, count }) : t("log.searchingFirst");
+    if (!result) return "";
+    if (hasMore) return t("log.searchedTo", { position: position + 1, count, line: lines });
+    if (count === 0) return t("log.noHits");
+    if (position < 0) return t("log.hitsElsewhere", { count });
+    return `${(position + 1).toLocaleString()} / ${count.toLocaleString()}`;
   };
   return (
     <span className={style.hits}>
-      <span className="num" aria-live="polite">
+      <span id={id} className={apiError?.code === INVALID_PATTERN ? style.lost : "num"} aria-live="polite">
         {words()}
       </span>
-      {isRunning ? (
+      {isRunning && result ? (
         <>
           <Progress className={style.progress} value={percent} aria-label={t("log.progress")} />
-          <button type="button" className={style.link} onClick={onStop}>
+          <button type="button" className={style.link} onClick={stop}>
             {t("log.stopSearch")}
           </button>
         </>
       ) : (
         <>
-          <ActionIcon size={22} aria-label={t("log.previous")} onClick={() => onStep(-1)}>
+          <ActionIcon
+            size={22}
+            aria-label={t("log.previous")}
+            disabled={count === 0}
+            onClick={() => onStep(-1)}
+          >
             <ChevronUp size={14} />
           </ActionIcon>
-          <ActionIcon size={22} aria-label={t("log.next")} onClick={() => onStep(1)}>
+          <ActionIcon size={22} aria-label={t("log.next")} disabled={count === 0} onClick={() => onStep(1)}>
             <ChevronDown size={14} />
           </ActionIcon>
         </>
-      )}
-      {canSearch(extent, search) && (
-        <button type="button" className={style.link} onClick={onSearch}>
-          {t("log.searchWhole")}
-        </button>
       )}
     </span>
   );

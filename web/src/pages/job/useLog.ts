@@ -44,10 +44,24 @@ const EMPTY: Log = {
   apiError: null,
 };
 
+type Query = Record<string, string>;
+
 /** Returns the API path of a log. */
-export function logUrl(job: string, execution: number | undefined, query: Record<string, string>): string {
-  const of = execution === undefined ? query : { ...query, execution: String(execution) };
-  return `/api/v1/jobs/${encodeURIComponent(job)}/logs?${new URLSearchParams(of)}`;
+export function logUrl(job: string, execution: number | undefined, query: Query): string {
+  return `${logPath(job)}?${parameters(execution, query)}`;
+}
+
+/** Returns the API path of a search in a log. */
+export function logSearchUrl(job: string, execution: number | undefined, query: Query): string {
+  return `${logPath(job)}/search?${parameters(execution, query)}`;
+}
+
+function logPath(job: string): string {
+  return `/api/v1/jobs/${encodeURIComponent(job)}/logs`;
+}
+
+function parameters(execution: number | undefined, query: Query): URLSearchParams {
+  return new URLSearchParams(execution === undefined ? query : { ...query, execution: String(execution) });
 }
 
 /**
