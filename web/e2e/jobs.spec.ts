@@ -267,6 +267,17 @@ test("a search includes what is added to the log", async ({ page, server }) => {
   await expect(log).toContainText("1 / 2");
 });
 
+test("a long log of wrapped lines is shown at its end on a phone", async ({ page, server }) => {
+  await page.setViewportSize({ width: 390, height: 844 });
+  const text =
+    "row %.0f of a log whose lines are so long that a phone wraps each of them; 这里有一些中文文字";
+  const id = await server.submit(script("talks-wide", `seq -f "${text}" 1 9000`));
+  await server.waitForStatus(id, "succeeded");
+  await page.goto(`/jobs/${id}`);
+  const log = page.getByTestId("log");
+  await expect(log.getByRole("button", { name: "Link to line 9000" })).toBeInViewport();
+});
+
 test("a log with an omitted part says so, and so does its download", async ({ page, server }) => {
   const id = await server.submit(script("talks-without-end", "seq 1 1000"));
   await server.waitForStatus(id, "succeeded");

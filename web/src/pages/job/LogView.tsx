@@ -11,6 +11,7 @@ import { fetchRaw } from "../../api/client";
 import { jobExecutionsQuery } from "../../api/queries";
 import { isTyping } from "../../app/Shortcuts";
 import { saveAs } from "../../lib/download";
+import type { LogLine } from "../../lib/log";
 import { matcher } from "../../lib/logSearch";
 import { usePreferences } from "../../lib/preferences";
 import { formatBytes } from "../../lib/quantities";
@@ -25,6 +26,9 @@ import { useLogSearch, type LogSearchState } from "./useLogSearch";
 type Streams = "all" | "stdout" | "stderr";
 
 const LINE_HEIGHT = 20;
+const CHARACTER_WIDTH = 7.2;
+/** Width of the line number and of the space around a line. */
+const MARGIN_WIDTH = 60;
 const NO_HITS: readonly number[] = [];
 /** Error code of a pattern that the server refuses. */
 const INVALID_PATTERN = "invalid_parameter";
@@ -74,10 +78,13 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
   const position = positionOfHit(hits, selected, first, last);
   const hit = hits[position];
 
+  // Scrolling to a distant line needs good estimates: it gives up after some corrections.
+  const columns = Math.max(10, ((scroller.current?.clientWidth ?? 0) - MARGIN_WIDTH) / CHARACTER_WIDTH);
   const virtual = useVirtualizer({
     count: lines.length,
     getScrollElement: () => scroller.current,
-    estimateSize: () => LINE_HEIGHT,
+    estimateSize: (index) =>
+      LINE_HEIGHT * (wrap ? Math.max(1, Math.ceil(columnsOf(lines[index]) / columns)) : 1),
     overscan: 30,
   });
 
@@ -185,7 +192,7 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
                 size={22}
                 aria-label={t("log.regex")}
                 aria-pressed={isRegex}
-                variant={isRegex ? "filled" : "subtle"}
+                className={style.regex}
                 onClick={() => {
                   searchFor(find, !isRegex);
                   input.current?.focus();
@@ -321,6 +328,19 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
       </div>
     </div>
   );
+}
+
+const knownColumns = new WeakMap<LogLine, number>();
+
+/** Returns the width of a line in columns; wide characters, such as Chinese ones, have two. */
+function columnsOf(line: LogLine | undefined): number {
+  if (!line) return 0;
+  const known = knownColumns.get(line);
+  if (known !== undefined) return known;
+  const columns =
+    line.text.length + (line.text.match(/[\u2e80-\ud7ff\uf900-\ufaff\uff00-\uff60]/g)?.length ?? 0);
+  knownColumns.set(line, columns);
+  return columns;
 }
 
 /** Range of the displayed lines. */
