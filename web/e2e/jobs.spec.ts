@@ -54,6 +54,33 @@ test("a running job is cancelled with a reason, and retried as a new one", async
   expect(await server.get(`/api/v1/jobs/${again}`)).toMatchObject({ retry_of: id });
 });
 
+test("the dialog of an action that fails stays open with its error and what was typed", async ({
+  page,
+  server,
+}) => {
+  const id = await server.submit(script("to-cancel-later", "sleep 60", { grace: "100ms" }));
+  await server.waitForStatus(id, "running");
+  await page.goto(`/jobs/${id}`);
+  const problem = { type: "about:blank", status: 429, code: "busy", detail: "too many requests" };
+  const contentType = "application/problem+json";
+  await page.route("**/cancel", (route) =>
+    route.fulfill({ status: 429, contentType, body: JSON.stringify(problem) }),
+  );
+  await page.getByRole("button", { name: "Cancel" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Reason").fill("a long reason");
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await expect(dialog.getByRole("alert")).toContainText("too many requests");
+  await expect(dialog.getByLabel("Reason")).toHaveValue("a long reason");
+  await expect(page.getByText("to-cancel-later cancelled")).toHaveCount(0);
+
+  await page.unroute("**/cancel");
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await expect(dialog).toHaveCount(0);
+  await expect(page.locator("header").getByText("Cancelled")).toBeVisible();
+  expect(JSON.stringify(await server.get(`/api/v1/jobs/${id}/events`))).toContain("a long reason");
+});
+
 test("a job is run again with changes", async ({ page, server }) => {
   const id = await server.submit(script("original", "echo once", { labels: { team: "pay" } }));
   await server.waitForStatus(id, "succeeded");

@@ -54,6 +54,26 @@ test("a schedule that fires every second is created, and its runs appear live in
   await expect(page.getByRole("alert").first()).toContainText("schedule_not_found");
 });
 
+test("a trigger that is confirmed again after an unknown outcome triggers once", async ({ page, server }) => {
+  const id = await server.schedule("triggered-once", []);
+  await page.goto(`/schedules/${id}`);
+  // The server processes the request, but its response is lost.
+  await page.route("**/trigger", async (route) => {
+    await route.fetch();
+    await route.abort();
+  });
+  await page.getByRole("button", { name: "Trigger now" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Reason").fill("once");
+  await dialog.getByRole("button", { name: "Trigger now" }).click();
+  await expect(dialog.getByRole("alert")).toBeVisible();
+  await page.unroute("**/trigger");
+  await dialog.getByRole("button", { name: "Trigger now" }).click();
+  await expect(dialog).toHaveCount(0);
+  const { items } = await server.get<{ items: object[] }>("/api/v1/jobs?name=triggered-once");
+  expect(items.length).toBe(1);
+});
+
 test("an invalid rule is marked while typing and cannot be saved", async ({ page }) => {
   await page.goto("/schedules/new");
   await page.getByTestId("cron").fill("61 * * * *");

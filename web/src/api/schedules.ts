@@ -20,7 +20,6 @@ import type {
   TriggeredSchedule,
   UpcomingFiring,
 } from "./schema";
-import { randomId } from "../lib/randomId";
 
 export interface SchedulesFilter {
   status?: ScheduleStatus;
@@ -309,8 +308,8 @@ export async function resumeSchedule(id: string): Promise<void> {
   invalidate(id);
 }
 
-export async function triggerSchedule(id: string, reason: string): Promise<TriggeredSchedule> {
-  const params = { path: { name: id }, header: { "Idempotency-Key": randomId() } };
+export async function triggerSchedule(id: string, reason: string, key: string): Promise<TriggeredSchedule> {
+  const params = { path: { name: id }, header: { "Idempotency-Key": key } };
   const body = reason === "" ? {} : { reason };
   const triggered = await unwrap(api.POST("/api/v1/schedules/{name}/trigger", { params, body }));
   invalidate(id);

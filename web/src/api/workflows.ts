@@ -17,7 +17,6 @@ import type {
 } from "./schema";
 import { COUNTED_RUNS, type CountedRuns } from "../lib/days";
 import { PAGED_RUNS, queryClient, TODAYS_RUNS } from "./queries";
-import { randomId } from "../lib/randomId";
 
 export interface WorkflowsFilter {
   text?: string;
@@ -316,8 +315,13 @@ export async function resumeRun(id: string): Promise<void> {
 }
 
 /** Starts a new run that reuses the succeeded steps: from the failed steps, or from the step `from`. */
-export async function retryRun(id: string, from: string | null, note: string): Promise<WorkflowRun> {
-  const params = { path: { id }, header: { "Idempotency-Key": randomId() } };
+export async function retryRun(
+  id: string,
+  from: string | null,
+  note: string,
+  key: string,
+): Promise<WorkflowRun> {
+  const params = { path: { id }, header: { "Idempotency-Key": key } };
   const body = { ...(from && { from }), ...(note && { note }) };
   const run = await unwrap(api.POST("/api/v1/runs/{id}/retry", { params, body }));
   await invalidateRun(id);

@@ -1,8 +1,12 @@
-/** A dialog that confirms an action, with an optional text field. */
+/** A dialog that confirms an action, with an optional text field. It stays open until the action succeeds. */
 
 import { Button, Group, Modal, TextInput } from "@mantine/core";
-import { type ReactNode, useState } from "react";
+import { type ReactNode, useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
+
+import { ErrorBox } from "./kit";
+import style from "./kit.module.css";
+import { notify, notifyError } from "./notify";
 
 interface AskProps {
   title: string;
@@ -13,18 +17,37 @@ interface AskProps {
   children?: ReactNode;
   confirm: string;
   red?: boolean;
+  /** The action. If it rejects, the dialog stays open and shows the error. */
   onConfirm: (text: string) => Promise<void>;
+  /** Notification after the action; none by default. */
+  done?: string;
   onClose: () => void;
 }
 
-export function ConfirmDialog({ title, text, field, children, confirm, red, onConfirm, onClose }: AskProps) {
+export function ConfirmDialog(props: AskProps) {
+  const { title, text, field, children, confirm, red, onConfirm, done, onClose } = props;
   const { t } = useTranslation();
   const [value, setValue] = useState(field?.value ?? "");
   const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const isOpen = useRef(true);
+  useEffect(() => {
+    isOpen.current = true;
+    return () => void (isOpen.current = false);
+  }, []);
   const submit = async () => {
     setBusy(true);
-    await onConfirm(value.trim());
-    onClose();
+    setError(null);
+    try {
+      await onConfirm(value.trim());
+    } catch (error) {
+      // The user may have closed the dialog meanwhile.
+      if (!isOpen.current) return notifyError(error);
+      setError(error);
+      return setBusy(false);
+    }
+    if (done) notify(done);
+    if (isOpen.current) onClose();
   };
   return (
     <Modal opened onClose={onClose} title={title} size={420}>
@@ -45,6 +68,11 @@ export function ConfirmDialog({ title, text, field, children, confirm, red, onCo
             onChange={(event) => setValue(event.currentTarget.value)}
             data-autofocus
           />
+        )}
+        {error !== null && (
+          <div className={style.dialogError}>
+            <ErrorBox error={error} />
+          </div>
         )}
         <Group justify="flex-end" mt="md" gap="xs">
           <Button variant="default" onClick={onClose}>

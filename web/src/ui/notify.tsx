@@ -44,15 +44,20 @@ export async function runAction<T>(action: () => Promise<T>, done?: string): Pro
     if (done) notify(done);
     return result;
   } catch (error) {
-    const apiError = ApiError.from(error);
-    const { title, hint } = errorText(apiError, i18n.t);
-    notifications.show({
-      color: isTakeover(apiError) ? "yellow" : "red",
-      withBorder: true,
-      autoClose: 10_000,
-      title,
-      message: [hint, apiError.code].filter(Boolean).join(" · "),
-    });
+    notifyError(error);
     return undefined;
   }
+}
+
+/** Shows a notification about an error. */
+export function notifyError(error: unknown): void {
+  const apiError = ApiError.from(error);
+  const { title, hint } = errorText(apiError, i18n.t);
+  notifications.show({
+    color: isTakeover(apiError) ? "yellow" : "red",
+    withBorder: true,
+    autoClose: 10_000,
+    title,
+    message: [hint, apiError.code].filter(Boolean).join(" · "),
+  });
 }

@@ -1,6 +1,6 @@
 /** One calendar: its days of a year, and its spec. */
 
-import { ActionIcon, Button, Group, Modal } from "@mantine/core";
+import { ActionIcon, Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import { ChevronLeft, ChevronRight, FilePen, Package, Trash2 } from "lucide-react";
@@ -14,7 +14,7 @@ import { toYaml } from "../../lib/spec";
 import { toWallTime } from "../../lib/time";
 import { calendarDescription } from "../../lib/codeTexts";
 import { usePageTitle } from "../../lib/title";
-import { runAction } from "../../ui/notify";
+import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { CodeHighlight } from "../../ui/Code";
 import { Card, Loading, Page, ErrorBox } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
@@ -125,27 +125,18 @@ function DeleteDialog(props: { name: string; namespace?: string; onClose: () => 
   const navigate = useNavigate();
   const { name, namespace, onClose } = props;
   const remove = async () => {
-    const deleted = await runAction(
-      async () => {
-        await deleteCalendar(name, namespace);
-        return true;
-      },
-      t("schedule.deleted", { name }),
-    );
-    onClose();
-    if (deleted) void navigate({ to: "/calendars" });
+    await deleteCalendar(name, namespace);
+    void navigate({ to: "/calendars" });
   };
   return (
-    <Modal opened onClose={onClose} title={t("schedule.deleteTitle", { name })} size={420}>
-      <p className="quiet">{t("calendar.deleteText")}</p>
-      <Group justify="flex-end" mt="md" gap="xs">
-        <Button variant="default" onClick={onClose}>
-          {t("common.back")}
-        </Button>
-        <Button color="red" onClick={() => void remove()}>
-          {t("schedule.delete")}
-        </Button>
-      </Group>
-    </Modal>
+    <ConfirmDialog
+      title={t("schedule.deleteTitle", { name })}
+      text={t("calendar.deleteText")}
+      confirm={t("schedule.delete")}
+      red
+      onConfirm={remove}
+      done={t("schedule.deleted", { name })}
+      onClose={onClose}
+    />
   );
 }

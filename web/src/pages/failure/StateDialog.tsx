@@ -5,7 +5,6 @@ import { useTranslation } from "react-i18next";
 import { setFailureState } from "../../api/failures";
 import type { FailureGroup, FailureState } from "../../api/schema";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
-import { runAction } from "../../ui/notify";
 
 interface StateDialogProps {
   group: FailureGroup;
@@ -22,9 +21,8 @@ export function StateDialog({ group, state, onClose }: StateDialogProps) {
       // An open group has no note.
       field={state === "open" ? undefined : { label: t("failureGroup.note"), value: group.note ?? "" }}
       confirm={t(`failureGroup.mark.${state}`)}
-      onConfirm={async (note) =>
-        void (await runAction(() => setFailureState(group, state, note), t(`failureGroup.marked.${state}`)))
-      }
+      onConfirm={(note) => setFailureState(group, state, note)}
+      done={t(`failureGroup.marked.${state}`)}
       onClose={onClose}
     />
   );

@@ -5,7 +5,6 @@ import { useTranslation } from "react-i18next";
 import { cancelJob } from "../../api/actions";
 import type { Job } from "../../api/schema";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
-import { runAction } from "../../ui/notify";
 
 export function CancelDialog({ job, onClose }: { job: Job; onClose: () => void }) {
   const { t } = useTranslation();
@@ -17,9 +16,8 @@ export function CancelDialog({ job, onClose }: { job: Job; onClose: () => void }
       field={{ label: t("job.reason") }}
       confirm={t("job.cancel")}
       red
-      onConfirm={async (reason) =>
-        void (await runAction(() => cancelJob(id, reason), t("job.cancelled", { name })))
-      }
+      onConfirm={(reason) => cancelJob(id, reason)}
+      done={t("job.cancelled", { name })}
       onClose={onClose}
     />
   );

@@ -4,7 +4,6 @@ import { useTranslation } from "react-i18next";
 
 import { pauseQueue } from "../../api/actions";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
-import { runAction } from "../../ui/notify";
 
 export function PauseDialog({ name, onClose }: { name: string; onClose: () => void }) {
   const { t } = useTranslation();
@@ -14,9 +13,8 @@ export function PauseDialog({ name, onClose }: { name: string; onClose: () => vo
       text={t("queue.pauseText")}
       field={{ label: t("queue.note") }}
       confirm={t("queue.pause")}
-      onConfirm={async (note) =>
-        void (await runAction(() => pauseQueue(name, note), t("queue.pausedDone", { name })))
-      }
+      onConfirm={(note) => pauseQueue(name, note)}
+      done={t("queue.pausedDone", { name })}
       onClose={onClose}
     />
   );

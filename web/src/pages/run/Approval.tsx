@@ -8,7 +8,6 @@ import { useTranslation } from "react-i18next";
 import type { RunStep, WorkflowRun } from "../../api/schema";
 import { approveStep, rejectStep } from "../../api/workflows";
 import { isRunEnded, approvalMessage } from "../../lib/runs";
-import { runAction } from "../../ui/notify";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { RelativeTime } from "../../ui/Time";
 import banner from "../schedule/schedule.module.css";
@@ -67,9 +66,8 @@ export function ApprovalActions({ run, step }: { run: WorkflowRun; step: RunStep
           title={t("step.approveTitle", { name })}
           text={t("step.approveText")}
           confirm={t("step.approve")}
-          onConfirm={async (note) =>
-            void (await runAction(() => approveStep(run.id, name, note), t("step.approved", { name })))
-          }
+          onConfirm={(note) => approveStep(run.id, name, note)}
+          done={t("step.approved", { name })}
         >
           {quote}
         </ConfirmDialog>
@@ -81,9 +79,8 @@ export function ApprovalActions({ run, step }: { run: WorkflowRun; step: RunStep
           text={t("step.rejectText")}
           confirm={t("step.reject")}
           red
-          onConfirm={async (note) =>
-            void (await runAction(() => rejectStep(run.id, name, note), t("step.rejected", { name })))
-          }
+          onConfirm={(note) => rejectStep(run.id, name, note)}
+          done={t("step.rejected", { name })}
         >
           {quote}
         </ConfirmDialog>

@@ -13,6 +13,7 @@ import { cancelRun, pauseRun, resumeRun, retryRun, workflowQuery } from "../../a
 import { isRunEnded } from "../../lib/runs";
 import { runAction, notify } from "../../ui/notify";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
+import { useRequestKey } from "../../ui/useRequestKey";
 import { WatchButton } from "../../ui/WatchButton";
 import { StartDialog } from "../workflows/StartDialog";
 import { EventDialog } from "./EventDialog";
@@ -111,9 +112,8 @@ export function PauseDialog({ run, onClose }: { run: WorkflowRun; onClose: () =>
       text={t("run.pauseText")}
       field={{ label: t("queue.note") }}
       confirm={t("schedule.pause")}
-      onConfirm={async (note) =>
-        void (await runAction(() => pauseRun(id, note), t("schedule.pausedDone", { name })))
-      }
+      onConfirm={(note) => pauseRun(id, note)}
+      done={t("schedule.pausedDone", { name })}
       onClose={onClose}
     />
   );
@@ -130,9 +130,8 @@ export function CancelDialog({ run, onClose }: { run: WorkflowRun; onClose: () =
       field={{ label: t("job.reason") }}
       confirm={t("run.cancel")}
       red
-      onConfirm={async (reason) =>
-        void (await runAction(() => cancelRun(id, reason, skipFinally), t("job.cancelled", { name })))
-      }
+      onConfirm={(reason) => cancelRun(id, reason, skipFinally)}
+      done={t("job.cancelled", { name })}
       onClose={onClose}
     >
       <Checkbox
@@ -158,9 +157,9 @@ export function RetryDialog({ run, steps, from: first, onClose }: RetryProps) {
   const { t } = useTranslation();
   const navigate = useNavigate();
   const [from, setFrom] = useState<string | null>(first ?? null);
+  const requestKey = useRequestKey();
   const retry = async (note: string) => {
-    const created = await runAction(() => retryRun(run.id, from, note));
-    if (!created) return;
+    const created = await retryRun(run.id, from, note, requestKey(JSON.stringify([from, note])));
     notify(t("run.retried", { name: created.workflow, number: created.number }));
     void navigate({ to: "/runs/$id", params: { id: created.id } });
   };

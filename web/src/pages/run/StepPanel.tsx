@@ -13,7 +13,6 @@ import { SECTIONS } from "../../lib/dag/graph";
 import { isMarkable, isRunEnded, isStepEnded, approvalMessage } from "../../lib/runs";
 import { translateMessage } from "../../lib/serverMessages";
 import { toYaml } from "../../lib/spec";
-import { runAction } from "../../ui/notify";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { CodeHighlight } from "../../ui/Code";
 import { Card, KeyValueList } from "../../ui/kit";
@@ -263,12 +262,8 @@ function StepActions({ run, step }: { run: WorkflowRun; step: RunStep }) {
           text={t("step.markText")}
           field={{ label: t("workflow.note") }}
           confirm={t("step.mark")}
-          onConfirm={async (note) =>
-            void (await runAction(
-              () => markStep(run.id, name, open.status, note),
-              t("step.marked", { name }),
-            ))
-          }
+          onConfirm={(note) => markStep(run.id, name, open.status, note)}
+          done={t("step.marked", { name })}
           onClose={close}
         />
       )}

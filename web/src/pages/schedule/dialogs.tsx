@@ -5,8 +5,9 @@ import { useTranslation } from "react-i18next";
 
 import { deleteSchedule, pauseSchedule, triggerSchedule } from "../../api/schedules";
 import type { Schedule } from "../../api/schema";
-import { runAction, notify } from "../../ui/notify";
+import { notify } from "../../ui/notify";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
+import { useRequestKey } from "../../ui/useRequestKey";
 
 interface DialogProps {
   schedule: Schedule;
@@ -21,9 +22,8 @@ export function PauseDialog({ schedule: { id, name }, onClose }: DialogProps) {
       text={t("schedule.pauseText")}
       field={{ label: t("queue.note") }}
       confirm={t("schedule.pause")}
-      onConfirm={async (note) =>
-        void (await runAction(() => pauseSchedule(id, note), t("schedule.pausedDone", { name })))
-      }
+      onConfirm={(note) => pauseSchedule(id, note)}
+      done={t("schedule.pausedDone", { name })}
       onClose={onClose}
     />
   );
@@ -32,9 +32,9 @@ export function PauseDialog({ schedule: { id, name }, onClose }: DialogProps) {
 export function TriggerDialog({ schedule: { id, name }, onClose }: DialogProps) {
   const { t } = useTranslation();
   const navigate = useNavigate();
+  const requestKey = useRequestKey();
   const trigger = async (reason: string) => {
-    const result = await runAction(() => triggerSchedule(id, reason));
-    if (!result) return;
+    const result = await triggerSchedule(id, reason, requestKey(reason));
     const { job_id: job, run_id: run } = result;
     notify(
       t(`outcome.${result.outcome}`),
@@ -73,15 +73,10 @@ export function DeleteDialog({ schedule: { id, name }, onClose }: DialogProps) {
       confirm={t("schedule.delete")}
       red
       onConfirm={async () => {
-        const result = await runAction(
-          async () => {
-            await deleteSchedule(id);
-            return true;
-          },
-          t("schedule.deleted", { name }),
-        );
-        if (result) void navigate({ to: "/schedules" });
+        await deleteSchedule(id);
+        void navigate({ to: "/schedules" });
       }}
+      done={t("schedule.deleted", { name })}
       onClose={onClose}
     />
   );

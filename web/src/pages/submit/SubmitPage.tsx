@@ -4,7 +4,7 @@ import { Button, Menu } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { ChevronDown, Copy, Play } from "lucide-react";
-import { useRef, useState } from "react";
+import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { checkSpec, submitJob } from "../../api/actions";
@@ -18,8 +18,8 @@ import editor from "../../ui/editor/editor.module.css";
 import { FileCard } from "../../ui/editor/FileCard";
 import { useDraft } from "../../ui/editor/useDraft";
 import { Card, Page, ErrorBox } from "../../ui/kit";
+import { useRequestKey } from "../../ui/useRequestKey";
 import { SpecForm } from "./SpecForm";
-import { randomId } from "../../lib/randomId";
 
 const route = getRouteApi("/submit");
 
@@ -55,15 +55,14 @@ function JobEditor({ start }: { start: string }) {
   const navigate = useNavigate();
   const [busy, setBusy] = useState(false);
   // One idempotency key per text, so that a second click does not submit a second job.
-  const key = useRef({ of: "", value: "" });
+  const requestKey = useRequestKey();
   const draft = useDraft<JobSpec>(start, checkSpec);
   const { spec, apiError } = draft;
 
   const submit = async () => {
     if (!spec) return;
     setBusy(true);
-    if (key.current.of !== draft.text) key.current = { of: draft.text, value: randomId() };
-    const id = await runAction(() => submitJob(spec, key.current.value));
+    const id = await runAction(() => submitJob(spec, requestKey(draft.text)));
     setBusy(false);
     if (id) void navigate({ to: "/jobs/$id", params: { id } });
   };

@@ -1,6 +1,6 @@
 /** Worker actions: cordon, uncordon, drain, delete. */
 
-import { ActionIcon, Button, Group, Menu, Modal } from "@mantine/core";
+import { ActionIcon, Menu } from "@mantine/core";
 import { CircleSlash, Ellipsis, LogOut, Play, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -8,6 +8,7 @@ import { useTranslation } from "react-i18next";
 import { actOnWorker, deleteWorker } from "../../api/actions";
 import type { Worker } from "../../api/schema";
 import { runAction } from "../../ui/notify";
+import { ConfirmDialog } from "../../ui/ConfirmDialog";
 
 type PendingAction = "drain" | "delete";
 
@@ -79,27 +80,16 @@ export function ConfirmActionDialog({
   onClose: () => void;
 }) {
   const { t } = useTranslation();
-  const [busy, setBusy] = useState(false);
   const { id, name } = worker;
-  const confirm = async () => {
-    setBusy(true);
-    await runAction(
-      () => (pendingAction === "drain" ? actOnWorker(id, "drain") : deleteWorker(id)),
-      t(`worker.${pendingAction}Done`, { name }),
-    );
-    onClose();
-  };
   return (
-    <Modal opened onClose={onClose} title={t(`worker.${pendingAction}Title`, { name })} size={420}>
-      <p className="quiet">{t(`worker.${pendingAction}Text`, { count: worker.allocated.executions })}</p>
-      <Group justify="flex-end" mt="md" gap="xs">
-        <Button variant="default" onClick={onClose}>
-          {t("common.back")}
-        </Button>
-        <Button color="red" loading={busy} onClick={() => void confirm()}>
-          {t(`worker.${pendingAction}`)}
-        </Button>
-      </Group>
-    </Modal>
+    <ConfirmDialog
+      title={t(`worker.${pendingAction}Title`, { name })}
+      text={t(`worker.${pendingAction}Text`, { count: worker.allocated.executions })}
+      confirm={t(`worker.${pendingAction}`)}
+      red
+      onConfirm={() => (pendingAction === "drain" ? actOnWorker(id, "drain") : deleteWorker(id))}
+      done={t(`worker.${pendingAction}Done`, { name })}
+      onClose={onClose}
+    />
   );
 }

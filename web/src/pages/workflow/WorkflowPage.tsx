@@ -25,7 +25,6 @@ import { dagFromSpec, SECTIONS } from "../../lib/dag/graph";
 import { toFieldText } from "../../lib/parameters";
 import { toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
-import { runAction } from "../../ui/notify";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { CodeHighlight } from "../../ui/Code";
 import { Dag } from "../../ui/dag/Dag";
@@ -239,14 +238,8 @@ function Actions({ workflow }: { workflow: Workflow }) {
   const [open, setOpen] = useState<"start" | "delete" | null>(null);
   const { id, name } = workflow;
   const remove = async () => {
-    const deleted = await runAction(
-      async () => {
-        await deleteWorkflow(id);
-        return true;
-      },
-      t("schedule.deleted", { name }),
-    );
-    if (deleted) void navigate({ to: "/workflows" });
+    await deleteWorkflow(id);
+    void navigate({ to: "/workflows" });
   };
   return (
     <>
@@ -293,6 +286,7 @@ function Actions({ workflow }: { workflow: Workflow }) {
           confirm={t("schedule.delete")}
           red
           onConfirm={remove}
+          done={t("schedule.deleted", { name })}
           onClose={() => setOpen(null)}
         />
       )}

@@ -5,7 +5,7 @@ import { useDebouncedValue } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Play } from "lucide-react";
-import { useRef, useState } from "react";
+import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { ApiError } from "../../api/errors";
@@ -16,7 +16,7 @@ import { notify } from "../../ui/notify";
 import { ErrorBox } from "../../ui/kit";
 import { ParameterField } from "./ParameterField";
 import style from "./workflows.module.css";
-import { randomId } from "../../lib/randomId";
+import { useRequestKey } from "../../ui/useRequestKey";
 
 const PLAN_STEPS_SHOWN = 200;
 
@@ -37,7 +37,7 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
   const [showErrors, setShowErrors] = useState(false);
   const [busy, setBusy] = useState(false);
   const [apiError, setApiError] = useState<ApiError | null>(null);
-  const key = useRef(randomId());
+  const requestKey = useRequestKey();
   const { values, problems } = parseFields(parameters, fields);
   const hasProblems = Object.keys(problems).length > 0;
 
@@ -69,13 +69,13 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
     setApiError(null);
     try {
       const more = { ...(note && { note }), ...(priority !== "" && { priority: Number(priority) }) };
-      const run = await startRun(id, { parameters: values, ...more }, key.current);
+      const body = { parameters: values, ...more };
+      const run = await startRun(id, body, requestKey(JSON.stringify(body)));
       notify(t("workflow.started", { name, number: run.number }));
       onClose();
       void navigate({ to: "/runs/$id", params: { id: run.id } });
     } catch (error) {
       setApiError(ApiError.from(error));
-      key.current = randomId();
       setBusy(false);
     }
   };
