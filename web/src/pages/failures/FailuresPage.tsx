@@ -30,6 +30,7 @@ import { FailureLink } from "../../ui/FailureLink";
 import { FailureNames } from "../../ui/FailureNames";
 import { FilterField } from "../../ui/FilterField";
 import filters from "../../ui/filters.module.css";
+import frame from "../../ui/list.module.css";
 import { EmptyState, ErrorBox, Loading, Page } from "../../ui/kit";
 import { FailureBadge } from "../../ui/Status";
 import { RelativeTime } from "../../ui/Time";
@@ -68,12 +69,12 @@ export function FailuresPage() {
       {rows?.length === 0 && <Empty search={search} />}
       {rows && rows.length > 0 && (
         <div
-          className={style.table}
+          className={frame.table}
           data-namespaces={hasNamespaces || undefined}
           role="table"
           aria-label={t("nav.failures")}
         >
-          <div className={`${style.row} ${style.head}`} role="row">
+          <div className={`${frame.row} ${frame.head} ${style.row}`} role="row" data-head>
             {COLUMNS.map((column) => (
               <span key={column} role="columnheader" className={style[column]}>
                 {t(`failureGroup.columns.${column}`)}
@@ -86,7 +87,7 @@ export function FailuresPage() {
             ))}
           </div>
           {hasMore && (
-            <div className={style.more}>
+            <div className={frame.more}>
               <Button variant="default" loading={list.isFetching} onClick={() => setLimit(PAGE_MAX)}>
                 {t("common.more")}
               </Button>
@@ -105,9 +106,9 @@ function Row({ group }: { group: FailureGroup }) {
   const { namespace, last_24h: day, count, first_seen: first, last_seen: last } = group;
   const { error } = failureText(group, t);
   return (
-    <div className={style.row} role="row">
+    <div className={`${frame.row} ${style.row}`} role="row">
       <span role="cell" className={style.message}>
-        <FailureLink group={group} className={`${style.open} clip`} />
+        <FailureLink group={group} className={`${frame.open} ${style.open} clip`} />
         <span className={style.under}>
           {namespace !== "default" && <span className={style.ofName}>{namespace}</span>}
           {error && <span className="clip">{error}</span>}

@@ -19,6 +19,7 @@ import { ToneBadge } from "../../ui/Status";
 import { Elapsed } from "../../ui/Time";
 import { PauseDialog } from "./PauseDialog";
 import { QueueSettingsDialog } from "./QueueSettingsDialog";
+import frame from "../../ui/list.module.css";
 import style from "./queues.module.css";
 
 const route = getRouteApi("/queues");
@@ -50,7 +51,7 @@ export function QueuesPage() {
       {error && !data && <ErrorBox error={error} onRetry={() => void refetch()} />}
       {!queues && !error && <Loading rows={5} />}
       {queues && (
-        <div className={style.table} role="table" aria-label={t("nav.queues")}>
+        <div className={frame.table} role="table" aria-label={t("nav.queues")}>
           <div className={`${style.row} ${style.head}`} role="row">
             {(["name", "depth", "running", "oldest", "limits", "actions"] as const).map((column) => (
               <span key={column} role="columnheader">

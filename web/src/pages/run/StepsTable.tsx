@@ -13,7 +13,7 @@ import { stepReasonText } from "../../lib/serverMessages";
 import { KIND_ICONS } from "../../ui/dag/Node";
 import { StepBadge } from "../../ui/Status";
 import { Elapsed } from "../../ui/Time";
-import chips from "../runs/runs.module.css";
+import filters from "../../ui/filters.module.css";
 import style from "./steps.module.css";
 
 const ROW_HEIGHT = 38;
@@ -63,7 +63,7 @@ export function StepsTable({ steps, selected, onSelect }: Props) {
           value={find}
           onChange={(event) => setFind(event.currentTarget.value)}
         />
-        <div className={chips.chips} role="group" aria-label={t("run.status")}>
+        <div className={filters.chips} role="group" aria-label={t("run.status")}>
           {STEP_STATUSES.filter((status) => counts.has(status) || statuses.has(status)).map((status) => (
             <button
               key={status}

@@ -20,6 +20,7 @@ import { RunStateBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
 import { useColumns } from "../../ui/useColumns";
 import { type Selection, useSelection } from "../../ui/useSelection";
+import frame from "../../ui/list.module.css";
 import style from "./runs.module.css";
 
 export const COLUMNS = [
@@ -68,7 +69,7 @@ export function RunList({ filter, empty, isSingleWorkflow }: Props) {
         selection={selection}
       >
         {list.hasNextPage && (
-          <div className={style.more}>
+          <div className={frame.more}>
             <Button
               variant="default"
               loading={list.isFetchingNextPage}
@@ -101,8 +102,8 @@ function RunTable({ rows, namespace, isSingleWorkflow, selection, children }: Ta
   const isNarrow = useNarrow();
   const isNamespaceInName = isNarrow || !columns.has("namespace");
   return (
-    <div ref={table} className={style.table} style={columns.style} role="table" aria-label={t("nav.runs")}>
-      <div className={`${style.row} ${style.head}`} role="row">
+    <div ref={table} className={frame.table} style={columns.style} role="table" aria-label={t("nav.runs")}>
+      <div className={`${frame.row} ${frame.head} ${style.row}`} role="row" data-head>
         <span role="columnheader">
           <VisuallyHidden>{t("bulk.label")}</VisuallyHidden>
         </span>
@@ -116,11 +117,11 @@ function RunTable({ rows, namespace, isSingleWorkflow, selection, children }: Ta
         {rows.map((run) => (
           <div
             key={run.id}
-            className={style.row}
+            className={`${frame.row} ${style.row}`}
             role="row"
             data-selected={selection.ids.has(run.id) || undefined}
           >
-            <span role="cell" className={style.pick}>
+            <span role="cell" className={`${frame.above} ${style.pick}`}>
               <RowCheckbox
                 label={t("bulk.select", { name: titleOf(run) })}
                 checked={selection.ids.has(run.id)}
@@ -209,7 +210,7 @@ function NameCell({ run, isSingleWorkflow, isNamespaceInName }: Omit<CellProps, 
   return (
     <span role="cell" className={style.name}>
       <span className="clip">
-        <Link to="/runs/$id" params={{ id: run.id }} className={style.open}>
+        <Link to="/runs/$id" params={{ id: run.id }} className={frame.open}>
           {!isSingleWorkflow && <strong>{run.workflow} </strong>}
           <span className="num">
             {run.number > 0 ? `#${run.number}` : run.caller ? t("run.called") : t("run.standalone")}

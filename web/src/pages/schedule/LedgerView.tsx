@@ -16,6 +16,8 @@ import { formatDuration } from "../../lib/quantities";
 import { formatExact, inZones, type Zone } from "../../lib/time";
 import { EmptyState, Loading, ErrorBox } from "../../ui/kit";
 import { RunBadge, StatusBadge, ToneBadge } from "../../ui/Status";
+import filters from "../../ui/filters.module.css";
+import frame from "../../ui/list.module.css";
 import style from "./ledger.module.css";
 
 /** Delay from which a late firing is labelled. */
@@ -50,7 +52,7 @@ export function LedgerView({ schedule, search, onChange }: Props) {
   return (
     <div>
       <div className={style.bar}>
-        <div className={style.chips} role="group" aria-label={t("ledger.outcome")}>
+        <div className={`${filters.chips} ${style.outcomes}`} role="group" aria-label={t("ledger.outcome")}>
           {known.map((each) => (
             <button
               key={each}
@@ -103,7 +105,7 @@ export function LedgerView({ schedule, search, onChange }: Props) {
         ))}
       </ol>
       {ledger.hasNextPage && (
-        <div className={style.more}>
+        <div className={frame.more}>
           <Button
             variant="default"
             loading={ledger.isFetchingNextPage}

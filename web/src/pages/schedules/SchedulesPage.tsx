@@ -25,6 +25,7 @@ import { useSelection } from "../../ui/useSelection";
 import { ViewBar } from "../../ui/ViewBar";
 import { runAction, findApplicable } from "./bulk";
 import { ScheduleRow } from "./ScheduleRow";
+import filters from "../../ui/filters.module.css";
 import style from "./schedules.module.css";
 import { Sections } from "./Sections";
 import { useVisibleDetails, useSchedules } from "./useSchedules";
@@ -179,7 +180,7 @@ function Filters(props: {
     ...(search.label ?? []).map((label) => ["label", label] as const),
   ];
   return (
-    <div className={style.filters}>
+    <div className={filters.filters}>
       <TextInput
         ref={input}
         leftSection={<Search size={13} />}

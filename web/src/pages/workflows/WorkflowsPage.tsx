@@ -19,6 +19,8 @@ import { RelativeTime } from "../../ui/Time";
 import { RunBars } from "./RunBars";
 import { Sections } from "./Sections";
 import { StartDialog } from "./StartDialog";
+import filters from "../../ui/filters.module.css";
+import frame from "../../ui/list.module.css";
 import style from "./workflows.module.css";
 
 const route = getRouteApi("/workflows");
@@ -55,12 +57,12 @@ export function WorkflowsPage() {
       {rows?.length === 0 && (isFiltered ? <NothingMatches /> : <NoWorkflows />)}
       {rows && rows.length > 0 && (
         <div
-          className={style.table}
+          className={frame.table}
           data-namespaces={hasNamespaces || undefined}
           role="table"
           aria-label={t("nav.workflows")}
         >
-          <div className={`${style.row} ${style.head}`} role="row">
+          <div className={`${frame.row} ${frame.head} ${style.row}`} role="row" data-head>
             {COLUMNS.map((column) => (
               <span key={column} role="columnheader" className={style[column]}>
                 {column === "actions" ? (
@@ -84,7 +86,7 @@ export function WorkflowsPage() {
             ))}
           </div>
           {list.hasNextPage && (
-            <div className={style.more}>
+            <div className={frame.more}>
               <Button
                 variant="default"
                 loading={list.isFetchingNextPage}
@@ -112,7 +114,7 @@ function Row({ workflow, onLabel, onStart }: RowProps) {
   const { id, name, namespace, owner, labels, recent } = workflow;
   const last = recent?.[0];
   return (
-    <div className={style.row} role="row">
+    <div className={`${frame.row} ${style.row}`} role="row">
       <span role="cell" className={style.name}>
         <Link to="/workflows/$id" params={{ id }} className={`${style.title} clip`}>
           {name}
@@ -182,7 +184,7 @@ function Filters({
     );
   };
   return (
-    <div className={style.filters}>
+    <div className={filters.filters}>
       <TextInput
         ref={input}
         leftSection={<Search size={13} />}
