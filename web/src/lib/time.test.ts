@@ -29,7 +29,7 @@ test("relative times are localized", () => {
   expect(formatRelative(AT, "en", now)).toBe("now");
   expect(formatRelative(AT, "en", now + 125_000)).toBe("2m ago");
   expect(formatRelative(AT, "en", now - 7_200_000)).toBe("in 2h");
-  expect(formatRelative(AT, "zh-CN", now + 125_000)).toBe("2分钟前");
+  expect(formatRelative(AT, "zh-CN", now + 125_000)).toBe("2 分钟前");
 });
 
 test("hours and days start by the local time of the zone, also around clock changes", () => {

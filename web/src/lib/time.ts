@@ -125,7 +125,9 @@ export function formatRelative(at: string | number | Date, locale: string, now: 
   if (size < 1_500) return relativeFormat(locale, "auto").format(0, "second");
   let step = STEPS[0]!;
   for (const next of STEPS) if (size >= next[1]) step = next;
-  return relativeFormat(locale, "always").format(Math.trunc(ms / step[1]), step[0]);
+  const text = relativeFormat(locale, "always").format(Math.trunc(ms / step[1]), step[0]);
+  // A space between a number and a Chinese word, as in the other texts.
+  return text.replace(/(\d)(?=\p{Script=Han})/gu, "$1 ");
 }
 
 /** Formats the day with its weekday, for axes: `Mon 11/23`. */

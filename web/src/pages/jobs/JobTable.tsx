@@ -306,6 +306,12 @@ function Cell({ name, job, worker, onPickLabel }: CellProps) {
   }
 }
 
+/** Returns all labels of a job, because the list may cut them off. */
+function labelsText(labels: Job["labels"]): string | undefined {
+  const texts = Object.entries(labels ?? {}).map(([key, value]) => (value === "" ? key : `${key}=${value}`));
+  return texts.length > 0 ? texts.join("\n") : undefined;
+}
+
 function NameCell({ job, onPickLabel }: Pick<CellProps, "job" | "onPickLabel">) {
   const { t } = useTranslation();
   const message = job.status === "failed" || job.status === "retrying" ? resultText(job.result, t) : null;
@@ -314,10 +320,14 @@ function NameCell({ job, onPickLabel }: Pick<CellProps, "job" | "onPickLabel">) 
       <Link to="/jobs/$id" params={{ id: job.id }} className={`${style.link} clip`}>
         {job.name}
       </Link>
-      <span className={style.labels}>
+      <span className={style.labels} title={labelsText(job.labels)}>
         <Labels labels={job.labels} onPick={onPickLabel} />
       </span>
-      {message && <span className={`${style.message} clip`}>{message}</span>}
+      {message && (
+        <span className={`${style.message} clip`} title={message}>
+          {message}
+        </span>
+      )}
     </span>
   );
 }

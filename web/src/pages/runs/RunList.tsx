@@ -24,7 +24,7 @@ import frame from "../../ui/list.module.css";
 import style from "./runs.module.css";
 
 export const COLUMNS = [
-  { name: "status", width: 124, rank: 0 },
+  { name: "status", width: 144, rank: 0 },
   { name: "name", width: 180, grows: true, rank: 0 },
   { name: "namespace", width: 100, rank: 1 },
   { name: "progress", width: 150, rank: 3 },
@@ -209,9 +209,9 @@ function NameCell({ run, isSingleWorkflow, isNamespaceInName }: Omit<CellProps, 
   const failure = run.status === "failed" && run.last_transition && transitionDetail(run.last_transition, t);
   return (
     <span role="cell" className={style.name}>
-      <span className="clip">
-        <Link to="/runs/$id" params={{ id: run.id }} className={frame.open}>
-          {!isSingleWorkflow && <strong>{run.workflow} </strong>}
+      <span className={style.title}>
+        <Link to="/runs/$id" params={{ id: run.id }} className={`${frame.open} ${style.link}`}>
+          {!isSingleWorkflow && <strong className="clip">{run.workflow} </strong>}
           <span className="num">
             {run.number > 0 ? `#${run.number}` : run.caller ? t("run.called") : t("run.standalone")}
           </span>
