@@ -119,6 +119,7 @@ test("a job that follows another one names it until it has ended", async ({ page
   await server.call("POST", `/api/v1/jobs/${upstream}/cancel`, {});
   await page.goBack();
   await expect(page.getByText("follows").first()).toBeVisible();
+  await page.getByRole("tab", { name: "Timeline" }).click();
   await expect(page.getByText("Upstream jobs ended as required")).toBeVisible();
 });
 
