@@ -348,7 +348,7 @@ fn s10_executions_of_a_lost_tail_are_reported_and_do_not_overlap() {
         Fault::new(15 + 15 * n, 1, FaultKind::LoseLast { time })
     };
     let world = |seed| Plan {
-        jobs: 300,
+        jobs: 450,
         task_max: seconds(20),
         keeps_all: false,
         faults: (0..7).map(lose).collect(),
