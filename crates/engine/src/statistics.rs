@@ -7,8 +7,9 @@
 //! - Jobs of equal namespace, queue, name and schedule share one [`JobSource`].
 //! - A day adds a bounded number of new names of jobs, queues and namespaces ([`NEW_NAMES_MAX`]). Further names
 //!   share one series ([`OTHER_NAMES`]), so the size of the statistics is bounded whatever clients send.
-//! - A minute has a bounded number of signatures of failures in each namespace ([`SIGNATURES_MAX`]). Failures with further
-//!   messages are counted by their error and exit code.
+//! - A minute adds a bounded number of new signatures of failures in each namespace ([`NEW_SIGNATURES_MAX`]). Failures
+//!   with further new messages are counted by their error and exit code, and beyond [`OTHER_SIGNATURES_MAX`] together.
+//!   Signatures of the last minutes stay known, so a flood of messages does not hide them.
 //!
 //! # Cost
 //! A count is one lookup by source and worker. A sample costs O(queues + workers).
@@ -31,9 +32,15 @@ const NEW_NAMES_MAX: usize = 2_000;
 /// Namespaces of queues and of namespaces among the names; no namespace of a job has such a name.
 const QUEUES: &str = "\0queue";
 const NAMESPACES: &str = "\0namespace";
-/// Signatures of failures that a minute may have in each namespace. Tasks that print a new message with each failure must
-/// not fill memory and commits.
-const SIGNATURES_MAX: usize = 200;
+/// New signatures of failures that a minute may add in each namespace. Tasks that print a new message with each failure
+/// must not fill memory and commits.
+const NEW_SIGNATURES_MAX: usize = 200;
+/// Signatures without a message that a minute may have in each namespace: workers send any error and exit code.
+const OTHER_SIGNATURES_MAX: usize = 100;
+/// Signatures of a namespace in one of its two generations.
+const GENERATION: usize = 5_000;
+/// Namespaces whose signatures are known. Beyond that, all are forgotten at the end of a minute.
+const SIGNATURE_NAMESPACES_MAX: usize = 1_000;
 /// Longest message of a failure that is kept with its count, in characters.
 const MESSAGE_MAX: usize = 500;
 const DAY: Duration = Duration::from_hours(24);
@@ -100,24 +107,63 @@ impl Names {
     }
 }
 
-/// Signatures of the failures of this minute, by namespace.
+/// Known signatures of failures, by namespace.
 #[derive(Debug, Default)]
 struct Signatures {
     minute: Timestamp,
-    known: IndexMap<Arc<str>, IndexSet<FailureGroupId, FixedState>, FixedState>,
+    namespaces: IndexMap<Arc<str>, KnownSignatures, FixedState>,
+}
+
+/// Known signatures of a namespace, in two generations: a full one replaces the earlier one.
+#[derive(Debug, Default)]
+struct KnownSignatures {
+    newest: IndexSet<FailureGroupId, FixedState>,
+    earlier: IndexSet<FailureGroupId, FixedState>,
+    /// Number of signatures that this minute added.
+    new: usize,
+    /// Signatures without a message of this minute.
+    other: IndexSet<FailureGroupId, FixedState>,
 }
 
 impl Signatures {
-    /// Returns whether failures with this signature are counted by themselves.
-    fn admits(&mut self, namespace: &Arc<str>, signature: &Signature, now: Timestamp) -> bool {
+    /// Returns the signature by which a failure is counted.
+    fn admit(&mut self, namespace: &Arc<str>, signature: Signature, now: Timestamp) -> Signature {
         let minute = now.floor(Duration::from_secs(60));
         if minute != self.minute {
-            self.known.clear();
             self.minute = minute;
+            if self.namespaces.len() > SIGNATURE_NAMESPACES_MAX {
+                self.namespaces.clear();
+            }
+            for known in self.namespaces.values_mut() {
+                known.new = 0;
+                known.other.clear();
+            }
         }
-        let known = self.known.entry(Arc::clone(namespace)).or_default();
+        self.namespaces.entry(Arc::clone(namespace)).or_default().admit(signature)
+    }
+}
+
+impl KnownSignatures {
+    fn admit(&mut self, signature: Signature) -> Signature {
         let id = signature.group();
-        known.contains(&id) || (known.len() < SIGNATURES_MAX && known.insert(id))
+        if self.newest.contains(&id) {
+            return signature;
+        }
+        if !self.earlier.contains(&id) {
+            if self.new >= NEW_SIGNATURES_MAX {
+                let other = signature.other();
+                let has_room = self.other.len() < OTHER_SIGNATURES_MAX;
+                let is_known =
+                    self.other.contains(&other.group()) || has_room && self.other.insert(other.group());
+                return if is_known { other } else { Signature::rest() };
+            }
+            self.new += 1;
+        }
+        if self.newest.len() >= GENERATION {
+            self.earlier = std::mem::take(&mut self.newest);
+        }
+        self.newest.insert(id);
+        signature
     }
 }
 
@@ -236,10 +282,8 @@ impl Statistics {
         message: &str,
         now: Timestamp,
     ) {
-        let mut signature = Signature::new(error, exit_code, message);
-        if !self.signatures.admits(namespace, &signature, now) {
-            signature = signature.other();
-        }
+        let signature = Signature::new(error, exit_code, message);
+        let signature = self.signatures.admit(namespace, signature, now);
         let key = (Arc::clone(namespace), Arc::clone(&source.name), signature);
         let counted =
             self.failures.entry(key).or_insert_with_key(|(namespace, name, signature)| FailureCount {
@@ -409,29 +453,66 @@ mod tests {
         assert!(statistics.take().is_empty());
     }
 
+    /// Returns a message for each number below 17,576; no digits, which a signature does not have.
+    fn message(number: u64) -> String {
+        let letter = |n: u64| char::from(b'a' + u8::try_from(n % 26).unwrap());
+        format!("cannot read {}{}{}", letter(number), letter(number / 26), letter(number / 676))
+    }
+
     /// E7. A new message with each failure; the next minute, and another namespace, have room again.
     #[test]
-    fn a_minute_has_a_bounded_number_of_signatures_and_loses_no_failure() {
+    fn a_minute_adds_a_bounded_number_of_signatures_and_loses_no_failure() {
         let mut statistics = Statistics::default();
         let mut now = Timestamp::from_millis(1_800_000_000_000);
         let source = named(&mut statistics, "noisy", now);
-        let letter = |i: u64| char::from(b'a' + u8::try_from(i % 26).unwrap());
-        let message = |i: u64| format!("cannot read {}{}", letter(i), letter(i / 26));
-        for _ in 0..2 {
+        for minute in 0..2 {
             for i in 0..600 {
-                fail(&mut statistics, &source, i, 1, &message(i), now);
+                fail(&mut statistics, &source, i, 1, &message(minute * 600 + i), now);
             }
             let failures = statistics.take().failures;
             assert_eq!(failures.iter().map(|of| of.count).sum::<u64>(), 600);
-            assert_eq!(failures.len(), SIGNATURES_MAX + 1);
+            assert_eq!(failures.len(), NEW_SIGNATURES_MAX + 1);
             let other = failures.iter().find(|of| of.signature.message.is_empty());
-            assert!(other.is_some_and(|of| of.count == 600 - SIGNATURES_MAX as u64));
+            assert!(other.is_some_and(|of| of.count == 600 - NEW_SIGNATURES_MAX as u64));
             now = now + Duration::from_secs(60);
         }
         let job = (JobId::from_bits(1), &Arc::from("quiet"), &*source);
         statistics.count_failure(job, "exit_code", Some(1), "disk full", now);
         let failures = statistics.take().failures;
         assert_eq!((&*failures[0].namespace, &*failures[0].signature.message), ("quiet", "disk full"));
+    }
+
+    /// H6. A resolved group reopens also while another job prints a new message with each failure.
+    #[test]
+    fn a_flood_of_messages_does_not_hide_a_failure_of_the_last_minutes() {
+        let mut statistics = Statistics::default();
+        let mut now = Timestamp::from_millis(1_800_000_000_000);
+        let source = named(&mut statistics, "noisy", now);
+        fail(&mut statistics, &source, 0, 1, "disk full", now);
+        for minute in 0..20 {
+            now = now + Duration::from_secs(60);
+            for i in 0..300 {
+                fail(&mut statistics, &source, i, 1, &message(minute * 300 + i), now);
+            }
+        }
+        statistics.take();
+        fail(&mut statistics, &source, 0, 1, "disk full", now);
+        assert_eq!(&*statistics.take().failures[0].signature.message, "disk full");
+    }
+
+    /// E7. A worker may send any error code and any exit code.
+    #[test]
+    fn further_errors_of_a_minute_are_counted_together() {
+        let mut statistics = Statistics::default();
+        let now = Timestamp::from_millis(1_800_000_000_000);
+        let source = named(&mut statistics, "noisy", now);
+        for i in 0..1_000 {
+            fail(&mut statistics, &source, i, i32::try_from(i).unwrap(), &message(i), now);
+        }
+        let failures = statistics.take().failures;
+        assert_eq!(failures.len(), NEW_SIGNATURES_MAX + OTHER_SIGNATURES_MAX + 1);
+        let rest = failures.iter().find(|of| of.signature == Signature::rest()).unwrap();
+        assert_eq!(rest.count as usize, 1_000 - NEW_SIGNATURES_MAX - OTHER_SIGNATURES_MAX);
     }
 
     #[test]

@@ -421,7 +421,7 @@ mod tests {
             ("order 550e8400-e29b-41d4-a716-446655440000 not found", "order # not found"),
             ("segfault at 0x7f3a err 4", "segfault at # err #"),
             ("no job job_01k9zq3m6c0000000000000000", "no job job_#"),
-            ("commit 3f2a1bc is gone", "commit # is gone"),
+            ("commit 3f2a1bc was deleted", "commit # was deleted"),
             ("pod web-7d9f8b6c5-x7k2p was evicted", "pod web-#-# was evicted"),
             ("S3UploadFailedError: timed out", "S#UploadFailedError: timed out"),
             ("EC2ConnectionError: timed out", "EC#ConnectionError: timed out"),

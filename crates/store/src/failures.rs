@@ -11,7 +11,9 @@
 //! - A namespace has at most [`GROUPS_MAX`] groups with a message. Further signatures count in a group for each error and
 //!   exit code, of which there are at most [`OTHER_MAX`], and then in one more. So tasks that print a new message with
 //!   each failure cannot fill the store.
-//! - A query and a fold put a pending failure into the same group: both add failures in the order of [`GroupFold::sort`].
+//! - A query and a fold of the same pending rows put a failure into the same group: both add failures in the order of
+//!   [`GroupFold::sort`]. A fold that takes only a part of the rows may give the last free groups of a namespace to
+//!   other failures than a query did before.
 //!
 //! Retention makes room in a full namespace: it deletes groups beyond [`GROUPS_KEPT`] that have no mark, those with the
 //! oldest failures first.

@@ -101,8 +101,8 @@ pub trait Housekeeping: Send + Sync + 'static {
     /// Deletes a bounded number of chunks of series, and of groups of failures, whose retention is over at `now`. Returns
     /// their number: 0 means that none is left.
     ///
-    /// Of the groups without a mark, it also deletes those beyond 900 in a namespace and beyond 50,000 in total, the ones
-    /// with the oldest failures first.
+    /// Of a namespace with more than 900 groups, and of more than 50,000 groups in total, it also deletes those without
+    /// a mark that have the oldest failures.
     async fn trim_statistics(&self, now: Timestamp) -> Result<u64, StoreError>;
 
     /// Sets the mark of a group of failures, or removes it. Returns whether the group exists: one of which all failures

@@ -92,25 +92,25 @@ impl PostgresStore {
              SELECT count(*) FROM gone",
             vec![big((now - KEPT).as_micros()), big(TRIM_MAX as i64)],
         );
-        let further = Query::new(
+        let surplus = Query::new(
             "WITH placed AS (
-                 SELECT namespace, id, last_at,
+                 SELECT namespace, id, last_at, mark IS NULL AS is_unmarked,
                         row_number() OVER (PARTITION BY namespace ORDER BY mark IS NULL, last_at DESC) AS place,
                         row_number() OVER (ORDER BY mark IS NULL, last_at DESC) AS place_in_total
                  FROM failure_groups
              ), gone AS (
-                 DELETE FROM failure_groups g USING placed p
-                 WHERE g.namespace = p.namespace AND g.id = p.id AND (p.place > $1 OR p.place_in_total > $2)
+                 DELETE FROM failure_groups g USING (
+                     SELECT namespace, id, last_at FROM placed
+                     WHERE is_unmarked AND (place > $1 OR place_in_total > $2) LIMIT $3) p
+                 WHERE g.namespace = p.namespace AND g.id = p.id
                      -- A fold or a user may have changed the row since.
                      AND g.last_at = p.last_at AND g.mark IS NULL
                  RETURNING 1
              )
              SELECT count(*) FROM gone",
-            vec![big(GROUPS_KEPT), big(GROUPS_KEPT_IN_TOTAL)],
+            vec![big(GROUPS_KEPT), big(GROUPS_KEPT_IN_TOTAL), big(TRIM_MAX as i64)],
         );
-        let deleted = deleted + self.deleted(&[old]).await?;
-        self.deleted(&[further]).await?;
-        Ok(deleted)
+        Ok(deleted + self.deleted(&[old]).await? + self.deleted(&[surplus]).await?)
     }
 
     /// Adds the stored groups of a fold, and the sizes of their namespaces. Returns the damaged rows.

@@ -203,7 +203,7 @@ statements! {
                     row_number() OVER (PARTITION BY namespace ORDER BY mark IS NULL, last_at DESC) AS place,
                     row_number() OVER (ORDER BY mark IS NULL, last_at DESC) AS place_in_total
              FROM failure_groups)
-         WHERE mark IS NULL AND (place > ?1 OR place_in_total > ?2))";
+         WHERE mark IS NULL AND (place > ?1 OR place_in_total > ?2) LIMIT ?3)";
     statistics_trim: "DELETE FROM statistics WHERE (resolution, kind, chunk, namespace, name) IN
         (SELECT resolution, kind, chunk, namespace, name FROM statistics
          WHERE resolution = ?1 AND kind = ?2 AND chunk < ?3 LIMIT ?4)";

@@ -117,7 +117,8 @@ pub(super) fn trim(statements: &mut Statements<'_>, now: Timestamp) -> Result<u6
     }
     let old = params![(now - KEPT).as_micros(), TRIM_MAX];
     deleted += statements.failure_groups_trim.execute(old)? as u64;
-    statements.failure_groups_make_room.execute([GROUPS_KEPT, GROUPS_KEPT_IN_TOTAL])?;
+    let surplus = params![GROUPS_KEPT, GROUPS_KEPT_IN_TOTAL, TRIM_MAX];
+    deleted += statements.failure_groups_make_room.execute(surplus)? as u64;
     Ok(deleted)
 }
 
