@@ -1,5 +1,9 @@
 //! Page of `belfry top`: totals, rates, queues and workers at one time.
 //!
+//! [`Activity`] has the counts of the last minutes, from the statistics of the server; [`Load`] adds what queues and
+//! workers have now. [`page`] formats it: a summary, then one table each for queues and workers. With a limit of lines,
+//! each table shows its most loaded rows and how many are left out, so the page fits the terminal.
+//!
 //! Free resources are those of ready workers that accept new executions: a cordoned or lost worker starts nothing.
 
 use std::collections::BTreeMap;

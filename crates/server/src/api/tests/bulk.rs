@@ -1,5 +1,8 @@
 //! Changes of many jobs: selections, pages, dry runs, refusals.
 //!
+//! In order: pages and their cursors, a dry run, retries, refusals grouped by reason, updates, selections that are refused
+//! as a whole, a failure of the server, and a full page. The tests compare which jobs changed, and that no others did.
+//!
 //! What happens to each job is tested with the requests for one job, in `jobs`.
 
 use axum::http::{Method, StatusCode};

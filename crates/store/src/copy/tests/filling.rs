@@ -1,4 +1,8 @@
-//! Creates rows of every type.
+//! Fills a store with rows of every type, for the tests of copies.
+//!
+//! A new table needs a row here: a test compares the tables of the copied store with those that were filled, and fails
+//! for an empty one. The rows are random, from the sampler of the store suite, apart from those that must refer to each
+//! other (job and execution, run and step, schedule and backfill).
 
 use std::sync::Arc;
 
