@@ -57,6 +57,7 @@ test("the message of a result is translated", () => {
       "无法执行 ./load：No such file",
       "cannot execute ./load: No such file",
     ],
+    ["upstream job `job_1` ended as failed", "上游任务 job_1：失败", "upstream job job_1: Failed"],
     ["cancelled by ann: too slow", "由 ann: too slow 取消", "cancelled by ann: too slow"],
     [
       "waited longer than the step's timeout of 5m; exited with code 2",
@@ -115,6 +116,7 @@ const CRATES = join(import.meta.dirname, "../../../crates");
 const SOURCES: ReadonlyArray<[file: string, found: RegExp, count: number]> = [
   ["engine/src/jobs/unknown.rs", /let message = "([^"]+)"/g, 1],
   ["engine/src/jobs/finish.rs", /detail: Some\("([^"]+)"\)/g, 1],
+  ["engine/src/jobs/upstream.rs", /format!\("(upstream job [^"]+)"\)/g, 1],
   ["engine/src/jobs/cancel.rs", /format!\("(cancelled by [^"]+)"\)/g, 1],
   ["engine/src/workflows/elements.rs", /"(\{succeeded\}[^"]+)"|StepDetails::message\("([^"]+)"\)/g, 2],
   ["engine/src/workflows/finish.rs", /let message = format!\("([^"]+)"\)/g, 1],
@@ -138,6 +140,8 @@ const VALUES: Record<string, string> = {
   more: "",
   verb: "waited",
   detail: "ann",
+  upstream: "job_1",
+  status: "failed",
 };
 
 test("every message that the server or a worker writes has a translation", () => {

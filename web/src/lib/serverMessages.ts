@@ -7,7 +7,14 @@
 
 import i18next, { type TFunction } from "i18next";
 
-import type { FailureGroup, JobResult, RunHistoryEntry, RunStepState, RunAttempt } from "../api/schema";
+import type {
+  FailureGroup,
+  JobResult,
+  JobStatus,
+  RunHistoryEntry,
+  RunStepState,
+  RunAttempt,
+} from "../api/schema";
 import english from "../i18n/en.json";
 
 const FAILED_STEP = /^step `([^`]+)`(?: (failed|cancelled|upstream_failed))?(?:: ([\s\S]+))?$/;
@@ -67,6 +74,10 @@ const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
   [/^the worker's supervisor or machine (?:went down|stopped)$/, (t) => t("step.wentDown")],
   [/^(?:its|the) execution was not in the store$/, (t) => t("step.notInStore")],
   [/^ended (?:in an unknown way|without an exit code or a signal)$/, (t) => t("step.unknownEnd")],
+  [
+    /^upstream job `([^`]+)` ended as (succeeded|failed|cancelled|expired)$/,
+    (t, job, status) => t("step.upstreamEnded", { job, status: t(`status.${status as JobStatus}`) }),
+  ],
   [/^cancelled by ([\s\S]+)$/, (t, name) => t("step.cancelledBy", { name })],
   [
     /^(?:this execution was here before|the worker has already run this execution)\b.*$/,

@@ -1,6 +1,6 @@
 /** Job statuses, and counts of jobs by status. */
 
-import type { FeedEvent, JobStatus } from "../api/schema";
+import type { FeedEvent, Job, JobStatus } from "../api/schema";
 
 export const STATUSES = [
   "ready",
@@ -22,6 +22,11 @@ export const LIVE_STATUSES = [
 
 export function isLive(status: JobStatus): boolean {
   return (LIVE_STATUSES as readonly JobStatus[]).includes(status);
+}
+
+/** Whether a job waits for its scheduled time. Without one, a ready job waits for upstream jobs. */
+export function isScheduled({ status, due_at, created_at }: Job): boolean {
+  return status === "ready" && due_at > created_at;
 }
 
 export type Counts = Record<JobStatus, number>;

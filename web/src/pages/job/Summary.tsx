@@ -19,7 +19,7 @@ import type {
 import { saveAs } from "../../lib/download";
 import { formatBytes, formatDuration, parseDuration } from "../../lib/quantities";
 import { resultText } from "../../lib/serverMessages";
-import { isLive } from "../../lib/statuses";
+import { isLive, isScheduled } from "../../lib/statuses";
 import { runAction } from "../../ui/notify";
 import { Card, CopyButton, KeyValueList, Labels } from "../../ui/kit";
 import { RelativeTime, AbsoluteTime, Elapsed } from "../../ui/Time";
@@ -47,7 +47,7 @@ export function Summary({ job, execution, isExplained }: Props) {
         <KeyValueList
           rows={[
             [t("job.details.submitted"), <RelativeTime key="" at={job.created_at} />],
-            job.status === "ready" && [t("job.details.due"), <RelativeTime key="" at={job.due_at} />],
+            isScheduled(job) && [t("job.details.due"), <RelativeTime key="" at={job.due_at} />],
             job.started_at ? [t("job.details.started"), <RelativeTime key="" at={job.started_at} />] : null,
             job.queued_at && job.started_at
               ? [t("job.details.waited"), <Elapsed key="" from={job.queued_at} to={job.started_at} />]

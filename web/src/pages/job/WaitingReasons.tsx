@@ -117,7 +117,7 @@ function UpstreamJobs({ jobs }: { jobs: readonly WaitingUpstreamJob[] }) {
               {job}
             </Link>
             <span>
-              {status && t(`status.${status}`)} ({t(`upstreamCondition.${condition}`)})
+              {status ? t(`status.${status}`) : t("why.damaged")} ({t(`upstreamCondition.${condition}`)})
             </span>
           </li>
         ))}

@@ -14,7 +14,7 @@ import { useNarrow } from "../../lib/narrow";
 import { usePreferences } from "../../lib/preferences";
 import { resultText } from "../../lib/serverMessages";
 import { useScrollbar } from "../../lib/scrollbar";
-import { isLive } from "../../lib/statuses";
+import { isLive, isScheduled } from "../../lib/statuses";
 import { Labels } from "../../ui/kit";
 import { RowCheckbox } from "../../ui/RowCheckbox";
 import { StatusBadge } from "../../ui/Status";
@@ -273,8 +273,8 @@ function Cell({ name, job, worker, onPickLabel }: CellProps) {
     case "submitted":
       return (
         <span role="cell" className={style.submitted}>
-          {job.status === "ready" ? t("jobs.due") : null}{" "}
-          <RelativeTime at={job.status === "ready" ? job.due_at : job.created_at} light />
+          {isScheduled(job) ? t("jobs.due") : null}{" "}
+          <RelativeTime at={isScheduled(job) ? job.due_at : job.created_at} light />
         </span>
       );
     case "took":
