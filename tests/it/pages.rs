@@ -196,6 +196,7 @@ impl Rows<'_> {
             "Millicores" => ("CPU".into(), None),
             // This type has its own page.
             "JobSpec" => ("[job spec](job-spec.md)".into(), None),
+            _ if schema["type"] == "string" => ("string".into(), None),
             _ => ("object".into(), Some(schema.clone())),
         }
     }

@@ -4,6 +4,7 @@
 //! With `engine`, `restore`, `follower` and `check`, this is the code above all layers; see the
 //! [crate's page](crate).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::record::Change;
@@ -73,8 +74,9 @@ impl Engine {
     fn check_new_jobs(&self, new: &[NewJob]) -> Result<(), Refusal> {
         self.jobs.check_keys(new)?;
         let is_known = |job: &NewJob| job.key.is_some_and(|key| self.jobs.key(key.key).is_some());
+        let mut waiting = BTreeMap::new();
         for (index, job) in new.iter().enumerate().filter(|(_, job)| !is_known(job)) {
-            self.jobs.check_upstream_jobs(index, job)?;
+            self.jobs.check_upstream_jobs(index, job, &mut waiting)?;
             if let Some(origin) = &job.head.origin {
                 self.check_schedule(origin.schedule)?;
             }

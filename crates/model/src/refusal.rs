@@ -41,6 +41,9 @@ pub enum Refusal {
     /// An upstream job of `jobs[index]` is not live, and the request did not have its end.
     #[error("upstream job `{job}` of jobs[{index}] has ended or does not exist")]
     UpstreamJobNotFound { index: usize, job: JobId },
+    /// The end of a job and its effect on the jobs that wait for it are one commit, so their number has a limit.
+    #[error("cannot submit jobs[{index}]: {limit} jobs already wait for job `{job}`, which is the limit")]
+    DownstreamJobLimit { index: usize, job: JobId, limit: usize },
     #[error("worker `{worker}` does not exist")]
     WorkerNotFound { worker: WorkerId },
     /// A worker can be removed only after it has disconnected.
@@ -152,6 +155,7 @@ impl Refusal {
             | Self::IdempotencyKeyRepeated { .. }
             | Self::RunIdempotencyKeyReused { .. } => Code::IdempotencyKeyReused,
             Self::UpstreamJobNotFound { .. } => Code::JobNotFound,
+            Self::DownstreamJobLimit { .. } => Code::DownstreamJobLimit,
             Self::WorkerNotFound { .. } => Code::WorkerNotFound,
             Self::WorkerConnected { .. } => Code::WorkerConnected,
             Self::QueueNotFound { .. } => Code::QueueNotFound,
@@ -245,6 +249,7 @@ mod tests {
             Refusal::IdempotencyKeyReused { index: 0, job },
             Refusal::IdempotencyKeyRepeated { index: 1 },
             Refusal::UpstreamJobNotFound { index: 0, job },
+            Refusal::DownstreamJobLimit { index: 0, job, limit: 10_000 },
             Refusal::WorkerNotFound { worker },
             Refusal::WorkerConnected { worker },
             Refusal::QueueNotFound { queue: "mail".into() },

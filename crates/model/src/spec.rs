@@ -53,7 +53,7 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// Labels of the job, for filtering and grouping; at most 64. A key has the form `key` or `prefix/key`, such as
-    /// `team` or `app.kubernetes.io/name`, and may have letters of all scripts. Keys and values have at most 63
+    /// `team` or `app.kubernetes.io/name`, and may have letters of other scripts. Keys and values have at most 63
     /// characters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,

@@ -93,7 +93,8 @@ fn sentence(job: &Job) -> String {
     let name = escape(&job.name);
     let id = job.id;
     match job.status {
-        JobStatus::Ready if job.due_at <= job.updated_at => {
+        // A job with upstream jobs stays `ready` when its time is reached.
+        JobStatus::Ready if job.due_at <= jiff::Timestamp::now().into() => {
             format!("{id} ({name}) is waiting for its upstream jobs")
         }
         JobStatus::Ready => format!("{id} ({name}) is scheduled for {}", job.due_at),

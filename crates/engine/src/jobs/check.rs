@@ -1,4 +1,11 @@
 //! Invariants of jobs, queues and workers, and the comparison with a rebuilt engine.
+//!
+//! - [`Jobs::check_jobs`]: after a flush, exactly one thing ends the current state of each live job. This is a timer, a
+//!   place in a queue, an execution, or the end of upstream jobs. Queues and workers count what their jobs say.
+//! - [`Jobs::job_difference`]: an engine that is rebuilt from the rows has the same jobs, keys, workers and queues. What a
+//!   new engine decides again, such as the numbers of shapes, is left out.
+//!
+//! Tests and the simulator call both after each step. The product calls neither.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,7 +92,7 @@ impl Jobs {
 
     /// The end of its upstream jobs ends the current state of a job.
     fn check_upstream(&self, id: JobId, job: &Job) -> Result<(), String> {
-        let is_known = |upstream: &UpstreamJob| self.downstream.contains(&(upstream.job, id));
+        let is_known = |upstream: &UpstreamJob| self.downstream.contains(upstream.job, id);
         match job.state.upstream.iter().find(|upstream| !is_known(upstream)) {
             Some(upstream) => Err(format!("{id} waits for {}, whose end would not release it", upstream.job)),
             None => Ok(()),

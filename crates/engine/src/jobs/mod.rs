@@ -73,6 +73,7 @@ use crate::workers::{Worker, Workers};
 pub(crate) use finish::backoff;
 pub use reconcile::OrphanedExecution;
 use reconcile::Reconciliation;
+use upstream::Downstream;
 
 /// A used idempotency key: the hash of its request, and the job that it created.
 #[derive(Debug)]
@@ -129,8 +130,7 @@ pub(crate) struct Jobs {
     changed: Vec<JobId>,
     /// Ended executions, which their jobs no longer refer to.
     ended: Vec<ExecutionRecord>,
-    /// Pairs of a job that has not ended and a job that waits for its end.
-    downstream: BTreeSet<(JobId, JobId)>,
+    downstream: Downstream,
     /// The last checkpoint of each job that saved one.
     checkpoints: BTreeMap<JobId, Box<CheckpointRecord>>,
 }

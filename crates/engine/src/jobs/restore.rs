@@ -63,7 +63,7 @@ impl Jobs {
         cx.now = cx.now.max(state.updated_at);
         let profile = cx.profiles.of(&head.spec);
         self.live_counts.add(state.status);
-        self.downstream.extend(state.upstream.iter().map(|upstream| (upstream.job, id)));
+        self.downstream.add(id, &state.upstream);
         let job = Job::new(cx, &Arc::new(head), profile, state, id.created_at());
         self.all.insert(id, job);
         self.resume_job(cx, id);

@@ -6,13 +6,18 @@
 //!
 //! # Invariants
 //! - `JobState::upstream` has the upstream jobs that have not ended. A job that has any is `ready`.
-//! - `Jobs::downstream` has the same pairs for all live jobs, by upstream job.
-//! - The end of a job and its effect on downstream jobs are in one commit. So after a restart, the upstream jobs of a
+//! - [`Downstream`] has the same pairs for all live jobs, by upstream job.
+//! - The end of a job and its effect on downstream jobs are in one commit. Their number has a limit
+//!   ([`DOWNSTREAM_JOBS_MAX`]), so the commit is bounded. So after a restart, the upstream jobs of a
 //!   live job are live. If the row of one is damaged, the job waits, and a user can cancel it.
 //!
 //! # Cost
 //! O(log n) for each pair.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::limits::DOWNSTREAM_JOBS_MAX;
+use model::record::Outcome;
 use model::spec::UpstreamJob;
 use model::{Cause, JobId, JobStatus, Refusal};
 use mutation::{Mutation, is_on};
@@ -23,6 +28,48 @@ use crate::context::Context;
 use crate::input::NewJob;
 use crate::jobs::Jobs;
 use crate::timer::Timer;
+
+/// Jobs that wait for the end of others, by the job that has not ended.
+#[derive(Debug, Default)]
+pub(crate) struct Downstream(BTreeMap<JobId, BTreeSet<JobId>>);
+
+impl Downstream {
+    pub(crate) fn add(&mut self, job: JobId, upstream: &[UpstreamJob]) {
+        for of in upstream {
+            self.0.entry(of.job).or_default().insert(job);
+        }
+    }
+
+    fn remove(&mut self, job: JobId, upstream: &[UpstreamJob]) {
+        for of in upstream {
+            if let Some(jobs) = self.0.get_mut(&of.job) {
+                jobs.remove(&job);
+                if jobs.is_empty() {
+                    self.0.remove(&of.job);
+                }
+            }
+        }
+    }
+
+    /// Removes and returns the jobs that wait for the end of `upstream`.
+    fn take(&mut self, upstream: JobId) -> BTreeSet<JobId> {
+        self.0.remove(&upstream).unwrap_or_default()
+    }
+
+    /// Returns the number of jobs that wait for the end of `upstream`.
+    fn count(&self, upstream: JobId) -> usize {
+        self.0.get(&upstream).map_or(0, BTreeSet::len)
+    }
+
+    pub(crate) fn contains(&self, upstream: JobId, job: JobId) -> bool {
+        self.0.get(&upstream).is_some_and(|jobs| jobs.contains(&job))
+    }
+
+    /// Returns the number of pairs.
+    pub(crate) fn len(&self) -> usize {
+        self.0.values().map(BTreeSet::len).sum()
+    }
+}
 
 /// What the upstream jobs of a new job mean for it.
 pub(crate) struct Upstream {
@@ -40,10 +87,23 @@ impl Upstream {
 }
 
 impl Jobs {
-    /// Checks that the status of each upstream job is known, of the job with this index in its submission.
-    pub(crate) fn check_upstream_jobs(&self, index: usize, new: &NewJob) -> Result<(), Refusal> {
-        let unknown = new.head.spec.after.iter().find(|of| self.upstream_status(new, of.job).is_none());
-        unknown.map_or(Ok(()), |of| Err(Refusal::UpstreamJobNotFound { index, job: of.job }))
+    /// Checks the upstream jobs of the job with this index in its submission: the status of each must be known, and not
+    /// too many jobs may wait for it. `waiting` counts those of the submission.
+    pub(crate) fn check_upstream_jobs(
+        &self,
+        index: usize,
+        new: &NewJob,
+        waiting: &mut BTreeMap<JobId, usize>,
+    ) -> Result<(), Refusal> {
+        for &UpstreamJob { job, .. } in &new.head.spec.after {
+            let status = self.upstream_status(new, job).ok_or(Refusal::UpstreamJobNotFound { index, job })?;
+            let count = waiting.entry(job).or_insert_with(|| self.downstream.count(job));
+            if !status.is_final() && *count >= DOWNSTREAM_JOBS_MAX {
+                return Err(Refusal::DownstreamJobLimit { index, job, limit: DOWNSTREAM_JOBS_MAX });
+            }
+            *count += 1;
+        }
+        Ok(())
     }
 
     fn upstream_status(&self, job: &NewJob, upstream: JobId) -> Option<JobStatus> {
@@ -71,7 +131,7 @@ impl Jobs {
     /// Makes a new job wait for its upstream jobs, or cancels it.
     pub(crate) fn wait_for_upstream(&mut self, cx: &mut Context, id: JobId, upstream: Upstream) {
         let Some(job) = self.all.get_mut(&id) else { return };
-        self.downstream.extend(upstream.open.iter().map(|of| (of.job, id)));
+        self.downstream.add(id, &upstream.open);
         job.state.upstream = upstream.open;
         if let Some((job, status)) = upstream.unmet {
             self.cancel_unsatisfied(cx, id, job, status);
@@ -80,11 +140,7 @@ impl Jobs {
 
     /// Starts or cancels the jobs that waited for the end of `id`.
     pub(crate) fn release_downstream(&mut self, cx: &mut Context, id: JobId, status: JobStatus) {
-        let first = JobId::from_bits(0);
-        let pairs = self.downstream.range((id, first)..).take_while(|(upstream, _)| *upstream == id);
-        let waiting: Vec<_> = pairs.map(|&(_, job)| job).collect();
-        for job in waiting {
-            self.downstream.remove(&(id, job));
+        for job in self.downstream.take(id) {
             if !is_on(Mutation::EngineForgetsDownstreamJobs) {
                 self.on_upstream_ended(cx, job, id, status);
             }
@@ -111,10 +167,12 @@ impl Jobs {
     }
 
     fn cancel_unsatisfied(&mut self, cx: &mut Context, id: JobId, upstream: JobId, status: JobStatus) {
-        if let Some(job) = self.all.get(&id) {
-            cx.wall_timers.disarm(job.state.due_at, Timer::JobReady(id));
-        }
         let detail = format!("upstream job `{upstream}` ended as {status}");
+        if let Some(job) = self.all.get_mut(&id) {
+            cx.wall_timers.disarm(job.state.due_at, Timer::JobReady(id));
+            let message = Some(detail.as_str().into());
+            job.state.outcome = Some(Box::new(Outcome { message, ..Outcome::default() }));
+        }
         let about = TransitionDetails { detail: Some(&detail), ..TransitionDetails::default() };
         self.end(cx, id, JobStatus::Cancelled, Cause::DependencyNeverSatisfied, about);
     }
@@ -122,8 +180,6 @@ impl Jobs {
     /// Ends the waiting of a job for its upstream jobs.
     pub(crate) fn forget_upstream(&mut self, id: JobId) {
         let Some(job) = self.all.get_mut(&id) else { return };
-        for of in std::mem::take(&mut job.state.upstream) {
-            self.downstream.remove(&(of.job, id));
-        }
+        self.downstream.remove(id, &std::mem::take(&mut job.state.upstream));
     }
 }

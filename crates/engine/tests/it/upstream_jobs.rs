@@ -1,6 +1,7 @@
 //! Jobs that start after other jobs (`after`).
 
 use engine::{Input, NewJob};
+use model::limits::DOWNSTREAM_JOBS_MAX;
 use model::spec::{UpstreamCondition, UpstreamJob};
 use model::why::Reason;
 use model::{JobId, JobStatus, Refusal};
@@ -194,4 +195,30 @@ fn why_names_the_upstream_jobs_that_have_not_ended() {
     assert_eq!(found, expected);
     t.pass(6);
     assert_eq!(t.why(job).len(), 1);
+}
+
+/// E7. The end of a job and its effect on others are one commit.
+#[test]
+fn a_bounded_number_of_jobs_can_wait_for_one() {
+    let mut t = Scenario::new();
+    let (upstream, other) = (t.job().submit(), t.job().submit());
+    let head = t.job().after(upstream, UpstreamCondition::Any).head();
+    let new = NewJob { head, key: None, actor: "alice".into(), ended: Vec::new() };
+    let submit = |t: &mut Scenario, count| {
+        let jobs = vec![new.clone(); count];
+        t.ask(|ticket| Input::Submit { ticket, jobs }).map(drop)
+    };
+    let refused =
+        |index| Err(Refusal::DownstreamJobLimit { index, job: upstream, limit: DOWNSTREAM_JOBS_MAX });
+    assert_eq!(submit(&mut t, DOWNSTREAM_JOBS_MAX + 1), refused(DOWNSTREAM_JOBS_MAX));
+    assert_eq!(submit(&mut t, DOWNSTREAM_JOBS_MAX), Ok(()));
+    assert_eq!(submit(&mut t, 1), refused(0));
+    let free = t.job().after(other, UpstreamCondition::Any).submit();
+    t.cancel(upstream).unwrap();
+    t.flush();
+    assert_eq!(
+        t.rows.jobs.values().filter(|(_, state)| state.status == JobStatus::Waiting).count(),
+        DOWNSTREAM_JOBS_MAX + 1
+    );
+    assert_eq!(t.status(free), JobStatus::Ready);
 }

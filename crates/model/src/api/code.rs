@@ -83,6 +83,7 @@ codes! {
     ApprovalNotPending = 409, "approval_not_pending", "The step is not waiting for approval.", "GET the step's /why explains what the step is waiting for";
     EventNotAwaited = 409, "event_not_awaited", "No step is waiting for this event, and none will.", "check the name of the event; each step accepts the first event of its name only";
     RunsWaiting = 409, "runs_waiting", "The workflow has runs that wait to start.", "cancel these runs first, or wait until they have started";
+    DownstreamJobLimit = 409, "downstream_job_limit", "Too many jobs wait for the end of one job.", "submit the job after the other one has ended, or let a workflow create the jobs";
     WaitingRunLimit = 409, "waiting_run_limit", "The workflow has reached its limit of waiting runs.", "wait until some runs end, or raise `max_parallel_runs`";
     ScheduleRunLimit = 409, "schedule_run_limit", "The schedule has reached its limit of concurrent runs.", "wait until these runs end, cancel them, or send another `overlap` policy";
     NothingToBackfill = 409, "nothing_to_backfill", "The range has no scheduled times left to backfill.", "see the running backfills, or choose another range";

@@ -48,8 +48,14 @@ pub(super) fn routes(routes: &mut Routes) {
         IdempotencyKeyReused, InvalidHeader, InvalidSpec, JobEnded, JobNotEnded, JobNotFound, JobStarted,
     };
     let jobs = Resource::Jobs;
-    let submit_refusals =
-        [IdempotencyKeyReused, InvalidHeader, InvalidSpec, Code::QueryTooSlow, Code::UnsupportedMediaType];
+    let submit_refusals = [
+        Code::DownstreamJobLimit,
+        IdempotencyKeyReused,
+        InvalidHeader,
+        InvalidSpec,
+        Code::QueryTooSlow,
+        Code::UnsupportedMediaType,
+    ];
     routes.needs(Verb::Create, jobs, &submit_refusals, routes!(submit_jobs));
     routes.needs(Verb::Read, jobs, &[Code::InvalidCursor, Code::QueryTooSlow], routes!(list_jobs));
     routes.needs(Verb::Read, jobs, &[JobNotFound], routes!(get_job));

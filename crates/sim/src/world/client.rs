@@ -16,6 +16,7 @@ use std::sync::Arc;
 use engine::input::{Key, NewBackfill};
 use engine::output::Assignment;
 use engine::{Expected, Input, NewJob, NewSchedule, ScheduleRequest, TaskRequest, Ticket, WorkflowRequest};
+use model::api::Code;
 use model::firing::ScheduleHead;
 use model::queue::QueueSettings;
 use model::record::JobHead;
@@ -30,6 +31,7 @@ use model::{
 
 use super::plan::concern;
 use super::server::ServerMessage;
+use super::store::Store;
 use super::task::RunOptions;
 use super::{World, WorldEvent};
 use crate::check::jobs::TAG;
@@ -86,6 +88,18 @@ impl Op {
     }
 }
 
+/// Adds to a submission which upstream jobs have ended, as the API reads it before the engine gets the request.
+fn with_ends(op: &Arc<Op>, store: &Store) -> Arc<Op> {
+    match &**op {
+        Op::Submit(job) if !job.head.spec.after.is_empty() => {
+            let upstream = job.head.spec.after.iter();
+            let ended = upstream.filter_map(|of| Some((of.job, store.end_of(of.job)?))).collect();
+            Arc::new(Op::Submit(NewJob { ended, ..job.clone() }))
+        }
+        _ => Arc::clone(op),
+    }
+}
+
 /// A message to a client.
 #[derive(Debug, Clone)]
 pub(super) enum ClientMessage {
@@ -117,6 +131,9 @@ pub(super) enum ClientMessage {
     },
 }
 
+/// Maximum number of upstream jobs of a submission.
+const UPSTREAM_JOBS: usize = 3;
+
 #[derive(Debug)]
 struct Request {
     op: Arc<Op>,
@@ -134,7 +151,7 @@ struct Submission {
     key: Option<u64>,
     run_at: Option<Timestamp>,
     start_deadline: Option<Duration>,
-    after: Option<UpstreamJob>,
+    after: [Option<UpstreamJob>; UPSTREAM_JOBS],
 }
 
 impl Submission {
@@ -146,7 +163,7 @@ impl Submission {
         let (mut spec, body) = templates[self.template].clone();
         spec.labels.insert(TAG.to_owned(), self.tag());
         (spec.run_at, spec.start_deadline) = (self.run_at, self.start_deadline);
-        spec.after = self.after.into_iter().collect();
+        spec.after = self.after.into_iter().flatten().collect();
         JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None }
     }
 }
@@ -306,7 +323,7 @@ impl World {
     fn attempt(&mut self, request: u64) {
         let Some(asked) = self.clients.open.get_mut(&request) else { return };
         asked.attempt += 1;
-        let (attempt, op, ask) = (asked.attempt, Arc::clone(&asked.op), asked.ask.clone());
+        let (attempt, op, ask) = (asked.attempt, with_ends(&asked.op, &self.store), asked.ask.clone());
         self.record(What::Asked { request, ask });
         let server = self.clients.dice.below(self.servers.len());
         let delay = self.clients.dice.millis(1, 5);
@@ -333,6 +350,7 @@ impl World {
             return;
         };
         let again = match &answer {
+            Answer::Refused { code } if code == Code::JobNotFound.as_str() => self.knows_upstream(asked),
             Answer::Refused { code } => code == LOADING,
             Answer::Unknown => asked.repeatable,
             _ => false,
@@ -358,6 +376,13 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// Whether all upstream jobs of a submission exist: then one ended after its status was read.
+    fn knows_upstream(&self, asked: &Request) -> bool {
+        let upstream = asked.submission.map(|submission| submission.after).unwrap_or_default();
+        upstream.iter().flatten().next().is_some()
+            && upstream.iter().flatten().all(|of| self.store.has_job(of.job))
     }
 
     /// Whether a request of this execution to save a checkpoint is still pending.
@@ -397,16 +422,23 @@ impl World {
         Submission { number, template, key, run_at, start_deadline, after }
     }
 
-    /// Draws an upstream job for some jobs, mostly one of the newest.
-    fn some_upstream(&mut self) -> Option<UpstreamJob> {
+    /// Draws upstream jobs for some jobs, mostly of the newest.
+    fn some_upstream(&mut self) -> [Option<UpstreamJob>; UPSTREAM_JOBS] {
         let Clients { upstream_dice: dice, jobs, .. } = &mut self.clients;
+        let mut after = [None; UPSTREAM_JOBS];
         if jobs.is_empty() || !dice.chance(0.2) {
-            return None;
+            return after;
         }
-        let newest = if dice.chance(0.8) { jobs.len().min(10) } else { jobs.len() };
-        let (job, _) = jobs[jobs.len() - 1 - dice.below(newest)];
-        let condition = *dice.pick(UpstreamCondition::ALL);
-        Some(UpstreamJob { job, condition })
+        let count = dice.between(1, UPSTREAM_JOBS as u64) as usize;
+        for slot in 0..count {
+            let newest = if dice.chance(0.8) { jobs.len().min(10) } else { jobs.len() };
+            let (job, _) = jobs[jobs.len() - 1 - dice.below(newest)];
+            let condition = *dice.pick(UpstreamCondition::ALL);
+            if after.iter().flatten().all(|of: &UpstreamJob| of.job != job) {
+                after[slot] = Some(UpstreamJob { job, condition });
+            }
+        }
+        after
     }
 
     fn ask_other(&mut self) {
@@ -422,7 +454,7 @@ impl World {
                     let spec = Arc::make_mut(&mut head.spec);
                     spec.labels.insert(TAG.to_owned(), known.tag());
                     spec.namespace.clone_from(&self.clients.templates[known.template].0.namespace);
-                    spec.after = known.after.into_iter().collect();
+                    spec.after = known.after.into_iter().flatten().collect();
                 }
                 let head = Arc::new(head);
                 self.begin_request(Ask::Update { job }, Arc::new(Op::Update(job, head)), true);

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use engine::{Effect, Input, Join, LEAP_MAX, NewJob, Now, Report, Session, Ticket};
+use engine::{Effect, Input, Join, LEAP_MAX, Now, Report, Session, Ticket};
 use leader::membership::ClusterView;
 use leader::{Action, Answer, Call, CallId, Event, Failure, FailureKind, Leader, Notice, Unanswered};
 use model::former_lease::FormerLease;
@@ -325,11 +325,6 @@ impl World {
                 let current =
                     self.store.newest_like(*execution).map(|(_, execution, fence)| (execution, fence));
                 current.map(|(execution, fence)| Op::Task(execution, fence, request.clone()).input(ticket))
-            }
-            Op::Submit(job) if !job.head.spec.after.is_empty() => {
-                let upstream = job.head.spec.after.iter();
-                let ended = upstream.filter_map(|of| Some((of.job, self.store.end_of(of.job)?))).collect();
-                Some(Op::Submit(NewJob { ended, ..job.clone() }).input(ticket))
             }
             _ => None,
         };
