@@ -108,6 +108,8 @@ mutations! {
     EngineNotifiesOneStepLess = "engine-notifies-one-step-less",
     /// Starts a job before its upstream jobs have ended.
     EngineIgnoresUpstreamJobs = "engine-ignores-upstream-jobs",
+    /// Takes an upstream job that it does not have for one that ended as required.
+    EngineAcceptsUnknownUpstreamJobs = "engine-accepts-unknown-upstream-jobs",
     /// Starts a job after its upstream jobs have ended, whatever their status.
     EngineIgnoresUpstreamConditions = "engine-ignores-upstream-conditions",
     /// Does not start the jobs that waited for the end of a job.

@@ -109,7 +109,7 @@ pub const CASES: &[Case] = &[
     case(Mutation::StoreForgetsElements, 20, &[I1], runs_through_crashes),
     case(Mutation::StoreForgetsCursors, 40, &[I14], rough),
     case(Mutation::StoreCommitsPartsOfBatches, 10, &[I1, I4, I14], rough),
-    case(Mutation::StoreIgnoresEpochs, 150, &[I2, I4, I10, I27], late_commits),
+    case(Mutation::StoreIgnoresEpochs, 40, &[I2, I4, I10, I27], late_commits),
     case(Mutation::StoreReusesEpochs, 40, &[I27], rough),
     case(Mutation::StoreContinuesAfterAFailure, 40, &[I1, I4, I28], sent_ahead),
     case(Mutation::StoreReadsOldRows, 10, &[I1], rough),
@@ -144,6 +144,7 @@ pub const CASES: &[Case] = &[
     core(Core::EngineOverfillsWorkers, 40, &[I22], rough),
     core(Core::EngineMissesDeadlines, 40, &[I16], rough),
     core(Core::EngineIgnoresUpstreamJobs, 10, &[I16], rough),
+    core(Core::EngineAcceptsUnknownUpstreamJobs, 100, &[I16], rough),
     core(Core::EngineIgnoresUpstreamConditions, 10, &[I16], rough),
     core(Core::EngineForgetsDownstreamJobs, 10, &[I26], rough),
     core(Core::EngineIgnoresOverlap, 40, &[I17], rough),
@@ -172,7 +173,7 @@ fn sent_ahead(seed: u64) -> Plan {
 
 /// Commits that take longer than the leadership lease: some arrive after another server has taken over.
 fn late_commits(seed: u64) -> Plan {
-    let slow = |n: u64| Fault::new(10 + 15 * n, 9, FaultKind::SlowStore { most: Duration::from_secs(5) });
+    let slow = |n: u64| Fault::new(10 + 15 * n, 9, FaultKind::SlowStore { most: Duration::from_secs(8) });
     let burst = |n: u64| Fault::new(11 + 15 * n, 1, FaultKind::Burst { jobs: 60 });
     Plan { faults: (0..7).flat_map(|n| [slow(n), burst(n)]).collect(), ..Plan::quiet(seed) }
 }
