@@ -7,9 +7,11 @@
 //! # Invariants
 //! - `JobState::upstream` has the upstream jobs that have not ended. A job that has any is `ready`.
 //! - [`Downstream`] has the same pairs for all live jobs, by upstream job.
-//! - The end of a job and its effect on downstream jobs are in one commit. Their number has a limit
-//!   ([`DOWNSTREAM_JOBS_MAX`]), so the commit is bounded. So after a restart, the upstream jobs of a
-//!   live job are live. If the row of one is damaged, the job waits, and a user can cancel it.
+//! - The end of a job and its effect on the jobs that wait for it are one commit. So after a restart, the upstream jobs of
+//!   a live job are live. If the row of one is damaged, the job waits, and a user can cancel it.
+//!
+//! At most [`DOWNSTREAM_JOBS_MAX`] jobs wait for one job, which bounds that commit. The length of a chain, which a cancel
+//! ends in one commit, has no limit.
 //!
 //! # Cost
 //! O(log n) for each pair.

@@ -2,6 +2,7 @@
 
 use axum::http::{Method, StatusCode};
 use serde_json::json;
+use store::faulty::Operation;
 
 use super::{ManualWorker, World, job};
 
@@ -103,4 +104,30 @@ async fn the_upstream_jobs_of_a_job_cannot_be_changed() {
     let changed = world.json(Method::PATCH, &path, json!({"priority": 90}), &[]).await;
     assert_eq!(changed.status, StatusCode::OK);
     assert_eq!(status(&world, &id).await, "ready");
+}
+
+/// The engine no longer has the upstream job, and the store does not yet have its end.
+#[tokio::test]
+async fn a_job_that_is_submitted_while_its_upstream_job_ends_follows_it() {
+    let world = World::new().await;
+    let mut worker = ManualWorker::join(&world, 1).await;
+    let upstream = world.submit(json!({})).await;
+    let task = worker.start().await;
+    let calls = |operation| world.store.calls(operation);
+    let stall = world.store.stall(Operation::Commit, calls(Operation::Commit) + 1);
+    let reads = calls(Operation::Jobs);
+    let submission = async {
+        stall.reached().await;
+        let release = async {
+            while calls(Operation::Jobs) == reads {
+                tokio::task::yield_now().await;
+            }
+            stall.release();
+        };
+        tokio::join!(world.post("/api/v1/jobs", job(json!({"after": [{"job": upstream}]}))), release).0
+    };
+    let (answer, ()) = tokio::join!(submission, worker.finish(&task, 0));
+    assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
+    let id = answer.json()["id"].as_str().unwrap().to_owned();
+    world.until(&id, "running").await;
 }
