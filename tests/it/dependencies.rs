@@ -88,6 +88,7 @@ fn model_cores_and_forecast_depend_on_no_runtime_socket_or_database() {
         "belfry-leader",
         "belfry-supervisor",
         "belfry-forecast",
+        "belfry-access",
     ] {
         assert_eq!(among(&dependencies(package), WORLD), [""; 0], "{package}");
     }
@@ -102,7 +103,7 @@ fn model_cores_and_forecast_depend_on_no_runtime_socket_or_database() {
 /// The cores decide; `model` and `proto` define the wire formats, and the shells use them.
 #[test]
 fn the_cores_depend_on_no_wire_format() {
-    for package in ["belfry-engine", "belfry-leader", "belfry-supervisor"] {
+    for package in ["belfry-access", "belfry-engine", "belfry-leader", "belfry-supervisor"] {
         assert_eq!(among(&direct_dependencies(package), WIRES), [""; 0], "{package}");
     }
     assert_eq!(among(&direct_dependencies("belfry-model"), WIRES), ["utoipa"]);
@@ -114,6 +115,7 @@ fn dependencies_between_crates_point_inwards() {
     for (package, knows) in [
         ("belfry-model", &[][..]),
         ("belfry-timetable", &["model"]),
+        ("belfry-access", &["model"]),
         ("belfry-mutation", &[]),
         ("belfry-engine", &["model", "mutation", "timetable"]),
         ("belfry-leader", &["engine", "model", "mutation", "timetable"]),

@@ -23,6 +23,7 @@ use crate::status::{ExecutionStatus, JobStatus};
 use crate::time::{Duration, Timestamp};
 use crate::worker::{Admission, Capabilities, Capacity, Health, WorkerStatus};
 
+mod access;
 mod bulk;
 mod code;
 mod failures;
@@ -31,6 +32,7 @@ mod schedules;
 mod statistics;
 mod workflows;
 
+pub use access::*;
 pub use bulk::*;
 pub use code::Code;
 pub use failures::*;

@@ -15,8 +15,10 @@
 //! - [`record`]: rows that the engine changes and the store keeps.
 //! - [`api`]: requests and responses of the REST API, and its error codes; [`refusal`]: reasons why the engine refuses a
 //!   request; [`why`]: waiting reasons of jobs and steps.
+//! - [`access`]: verbs and resources of access control.
 //! - [`limits`]: limits of all input; [`error_chain`]: errors with their causes, for logs.
 
+pub mod access;
 pub mod api;
 pub mod calendar;
 pub mod changelog;

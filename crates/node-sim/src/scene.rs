@@ -21,7 +21,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use model::WorkerId;
 use model::worker::WorkerStatus;
-use server::auth::{Tokens, first_start};
+use server::auth::{AccessControl, first_start};
 use sim::check::{self, Report};
 use sim::dice::Dice;
 use sim::history::{Answer, History, Row, Setup, TaskStep, What};
@@ -204,7 +204,7 @@ fn open(dir: &Path, recorder: &Recorder) -> Result<SqliteStore> {
 
 /// Creates the tokens of an admin and of the workers, as the first start does.
 async fn tokens(store: &Arc<SqliteStore>, dir: &Path) -> Result<(String, String)> {
-    let tokens = Tokens::load(Arc::clone(store) as Arc<dyn Store>).await?;
+    let tokens = AccessControl::load(Arc::clone(store) as Arc<dyn Store>).await?;
     let made = first_start(&tokens, &**store, dir).await?;
     let worker = std::fs::read_to_string(&made.worker_token_file)?;
     let admin = made.admin_token.context("an empty store has no admin")?;

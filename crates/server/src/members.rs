@@ -27,13 +27,10 @@ use store::{Store, StoreError};
 use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::Instant;
 
-use crate::auth::Tokens;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{ServerConfig, StoreConfig};
 use crate::peers::Identity;
 
-/// Interval of reloading tokens that other servers may have created.
-const TOKEN_RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 /// Shortest interval between two searches in the store for an unknown server.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -206,10 +203,9 @@ impl Members {
     }
 
     /// Announces this server and reads the cluster periodically, until the future is dropped.
-    pub async fn run(&self, tokens: Arc<Tokens>) {
+    pub async fn run(&self) {
         let mut membership = Membership::new(self.inner.participant);
         let mut failing = false;
-        let mut tokens_read = Instant::now();
         loop {
             match self.with_timeout(self.announce_and_read()).await {
                 Ok(seen) => {
@@ -217,11 +213,6 @@ impl Members {
                     let standing = membership.see(seen.at, seen.view.clone(), self.own());
                     let replace = |known: &mut _| std::mem::replace(known, standing) != standing;
                     self.inner.standing.send_if_modified(replace);
-                    if seen.cluster.members.len() > 1 && tokens_read.elapsed() >= TOKEN_RELOAD_INTERVAL {
-                        tokens_read = Instant::now();
-                        // A failed reload is repeated at the next interval.
-                        let _unread = tokens.reload().await;
-                    }
                 }
                 Err(error) if !failing => {
                     failing = true;

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::first_start::{ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE};
-use crate::auth::{FirstStartError, Keys, Tokens, first_start};
+use crate::auth::{AccessControl, FirstStartError, Keys, first_start};
 use crate::clock::{self, Clock};
 use crate::config::{ConfigError, PostgresConfig, ServerConfig, StoreConfig, make_private_dir};
 use crate::listener::{self, Listener, Routers};
@@ -207,9 +207,9 @@ pub async fn start_at<L: Listener>(
     let source = |source| StartError::DataDir { path: config.data_dir.clone(), source };
     make_private_dir(&config.data_dir).map_err(source)?;
     let objects = Objects::open(&config, Arc::clone(&store))?;
-    let tokens = Arc::new(Tokens::load(Arc::clone(&store)).await?);
+    let access = Arc::new(AccessControl::load(Arc::clone(&store)).await?);
     let keys = Keys::load(store.as_ref()).await?;
-    let first = first_start(&tokens, store.as_ref(), &config.data_dir).await?;
+    let first = first_start(&access, store.as_ref(), &config.data_dir).await?;
     let metrics = Metrics::new();
     let url = config.url_at(addr);
     let members = Members::with_clock(Arc::clone(&clock), Arc::clone(&store), &config, url);
@@ -222,7 +222,7 @@ pub async fn start_at<L: Listener>(
         node,
         objects,
         members,
-        tokens,
+        access,
         keys,
         metrics,
         config,
@@ -264,10 +264,11 @@ impl Running {
         let app = crate::api::router(services.clone()).merge(crate::grpc::router(services.clone()));
         let apps = Routers { main: app, unauthenticated_peers: crate::api::unauthenticated_peers() };
         let grace = services.config.shutdown_grace.to_std();
-        let (members, tokens) = (services.members.clone(), Arc::clone(&services.tokens));
+        let (members, access) = (services.members.clone(), Arc::clone(&services.access));
         let stop = self.stop_listening.clone();
         self.tasks.spawn(listener::serve(listener, apps, members.clone(), stop, grace));
-        self.spawn_until_stop(async move { members.run(tokens).await });
+        self.spawn_until_stop(async move { members.run().await });
+        self.spawn_until_stop(async move { access.run().await });
         self.spawn_until_stop(crate::housekeeping::run(services.clone()));
         self.spawn_until_stop(crate::statistics::run(services.clone()));
         let logs = services.objects.logs.clone();

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::auth::{Keys, Tokens};
+use crate::auth::{AccessControl, Keys};
 use crate::config::ServerConfig;
 use crate::members::Members;
 use crate::metrics::Metrics;
@@ -20,8 +20,8 @@ pub struct Services {
     pub objects: Objects,
     /// Servers that share the store.
     pub members: Members,
-    /// Tokens of the API and of workers.
-    pub tokens: Arc<Tokens>,
+    /// Accounts, roles, bindings and tokens.
+    pub access: Arc<AccessControl>,
     /// Keys that sign cursors, browser sessions and forwarded requests.
     pub keys: Keys,
     /// Prometheus metrics of the server.

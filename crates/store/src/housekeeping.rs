@@ -1,4 +1,4 @@
-//! The contract of housekeeping: tokens, artifacts, retention, statistics, failure groups, quarantine and the health
+//! The contract of housekeeping: artifacts, retention, statistics, failure groups, quarantine and the health
 //! check. The engine decides none of these.
 //!
 //! Any server may call these methods, no matter which server owns the shards: they change the history and the
@@ -6,7 +6,7 @@
 //! Retention has two steps, so that a failure leaves no files behind: the store lists the expired rows, the caller
 //! deletes their files, and then the store deletes the rows.
 //!
-//! Callers: `server::housekeeping`, `server::objects` (artifacts), `server::auth` (tokens) and the health check.
+//! Callers: `server::housekeeping`, `server::objects` (artifacts) and the health check.
 //!
 //! # Invariants
 //! - Retention deletes no row that prevents duplicates: an idempotency key is deleted only after its own expiry.
@@ -22,17 +22,11 @@ use model::failures::{FailureGroupId, FailureMark};
 use model::{ExecutionId, JobId, RunId, Timestamp};
 
 use crate::StoreError;
-use crate::query::{Artifact, ArtifactDeletion, ArtifactFilter, DeletionReason, Quarantined, Token};
+use crate::query::{Artifact, ArtifactDeletion, ArtifactFilter, DeletionReason, Quarantined};
 
-/// Tokens, artifacts, retention, quarantine and health.
+/// Artifacts, retention, quarantine and health.
 #[async_trait]
 pub trait Housekeeping: Send + Sync + 'static {
-    /// Stores the hash of a token; replaces a token with the same ID.
-    async fn put_token(&self, token: &Token) -> Result<(), StoreError>;
-
-    /// Returns all tokens.
-    async fn tokens(&self) -> Result<Vec<Token>, StoreError>;
-
     /// Records an artifact version. If the same content is recorded again, the version only becomes the newest one.
     async fn put_artifact(&self, artifact: &Artifact) -> Result<(), StoreError>;
 

@@ -1,6 +1,6 @@
 //! The storage of Belfry: the [`Store`] trait and its implementations for SQLite and PostgreSQL.
 //!
-//! A store consists of five traits, each with its own callers:
+//! A store consists of six traits, each with its own callers:
 //!
 //! | trait | purpose | callers |
 //! |---|---|---|
@@ -8,7 +8,8 @@
 //! | [`Commits`] | load the live rows of leased shards, commit the engine's batches | the leader's shell, standbys |
 //! | [`Reads`] | single rows, lists, counts, events | the API and the dashboard |
 //! | [`Members`] | the servers that share the store, and their common secrets | every server |
-//! | [`Housekeeping`] | tokens, artifacts, retention, quarantine, health check | every server, periodically |
+//! | [`Access`] | accounts, roles, bindings and tokens | every server |
+//! | [`Housekeeping`] | artifacts, retention, quarantine, health check | every server, periodically |
 //!
 //! No trait has a default method: a store or a wrapper that lacks a method does not compile.
 //! Membership is separate from leases because it has other callers and decides nothing: without its membership row, a
@@ -16,7 +17,7 @@
 //!
 //! - [`sqlite`]: the embedded store: one file, one owner at a time.
 //! - `postgres`: a database that several servers share. In both stores, the modules `leases`, `members`, `commit`,
-//!   `reads` and `housekeeping` implement the trait of that name.
+//!   `reads`, `access` and `housekeeping` implement the trait of that name.
 //! - `copy`: copies an embedded store into a database, and back.
 //! - [`changelog`]: how a standby follows the leader.
 //! - [`suite`]: tests of the contract; every implementation passes all of them.
@@ -29,6 +30,7 @@
 //! - Ended jobs and executions are only in the history; live rows are only work that has not ended.
 //! - A ledger entry that names a job never gets another job.
 
+mod access;
 mod batch;
 pub mod changelog;
 pub mod cluster;
@@ -52,6 +54,7 @@ pub mod statistics;
 #[cfg(any(test, doc, feature = "suite"))]
 pub mod suite;
 
+pub use access::{Access, AccessRow, AccessRows};
 pub use changelog::Loaded;
 pub use cluster::Members;
 pub use commits::{Commits, Committed};
@@ -64,6 +67,6 @@ pub use reads::Reads;
 /// A complete store, as one object.
 ///
 /// All methods may be called concurrently. [`crate::suite`] tests the contract.
-pub trait Store: Leases + Members + Commits + Reads + Housekeeping {}
+pub trait Store: Leases + Members + Commits + Reads + Access + Housekeeping {}
 
-impl<S: Leases + Members + Commits + Reads + Housekeeping> Store for S {}
+impl<S: Leases + Members + Commits + Reads + Access + Housekeeping> Store for S {}

@@ -210,30 +210,6 @@ pub struct EventPage {
     pub newest: EventSeq,
 }
 
-/// Permission that a token grants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TokenKind {
-    /// All operations.
-    Admin,
-    /// Connecting as a worker.
-    Worker,
-}
-
-/// Stored token: its hash and metadata, never the token itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Token {
-    /// Public part of the token; may be shown.
-    pub id: String,
-    /// Permission of the token.
-    pub kind: TokenKind,
-    /// Name of the bearer, used as owner of jobs and as actor in histories.
-    pub name: String,
-    /// SHA-256 of the secret part.
-    pub hash: [u8; 32],
-    /// Creation time.
-    pub created_at: Timestamp,
-}
-
 /// One version of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Artifact {

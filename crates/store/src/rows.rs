@@ -20,17 +20,16 @@ use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, Worker
 
 use serde::de::DeserializeOwned;
 
+use crate::AccessRow;
 use crate::codec::{
     BackfillColumns, CheckpointColumns, ChunkKey, Context, DecodeError, DecodedHead, ExecutionColumns,
-    LedgerColumns, RunColumns, ScheduleColumns, StateColumns, calendar_context, open_backfill,
-    open_backfill_head, open_checkpoint, open_definition, open_elements, open_execution, open_group,
-    open_head, open_history, open_ledger, open_run, open_run_head, open_schedule, open_schedule_head,
-    open_state, open_step, open_text, open_workflow, open_workflow_head, parse_schedule_spec, parse_spec,
-    step_key, token_kind,
+    LedgerColumns, RunColumns, ScheduleColumns, StateColumns, access_checksum, calendar_context,
+    open_backfill, open_backfill_head, open_checkpoint, open_definition, open_elements, open_execution,
+    open_group, open_head, open_history, open_ledger, open_run, open_run_head, open_schedule,
+    open_schedule_head, open_state, open_step, open_text, open_workflow, open_workflow_head,
+    parse_schedule_spec, parse_spec, step_key,
 };
-use crate::query::{
-    BackfillRow, ExecutionRow, JobRow, LedgerPosition, RunRow, ScheduleRow, Token, WorkflowRow,
-};
+use crate::query::{BackfillRow, ExecutionRow, JobRow, LedgerPosition, RunRow, ScheduleRow, WorkflowRow};
 
 /// Tables whose rows can be quarantined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +42,7 @@ pub(crate) enum Table {
     Workers,
     Queues,
     Events,
-    Tokens,
+    Access,
     Schedules,
     Ledger,
     Backfills,
@@ -71,7 +70,7 @@ impl Table {
             Self::Workers => "workers",
             Self::Queues => "queues",
             Self::Events => "events",
-            Self::Tokens => "tokens",
+            Self::Access => "access",
             Self::Schedules => "schedules",
             Self::Ledger => "ledger",
             Self::Backfills => "backfills",
@@ -93,6 +92,7 @@ impl Table {
     pub(crate) const fn key(self) -> &'static [&'static str] {
         match self {
             Self::Keys | Self::RunKeys => &["key"],
+            Self::Access => &["kind", "key"],
             Self::Queues => &["name"],
             Self::Events => &["first"],
             Self::Ledger => &["first", "schedule", "generation", "cause", "backfill"],
@@ -421,19 +421,29 @@ pub(crate) fn run_key(row: &impl Fields) -> Result<RunKeyRecord, DecodeError> {
     })
 }
 
-/// Columns that [`token`] reads, in order.
-pub(crate) const TOKEN_COLUMNS: &str = "t.id, t.kind, t.name, t.hash, t.created_at";
+/// Columns that [`access`] reads, in order.
+pub(crate) const ACCESS_COLUMNS: &str = "t.kind, t.key, t.body, t.checksum";
 
-/// Decodes a token.
-pub(crate) fn token(row: &impl Fields) -> Result<Token, DecodeError> {
-    let hash = row.bytes(3, "hash")?;
-    Ok(Token {
-        id: row.text(0, "id")?.into_owned(),
-        kind: token_kind(row.number(1, "kind")?)?,
-        name: row.text(2, "name")?.into_owned(),
-        hash: hash.try_into().map_err(|_| DecodeError::Short { column: "hash", len: hash.len() })?,
-        created_at: Timestamp::from_micros(row.number(4, "created_at")?),
-    })
+/// Query for the version of the entries of access control, and the entries that changed after a version. It returns one
+/// row without an entry if there are none.
+pub(crate) const ACCESS_CHANGES: &str =
+    "SELECT t.kind, t.key, t.body, t.checksum, m.access_version, t.version
+    FROM meta m LEFT JOIN access t ON t.version > $1 ORDER BY t.kind, t.key";
+
+/// Decodes a row of [`ACCESS_CHANGES`].
+pub(crate) fn access_change(row: &impl Fields) -> Result<(u64, Option<AccessRow>), DecodeError> {
+    let entry = row.optional_integer(5, "version")?.map(|_| access(row));
+    Ok((row.number(4, "access_version")?, entry.transpose()?))
+}
+
+/// Decodes an entry of access control. Tokens from before the introduction of checksums have none.
+pub(crate) fn access(row: &impl Fields) -> Result<AccessRow, DecodeError> {
+    let (kind, key, body) = (row.text(0, "kind")?, row.text(1, "key")?, row.text(2, "body")?);
+    let checksum = row.optional_integer(3, "checksum")?;
+    if checksum.is_some_and(|checksum| checksum != i64::from(access_checksum(&kind, &key, &body))) {
+        return Err(DecodeError::Checksum { column: "body" });
+    }
+    Ok(AccessRow { kind: kind.into_owned(), key: key.into_owned(), body: body.into_owned() })
 }
 
 /// Encoded job, to be decoded on another thread: parsing its spec takes longer than reading the row.

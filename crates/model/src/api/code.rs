@@ -48,10 +48,15 @@ codes! {
     InvalidHeader = 400, "invalid_header", "A request header is invalid.", "see /docs for the headers of this route";
     InvalidCursor = 400, "invalid_cursor", "The cursor does not belong to this list.", "read the list again from the start, without `cursor`; use the same filter for every page";
     Unauthenticated = 401, "unauthenticated", "Authentication is required.", "send `Authorization: Bearer TOKEN`; the first admin token is in the file `admin-token` in the server's data directory";
-    Forbidden = 403, "forbidden", "The token does not permit this request.", "use a token of the required kind";
+    Forbidden = 403, "forbidden", "You do not have the right to do this.", "ask an administrator for a role; `belfry auth can-i` shows what you may do";
+    Escalation = 403, "escalation", "You cannot give rights that you do not have.", "ask an administrator who has these rights";
     NotApprover = 403, "not_approver", "You are not an approver of this step.", "ask one of the approvers that the step lists";
     CrossSite = 403, "cross_site", "The request may come from another site.", "open the dashboard at this server's own address; programs send `Authorization: Bearer TOKEN` and no cookie; pages of this server send `X-Belfry-Csrf: 1` with every change";
     HostNotAllowed = 403, "host_not_allowed", "The server does not accept this host name.", "use `localhost` or an IP address, or add the name to the setting `server.host_names`";
+    AccountNotFound = 404, "account_not_found", "The account does not exist.", "GET /api/v1/accounts lists all accounts";
+    RoleNotFound = 404, "role_not_found", "The role does not exist.", "GET /api/v1/roles lists all roles";
+    BindingNotFound = 404, "binding_not_found", "The role binding does not exist.", "GET /api/v1/bindings lists all bindings";
+    TokenNotFound = 404, "token_not_found", "The token does not exist.", "GET /api/v1/tokens lists the tokens; a token is deleted 30 days after its end";
     NotFound = 404, "not_found", "There is no resource at this address.", "see /docs for all routes";
     JobNotFound = 404, "job_not_found", "The job does not exist.", "check the job id; a job is deleted when its retention ends";
     CheckpointNotFound = 404, "checkpoint_not_found", "The job has no checkpoint.", "a task saves a checkpoint through its socket or by the file $BELFRY_CHECKPOINT; see /docs";
@@ -69,6 +74,10 @@ codes! {
     StepNotFound = 404, "step_not_found", "The run has no such step.", "GET /api/v1/runs/ID/steps lists all steps of the run";
     MethodNotAllowed = 405, "method_not_allowed", "The address does not accept this method.", "use a method that the `Allow` header lists";
     RequestTimeout = 408, "request_timeout", "The client sent the request too slowly.", "send the body without long pauses";
+    AccountExists = 409, "account_exists", "An account with this name already exists.", "choose another name, or change the account with PATCH";
+    RoleBuiltIn = 409, "role_built_in", "Built-in roles cannot be changed.", "create a custom role with another name";
+    RoleInUse = 409, "role_in_use", "The role is in use.", "remove its bindings and the tokens that it limits first";
+    LastAdmin = 409, "last_admin", "This is the last way to administrate everything.", "create another admin token, or bind `admin` in `*` to an account with a token, and repeat the request";
     JobStarted = 409, "job_started", "The job has already started.", "only a job that has not started can be changed; cancel this job and submit a new one";
     JobEnded = 409, "job_ended", "The job has already ended.", "to run the job again, POST to its /retry";
     JobNotEnded = 409, "job_not_ended", "The job has not ended yet.", "wait until the job ends, or cancel it";

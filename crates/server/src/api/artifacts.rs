@@ -6,6 +6,7 @@
 //!
 //! A version that a live run stored is not deleted.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::str::FromStr;
 use std::time::Duration;
@@ -23,12 +24,14 @@ use model::queue::QueueSettings;
 use model::spec::DEFAULT;
 use model::{Timestamp, validate};
 use serde::Deserialize;
-use store::query::{ArtifactDeletion, ArtifactFilter, DeletionReason};
+use store::query::{ArtifactDeletion, ArtifactFilter, DeletionReason, Paged};
 use utoipa_axum::routes;
 
 use super::extract::{BODY_TIMEOUT, Params, Path};
+use super::page::Selection;
 use super::problem::{ApiError, Code, excerpt};
 use super::routes::Routes;
+use super::rows::permit;
 use super::{Api, convert, page};
 use crate::auth::{Actor, Resource, Verb};
 
@@ -81,6 +84,7 @@ async fn put_artifact(
     let namespace = params.namespace.as_deref().unwrap_or(DEFAULT);
     check_name("name", &name)?;
     check_name("namespace", namespace)?;
+    actor.check(namespace)?;
     let limit = api.config.artifact_bytes_max;
     let announced =
         request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
@@ -170,6 +174,7 @@ impl FromStr for ArtifactPosition {
 ))]
 async fn list_artifacts(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Params(params): Params<ListArtifactsParams>,
 ) -> Result<Json<List<Artifact>>, ApiError> {
     let limit = page::limit(params.limit)?;
@@ -183,9 +188,19 @@ async fn list_artifacts(
         api.shared.cursors.read::<ArtifactPosition>("artifacts", &filter, params.cursor.as_deref())?;
     let unpaged = filter.clone();
     filter.after = after.map(|ArtifactPosition(namespace, name, at)| (namespace, name, at));
-    let mut rows = api.node.store().artifacts(&filter, limit + 1).await?;
-    let more = rows.len() > limit;
-    rows.truncate(limit);
+    let (filter, store) = (&filter, api.node.store());
+    let query = |namespace| async move {
+        let filter = ArtifactFilter { namespace, ..filter.clone() };
+        let mut items = store.artifacts(&filter, limit + 1).await?;
+        let more = items.len() > limit;
+        items.truncate(limit);
+        Ok(Paged { items, more })
+    };
+    let selection = Selection::of(&actor, filter.namespace.as_deref())?;
+    // Newest first, and equal times by namespace and name.
+    let place =
+        |row: &store::query::Artifact| (row.created_at, Reverse((row.namespace.clone(), row.name.clone())));
+    let Paged { items: rows, more } = selection.page(limit, query, place).await?;
     let last = rows.last().filter(|_| more);
     let next_cursor = last.map(|row| {
         let place = format!("{}/{}/{}", row.namespace, row.name, row.created_at.as_micros());
@@ -203,6 +218,11 @@ struct GetArtifactParams {
     /// Hash of the version [default: the newest version for a download, all versions for a deletion]
     #[param(example = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae")]
     version: Option<String>,
+}
+
+fn no_artifact(name: &str, namespace: &str) -> ApiError {
+    let detail = format!("artifact `{name}` does not exist in namespace `{namespace}`");
+    ApiError::new(Code::ArtifactNotFound, detail)
 }
 
 /// Returns the hash of a version, given with or without the prefix `sha256:`.
@@ -225,12 +245,14 @@ fn digest(version: &str) -> Result<&str, ApiError> {
 )]
 async fn get_artifact(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
     Params(params): Params<GetArtifactParams>,
 ) -> Result<Response, ApiError> {
     let namespace = params.namespace.as_deref().unwrap_or(DEFAULT);
     check_name("name", &name)?;
     check_name("namespace", namespace)?;
+    permit(&actor, namespace, || no_artifact(&name, namespace))?;
     let reference = match params.version.as_deref() {
         Some(version) => format!("{name}@sha256:{}", digest(version)?),
         None => name.clone(),
@@ -264,6 +286,7 @@ async fn delete_artifact(
     let namespace = params.namespace.as_deref().unwrap_or(DEFAULT);
     check_name("name", &name)?;
     check_name("namespace", namespace)?;
+    permit(&actor, namespace, || no_artifact(&name, namespace))?;
     let version = params.version.as_deref().map(digest).transpose()?;
     let versions = api.objects.artifacts.versions(namespace, &name, version).await?;
     let (mut deleted, mut needed) = (0, Vec::new());
@@ -290,8 +313,7 @@ async fn delete_artifact(
     }
     if deleted == 0 {
         let version = version.map_or_else(String::new, |version| format!("@sha256:{version}"));
-        let detail = format!("artifact `{name}{version}` does not exist in namespace `{namespace}`");
-        return Err(ApiError::new(Code::ArtifactNotFound, detail));
+        return Err(no_artifact(&format!("{name}{version}"), namespace));
     }
     tracing::info!(artifact = name, namespace, versions = deleted, by = %actor.name, "artifact deleted");
     Ok(StatusCode::NO_CONTENT)

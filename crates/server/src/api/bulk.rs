@@ -33,6 +33,7 @@ use utoipa_axum::routes;
 use super::extract::{Params, RawBody};
 use super::headers::{IdempotencyKey, Precondition};
 use super::limits::Caller;
+use super::page::Selection;
 use super::problem::{ApiError, Code, field_error};
 use super::routes::Routes;
 use super::{Api, jobs, page};
@@ -50,8 +51,8 @@ const CONCURRENT: usize = 256;
 pub(super) fn routes(routes: &mut Routes) {
     let jobs = Resource::Jobs;
     let refusals = [Code::InvalidCursor, Code::InvalidSpec, Code::QueryTooSlow, Code::UnsupportedMediaType];
-    routes.needs(Verb::Change, jobs, &refusals, routes!(cancel_jobs));
-    routes.needs(Verb::Create, jobs, &[&refusals[..], &[Code::InvalidHeader]].concat(), routes!(retry_jobs));
+    routes.needs(Verb::Operate, jobs, &refusals, routes!(cancel_jobs));
+    routes.needs(Verb::Operate, jobs, &[&refusals[..], &[Code::InvalidHeader]].concat(), routes!(retry_jobs));
     routes.needs(Verb::Change, jobs, &refusals, routes!(update_jobs));
 }
 
@@ -208,6 +209,7 @@ impl Action {
     async fn select(
         &self,
         api: &Api,
+        actor: &Actor,
         selection: JobSelection,
         params: &BulkParams,
     ) -> Result<Selected, ApiError> {
@@ -220,7 +222,8 @@ impl Action {
         let limit = if filter.ids.is_empty() { limit } else { BULK_JOBS_MAX as usize };
         let cursors = &api.shared.cursors;
         let after = cursors.read::<JobId>(self.list(), &filter, params.cursor.as_deref())?;
-        let mut page = api.node.store().jobs(&filter, Page { after, limit }).await?;
+        let namespaces = Selection::of(actor, filter.namespace.as_deref())?;
+        let mut page = jobs::select(api, &namespaces, &filter, Page { after, limit }).await?;
         let last = page.items.last().filter(|_| page.more);
         let next_cursor = last.map(|row| cursors.make(self.list(), &filter, &row.id.to_string()));
         page.items.reverse();
@@ -350,7 +353,7 @@ async fn handle(
     jobs: JobSelection,
     params: &BulkParams,
 ) -> Result<Json<ChangedJobs>, ApiError> {
-    let Selected { rows, missing, next_cursor, again } = action.select(api, jobs, params).await?;
+    let Selected { rows, missing, next_cursor, again } = action.select(api, actor, jobs, params).await?;
     let mut refused = Refusals::default();
     for id in missing {
         refused.add(id, &ApiError::new(Code::JobNotFound, format!("job `{id}` does not exist")));

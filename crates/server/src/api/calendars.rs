@@ -28,6 +28,7 @@ use utoipa_axum::routes;
 
 use super::extract::{Params, Path, RawBody, read_body};
 use super::headers::{Precondition, etag};
+use super::page::Selection;
 use super::problem::{ApiError, Code, excerpt, field_error, fields_at};
 use super::requests::{deleted, unexpected, until_applied};
 use super::routes::Routes;
@@ -126,10 +127,15 @@ fn answer(calendar: Calendar) -> Response {
 ))]
 async fn list_calendars(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Params(scope): Params<Scope>,
 ) -> Result<Json<List<Calendar>>, ApiError> {
     let namespace = Some(scope.namespace()).filter(|namespace| *namespace != "*");
-    let records = api.node.store().calendars(namespace).await?;
+    let mut records = Vec::new();
+    for namespace in Selection::of(&actor, namespace)?.iter() {
+        records.extend(api.node.store().calendars(namespace).await?);
+    }
+    records.sort_by(|a, b| (&a.spec.name, &a.spec.namespace).cmp(&(&b.spec.name, &b.spec.namespace)));
     let kept = records.into_iter().map(|record| Calendar { spec: None, ..shown(record) });
     let built_in = builtin_names().filter_map(|name| Some(shown_built_in(name, builtin(name)?.as_ref())));
     Ok(Json(List { items: kept.chain(built_in).collect(), next_cursor: None }))
@@ -141,13 +147,14 @@ async fn list_calendars(
 ))]
 async fn get_calendar(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
 ) -> Result<Response, ApiError> {
     if let Some(days) = builtin(&name) {
         return Ok(answer(shown_built_in(&name, &days)));
     }
-    Ok(answer(shown(rows::calendar(&api, &name, scope.namespace()).await?)))
+    Ok(answer(shown(rows::calendar(&api, &actor, &name, scope.namespace()).await?)))
 }
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -209,6 +216,7 @@ async fn put_calendar(
         }
         spec.namespace = namespace;
     }
+    actor.check(&spec.namespace)?;
     check(&api, &spec).await?;
     if params.dry_run {
         return Ok(Json(spec).into_response());
@@ -279,7 +287,7 @@ async fn delete_calendar(
         let detail = format!("cannot delete calendar `{name}`: it is built in");
         return Err(ApiError::new(Code::CalendarBuiltIn, detail));
     }
-    let record = rows::calendar(&api, &name, scope.namespace()).await?;
+    let record = rows::calendar(&api, &actor, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(format!("calendar `{name}`"), record.version)?;
     let (namespace, name) = (record.spec.namespace.into(), record.spec.name.into());
     let request = ScheduleRequest::RemoveCalendar { namespace, name, expected_version };
@@ -306,6 +314,7 @@ struct DaysParams {
 ))]
 async fn get_calendar_days(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
     Params(params): Params<DaysParams>,
 ) -> Result<Json<CalendarDays>, ApiError> {
@@ -321,6 +330,7 @@ async fn get_calendar_days(
         return Err(ApiError::parameter("until", wrong));
     }
     let namespace = params.namespace.as_deref().unwrap_or(DEFAULT);
+    rows::permit(&actor, namespace, || rows::no_calendar(&name, namespace))?;
     let days = rows::calendars(&api, namespace).await?.days(&name);
     let days = days.ok_or_else(|| rows::no_calendar(&name, namespace))?;
     let range = from.series(jiff::Span::new().days(1)).take_while(|day| *day <= until);
@@ -390,6 +400,8 @@ async fn import_calendar(
     Params(params): Params<ImportParams>,
     CalendarText(text): CalendarText,
 ) -> Result<Json<ImportedCalendar>, ApiError> {
+    let namespace = params.namespace.unwrap_or_else(|| DEFAULT.to_owned());
+    actor.check(&namespace)?;
     let year = today(SystemClock.now()).year();
     let years = (year - IMPORTED_YEARS)..=(year + IMPORTED_YEARS);
     let read = tokio::task::spawn_blocking(move || ics::import(&text, years)).await;
@@ -407,7 +419,7 @@ async fn import_calendar(
     let save = params.name.is_some();
     let spec = CalendarSpec {
         name: params.name.unwrap_or_else(|| "imported".to_owned()),
-        namespace: params.namespace.unwrap_or_else(|| DEFAULT.to_owned()),
+        namespace,
         owner: None,
         labels: Default::default(),
         description: None,

@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 
 use super::Api;
 use super::problem::{ApiError, Code};
-use crate::auth::Actor;
+use crate::auth::Identity;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Exposure;
 
@@ -43,12 +43,12 @@ pub(super) fn new(
 ///
 /// # Errors
 /// `cross_site` if a page of another site made, or may have made, the browser send the request.
-pub(super) fn actor(
+pub(super) fn identity(
     api: &Api,
     method: &Method,
     uri: &Uri,
     headers: &HeaderMap,
-) -> Result<Option<Actor>, ApiError> {
+) -> Result<Option<Identity>, ApiError> {
     let name = cookie_name(uri, headers);
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -62,7 +62,7 @@ pub(super) fn actor(
         return Err(ApiError::new(Code::CrossSite, detail));
     }
     let token_id = api.shared.sessions.read(value, SystemClock.now());
-    Ok(token_id.and_then(|id| api.tokens.bearer_of(id)))
+    Ok(token_id.and_then(|id| api.access.bearer_of(id)))
 }
 
 /// Cookies do not depend on the port, so servers of one machine use different names.

@@ -23,10 +23,11 @@ use utoipa_axum::routes;
 use super::extract::{Many, Params};
 use super::headers::LastEventId;
 use super::limits::Caller;
+use super::page::Selection;
 use super::problem::{ApiError, Chain, Code, excerpt};
 use super::routes::Routes;
 use super::{Api, convert, page, sse};
-use crate::auth::{Resource, Verb};
+use crate::auth::{Actor, Resource, Verb};
 use crate::node::EventBatch;
 
 /// Number of events read from the store at a time.
@@ -70,16 +71,19 @@ struct EventsParams {
 )]
 async fn follow_events(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Extension(caller): Extension<Caller>,
     Params(params): Params<EventsParams>,
     LastEventId(last): LastEventId,
 ) -> Result<Response, ApiError> {
     let from = last.or(params.since).map(EventSeq);
     known_types(&params.kind.0)?;
-    let filter =
-        Filter { namespace: page::namespace(params.namespace), job: params.job_id, kinds: params.kind.0 };
+    let namespace = page::namespace(params.namespace);
+    let selection = Selection::of(&actor, namespace.as_deref())?;
+    let with_cluster = namespace.is_none();
+    let filter = Filter { selection, with_cluster, job: params.job_id, kinds: params.kind.0 };
     let feed = Feed::open(Arc::clone(api.node.store()), api.node.events(), from, filter).await?;
-    sse::stream(&api, &caller, feed)
+    sse::stream(&api, &actor, &caller, feed)
 }
 
 /// Refuses unknown event types: a typing error would otherwise look like a silent feed.
@@ -105,15 +109,20 @@ fn known_types(wanted: &[String]) -> Result<(), ApiError> {
 }
 
 struct Filter {
-    namespace: Option<String>,
+    selection: Selection,
+    /// Whether events without a namespace match: those of workers, queues and servers.
+    with_cluster: bool,
     job: Option<JobId>,
     kinds: Vec<String>,
 }
 
 impl Filter {
     fn matches(&self, event: &model::record::Event) -> bool {
-        let namespace = self.namespace.as_deref();
-        if namespace.is_some() && namespace != event.namespace.as_deref() {
+        let is_selected = match event.namespace.as_deref() {
+            Some(namespace) => self.selection.contains(namespace),
+            None => self.with_cluster,
+        };
+        if !is_selected {
             return false;
         }
         if self.job.is_some() && self.job != convert::event_job(event) {

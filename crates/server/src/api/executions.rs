@@ -1,7 +1,7 @@
 //! Executions: the attempts of jobs.
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use model::api::{Execution, List};
 use model::{ExecutionId, ExecutionStatus, JobId, WorkerId};
 use serde::Deserialize;
@@ -9,10 +9,11 @@ use store::query::{ExecutionFilter, Page};
 use utoipa_axum::routes;
 
 use super::extract::{Many, Params, Path};
+use super::page::Selection;
 use super::problem::{ApiError, Code};
 use super::routes::Routes;
 use super::{Api, convert, page, rows};
-use crate::auth::{Resource, Verb};
+use crate::auth::{Actor, Resource, Verb};
 
 pub(super) fn routes(routes: &mut Routes) {
     let (read, executions) = (Verb::Read, Resource::Executions);
@@ -47,6 +48,7 @@ struct ListExecutionsParams {
 ))]
 async fn list_executions(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Params(params): Params<ListExecutionsParams>,
 ) -> Result<Json<List<Execution>>, ApiError> {
     let filter = ExecutionFilter {
@@ -55,7 +57,7 @@ async fn list_executions(
         namespace: page::namespace(params.namespace),
         statuses: params.status.0,
     };
-    list(&api, &filter, params.limit, params.cursor.as_deref()).await
+    list(&api, &actor, &filter, params.limit, params.cursor.as_deref()).await
 }
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -76,23 +78,30 @@ struct PageParams {
 )]
 async fn list_job_executions(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Path(id): Path<JobId>,
     Params(params): Params<PageParams>,
 ) -> Result<Json<List<Execution>>, ApiError> {
-    rows::job(&api, id).await?;
+    rows::job(&api, &actor, id).await?;
     let filter = ExecutionFilter { job: Some(id), ..ExecutionFilter::default() };
-    list(&api, &filter, params.limit, params.cursor.as_deref()).await
+    list(&api, &actor, &filter, params.limit, params.cursor.as_deref()).await
 }
 
 async fn list(
     api: &Api,
+    actor: &Actor,
     filter: &ExecutionFilter,
     limit: Option<u32>,
     cursor: Option<&str>,
 ) -> Result<Json<List<Execution>>, ApiError> {
     let limit = page::limit(limit)?;
     let after = api.shared.cursors.read::<ExecutionId>("executions", filter, cursor)?;
-    let page = api.node.store().executions(filter, Page { after, limit }).await?;
+    let query = |namespace| async move {
+        let filter = ExecutionFilter { namespace, ..filter.clone() };
+        api.node.store().executions(&filter, Page { after, limit }).await
+    };
+    let selection = Selection::of(actor, filter.namespace.as_deref())?;
+    let page = selection.page(limit, query, |row| row.record.id).await?;
     let last = page.items.last().filter(|_| page.more);
     let next_cursor =
         last.map(|row| api.shared.cursors.make("executions", filter, &row.record.id.to_string()));
@@ -105,7 +114,8 @@ async fn list(
 ))]
 async fn get_execution(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Path(id): Path<ExecutionId>,
 ) -> Result<Json<Execution>, ApiError> {
-    Ok(Json(convert::execution(&rows::execution(&api, id).await?)))
+    Ok(Json(convert::execution(&rows::execution(&api, &actor, id).await?)))
 }

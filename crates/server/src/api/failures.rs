@@ -18,8 +18,10 @@ use store::failures::FailureQuery;
 use utoipa_axum::routes;
 
 use super::extract::{Many, Params, Path, RawBody};
+use super::page::Selection;
 use super::problem::{ApiError, Code, excerpt, field_error};
 use super::routes::Routes;
+use super::rows::permit;
 use super::{Api, page};
 use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock as _, SystemClock};
@@ -32,7 +34,7 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Read, jobs, &[], routes!(list_failure_groups));
     routes.needs(Verb::Read, jobs, &[Code::FailureGroupNotFound], routes!(get_failure_group));
     let refusals = [Code::FailureGroupNotFound, Code::InvalidSpec, Code::UnsupportedMediaType];
-    routes.needs(Verb::Change, jobs, &refusals, routes!(set_failure_group_state));
+    routes.needs(Verb::Operate, jobs, &refusals, routes!(set_failure_group_state));
 }
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -69,16 +71,20 @@ struct ListFailureGroupsParams {
 ))]
 async fn list_failure_groups(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Params(params): Params<ListFailureGroupsParams>,
 ) -> Result<Json<FailureGroups>, ApiError> {
     let limit = page::limit(params.limit)?;
-    let query = FailureQuery { namespace: page::namespace(params.namespace.clone()).map(Into::into) };
-    let mut groups = api.node.store().failures(&query).await?;
+    let mut groups = Vec::new();
+    for namespace in Selection::of(&actor, page::namespace(params.namespace.clone()).as_deref())?.iter() {
+        let query = FailureQuery { namespace: namespace.map(Into::into) };
+        groups.extend(api.node.store().failures(&query).await?);
+    }
     let text = params.text.as_deref().map(str::to_lowercase);
     groups.retain(|group| matches(group, &params, text.as_deref()));
     let now = SystemClock.now();
     match params.order {
-        FailureOrder::LastSeen => {}
+        FailureOrder::LastSeen => groups.sort_by_key(|group| Reverse(group.last_seen)),
         FailureOrder::FirstSeen => groups.sort_by_key(|group| Reverse(group.first_seen)),
         FailureOrder::Count => groups.sort_by_key(|group| Reverse(group.last_24h(now))),
     }
@@ -119,10 +125,13 @@ impl OneFailureGroupParams {
 )]
 async fn get_failure_group(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Path(id): Path<String>,
     Params(params): Params<OneFailureGroupParams>,
 ) -> Result<Json<FailureGroup>, ApiError> {
-    show(&api, params.namespace(), group_id(&id)?).await
+    let (namespace, id) = (params.namespace(), group_id(&id)?);
+    permit(&actor, namespace, || unknown(namespace, id))?;
+    show(&api, namespace, id).await
 }
 
 /// Set the state of a failure group
@@ -142,6 +151,7 @@ async fn set_failure_group_state(
     body: RawBody<BODY_BYTES_MAX>,
 ) -> Result<Json<FailureGroup>, ApiError> {
     let (namespace, id) = (params.namespace(), group_id(&id)?);
+    permit(&actor, namespace, || unknown(namespace, id))?;
     let body: SetFailureState = body.format.parse(&body.bytes)?;
     let length = body.note.as_ref().map_or(0, String::len);
     if length > NOTE_LEN_MAX {

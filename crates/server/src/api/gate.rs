@@ -16,7 +16,7 @@ use super::extract::read_body_counted;
 use super::limits::{Caller, Limits, Permits};
 use super::problem::{ApiError, Code};
 use super::{Api, cookie, forward};
-use crate::auth::{Actor, Resource, Verb, authorize};
+use crate::auth::{Actor, Identity, Resource, Verb};
 
 /// Time after which an incomplete body needs a place in the lane of slow bodies. So slow bodies of a client do not
 /// delay its fast ones.
@@ -27,6 +27,8 @@ const BODY_GRACE: Duration = Duration::from_millis(500);
 pub(super) enum Access {
     /// None: health checks, and pages for users without a token.
     Open,
+    /// None, but the caller must be authenticated, and not be a worker.
+    Account,
     /// The caller must have this right.
     Needs(Verb, Resource),
 }
@@ -67,18 +69,26 @@ pub(super) struct Gate {
     pub(super) place: HandledBy,
     pub(super) body: BodyMode,
     pub(super) lane: LaneChoice,
-    pub(super) verb: Verb,
-    pub(super) resource: Resource,
+    /// Required right; `None` if the caller only has to be authenticated.
+    pub(super) right: Option<(Verb, Resource)>,
 }
 
-/// Authorizes a request and passes it to its handler, which finds the [`Actor`] in its extensions.
+/// Authenticates a request and passes it to its handler, which finds the [`Actor`] in its extensions.
+///
+/// A caller without the right in any namespace is refused here. The handler knows the namespace of the object, and
+/// checks the right there.
 pub(super) async fn pass(
     State(gate): State<Gate>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let actor = bearer(&gate.api, &request)?;
-    authorize(&actor, gate.verb, &gate.resource).inspect_err(|denied| {
+    let credentials = Credentials::of(&gate.api, &request)?;
+    let identity = credentials.identity(&gate.api).await?;
+    let actor = match gate.right {
+        Some((verb, resource)) => Actor::new(identity, verb, resource),
+        None => Actor::without_right(identity),
+    };
+    actor.check_route().inspect_err(|denied| {
         tracing::warn!(error = %denied, token_id = %actor.token_id, "request refused");
     })?;
     let limits = &gate.api.shared.limits;
@@ -135,19 +145,42 @@ async fn received(
     Ok(Request::from_parts(parts, body.into()))
 }
 
-fn bearer(api: &Api, request: &Request) -> Result<Actor, ApiError> {
-    let Some(header) = request.headers().get(AUTHORIZATION) else {
-        let actor = cookie::actor(api, request.method(), request.uri(), request.headers())?;
-        return actor.ok_or_else(|| {
-            ApiError::new(Code::Unauthenticated, "authentication required: no token was sent")
+/// What a request says about its sender.
+enum Credentials {
+    /// Token that must be verified.
+    Token(String),
+    /// Identity of a browser session.
+    Session(Identity),
+}
+
+impl Credentials {
+    /// Reads the credentials of a request.
+    ///
+    /// # Errors
+    /// `unauthenticated` without a token and without a session; `cross_site` from a page of another site.
+    fn of(api: &Api, request: &Request) -> Result<Self, ApiError> {
+        let Some(header) = request.headers().get(AUTHORIZATION) else {
+            let identity = cookie::identity(api, request.method(), request.uri(), request.headers())?;
+            return identity.map(Self::Session).ok_or_else(|| {
+                ApiError::new(Code::Unauthenticated, "authentication required: no token was sent")
+            });
+        };
+        let token = header.to_str().ok().and_then(|value| {
+            let (scheme, token) = value.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
         });
-    };
-    let token = header.to_str().ok().and_then(|value| {
-        let (scheme, token) = value.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-    });
-    // The response does not say whether the token was malformed, unknown or wrong: that would help an attacker.
-    token
-        .and_then(|token| api.tokens.verify(token))
-        .ok_or_else(|| ApiError::new(Code::Unauthenticated, "authentication failed: the token is not valid"))
+        token.map(Self::Token).ok_or_else(invalid_token)
+    }
+
+    async fn identity(self, api: &Api) -> Result<Identity, ApiError> {
+        match self {
+            Self::Token(token) => api.access.authenticate(&token).await.ok_or_else(invalid_token),
+            Self::Session(identity) => Ok(identity),
+        }
+    }
+}
+
+/// The response does not say whether the token was malformed, unknown or wrong: that would help an attacker.
+fn invalid_token() -> ApiError {
+    ApiError::new(Code::Unauthenticated, "authentication failed: the token is not valid")
 }

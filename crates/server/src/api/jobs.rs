@@ -23,13 +23,14 @@ use model::why::Why;
 use model::{BackfillId, JobId, JobSpec, JobStatus, Refusal, RunId, ScheduleId, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use store::query::{JobFilter, JobRow, Page};
+use store::query::{JobFilter, JobRow, Page, Paged};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use super::extract::{Format, Labels, Many, MaybeBody, Params, Path, RawBody};
 use super::headers::{IdempotencyKey, Precondition, etag};
 use super::limits::Caller;
+use super::page::Selection;
 use super::problem::{ApiError, Code};
 use super::requests::{unexpected, until_applied};
 use super::routes::Routes;
@@ -69,12 +70,12 @@ pub(super) fn routes(routes: &mut Routes) {
         Code::UnsupportedMediaType,
     ];
     routes.needs(Verb::Change, jobs, &update_refusals, routes!(update_job));
-    routes.needs(Verb::Change, jobs, &[JobNotFound, JobEnded], routes!(delete_job));
+    routes.needs(Verb::Operate, jobs, &[JobNotFound, JobEnded], routes!(delete_job));
     let cancel_refusals = [JobNotFound, JobEnded, InvalidSpec, Code::UnsupportedMediaType];
-    routes.needs(Verb::Change, jobs, &cancel_refusals, routes!(cancel_job));
+    routes.needs(Verb::Operate, jobs, &cancel_refusals, routes!(cancel_job));
     let retry_refusals =
         [JobNotFound, JobNotEnded, Code::ScheduleRunLimit, IdempotencyKeyReused, InvalidHeader, InvalidSpec];
-    routes.needs(Verb::Create, jobs, &retry_refusals, routes!(retry_job));
+    routes.needs(Verb::Operate, jobs, &retry_refusals, routes!(retry_job));
     routes.needs(Verb::Read, jobs, &[JobNotFound], routes!(get_job_events));
     let no_checkpoint = [JobNotFound, Code::CheckpointNotFound];
     routes.needs(Verb::Read, jobs, &no_checkpoint, routes!(get_checkpoint));
@@ -155,6 +156,9 @@ async fn submit_jobs(
     } else {
         prepare()?
     };
+    for job in &jobs {
+        actor.check(&job.head.spec.namespace)?;
+    }
     if params.dry_run {
         upstream::check(&api, &jobs, batch).await?;
         let mut specs: Vec<_> = jobs.iter().map(|job| JobSpec::clone(&job.head.spec)).collect();
@@ -260,13 +264,15 @@ impl ListJobsParams {
 ))]
 async fn list_jobs(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Params(mut params): Params<ListJobsParams>,
 ) -> Result<Response, ApiError> {
     let limit = page::limit(params.limit)?;
     let (cursor, count) = (params.cursor.take(), params.count);
     let filter = params.filter();
     let after = api.shared.cursors.read::<JobId>("jobs", &filter, cursor.as_deref())?;
-    let page = api.node.store().jobs(&filter, Page { after, limit }).await?;
+    let selection = Selection::of(&actor, filter.namespace.as_deref())?;
+    let page = select(&api, &selection, &filter, Page { after, limit }).await?;
     let items = page.items.iter().map(convert::job).collect::<Result<Vec<_>, _>>()?;
     let last = items.last().filter(|_| page.more);
     let next_cursor = last.map(|job| api.shared.cursors.make("jobs", &filter, &job.id.to_string()));
@@ -274,11 +280,25 @@ async fn list_jobs(
     if !count {
         return Ok(list.into_response());
     }
-    Ok(([("x-total-count", total(&api, &filter).await?)], list).into_response())
+    Ok(([("x-total-count", total(&api, &selection, &filter).await?)], list).into_response())
+}
+
+/// Reads a page of the jobs in these namespaces.
+pub(super) async fn select(
+    api: &Api,
+    selection: &Selection,
+    filter: &JobFilter,
+    page: Page<JobId>,
+) -> Result<Paged<JobRow>, ApiError> {
+    let query = |namespace| async move {
+        let filter = JobFilter { namespace, ..filter.clone() };
+        api.node.store().jobs(&filter, page).await
+    };
+    selection.page(page.limit, query, |row| row.id).await
 }
 
 /// Counts the jobs of a filter, if the store can count them without reading all of them.
-async fn total(api: &Api, filter: &JobFilter) -> Result<String, ApiError> {
+async fn total(api: &Api, selection: &Selection, filter: &JobFilter) -> Result<String, ApiError> {
     let counted = JobFilter {
         statuses: filter.statuses.clone(),
         namespace: filter.namespace.clone(),
@@ -287,17 +307,25 @@ async fn total(api: &Api, filter: &JobFilter) -> Result<String, ApiError> {
     if *filter != counted {
         return Err(ApiError::parameter("count", "can be used only with `status` and `namespace`"));
     }
-    let counts = api.node.store().counts(filter.namespace.as_deref()).await?;
     let wanted = |status: &JobStatus| filter.statuses.is_empty() || filter.statuses.contains(status);
-    Ok(counts.iter().filter(|(status, _)| wanted(status)).map(|(_, count)| count).sum::<u64>().to_string())
+    let mut total = 0;
+    for namespace in selection.iter() {
+        let counts = api.node.store().counts(namespace).await?;
+        total += counts.iter().filter(|(status, _)| wanted(status)).map(|(_, count)| count).sum::<u64>();
+    }
+    Ok(total.to_string())
 }
 
 /// Show a job with its spec
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "jobs", params(("id" = JobId, Path)), responses(
     (status = 200, description = "The job", body = Job, headers(("ETag" = String, description = "Version of the resource"))),
 ))]
-async fn get_job(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Response, ApiError> {
-    shown(&rows::job(&api, id).await?)
+async fn get_job(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<JobId>,
+) -> Result<Response, ApiError> {
+    shown(&rows::job(&api, &actor, id).await?)
 }
 
 fn shown(row: &JobRow) -> Result<Response, ApiError> {
@@ -333,7 +361,7 @@ async fn update_job(
     }
     let change: Value = body.format.parse(&body.bytes)?;
     apply_patch(&api, &actor, id, &wanted, &change).await?;
-    shown(&rows::job(&api, id).await?)
+    shown(&rows::job(&api, &actor, id).await?)
 }
 
 /// Returns the head of a job with a merge patch of its spec.
@@ -358,7 +386,7 @@ pub(super) async fn apply_patch(
     change: &Value,
 ) -> Result<(), ApiError> {
     until_applied(format!("job `{id}`"), || async {
-        let row = rows::job(api, id).await?;
+        let row = rows::job(api, actor, id).await?;
         let version = row.state.version;
         wanted.expected(format!("job `{id}`"), version)?;
         if row.state.status.is_final() {
@@ -443,12 +471,13 @@ pub(super) async fn cancel(
     id: JobId,
     reason: Option<&str>,
 ) -> Result<JobStatus, ApiError> {
-    let (actor, reason) = (Arc::clone(&actor.name), reason.map(Box::from));
-    match api.node.request(|ticket| Input::Cancel { ticket, job: id, actor, reason }).await {
+    rows::check_job(api, actor, id).await?;
+    let (name, reason) = (Arc::clone(&actor.name), reason.map(Box::from));
+    match api.node.request(|ticket| Input::Cancel { ticket, job: id, actor: name, reason }).await {
         Ok(Reply::Cancelling { status, .. }) => Ok(status),
         Ok(other) => Err(unexpected(&other)),
         Err(RequestError::Refused(Refusal::JobNotLive { .. })) => {
-            let row = rows::job(api, id).await?;
+            let row = rows::job(api, actor, id).await?;
             match row.state.status {
                 JobStatus::Cancelled => Ok(JobStatus::Cancelled),
                 _ => Err(ended("cancel", &row)),
@@ -483,7 +512,7 @@ async fn retry_job(
     IdempotencyKey(key): IdempotencyKey,
 ) -> Result<Response, ApiError> {
     api.shared.limits.charge(&caller, 1)?;
-    one_submitted(retry(&api, &actor, &rows::job(&api, id).await?, key).await?)
+    one_submitted(retry(&api, &actor, &rows::job(&api, &actor, id).await?, key).await?)
 }
 
 /// Submits the job that repeats an ended one.
@@ -524,8 +553,12 @@ struct JobEvents {
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/events", tag = "jobs", params(("id" = JobId, Path)), responses(
     (status = 200, description = "All transitions, oldest first", body = JobEvents),
 ))]
-async fn get_job_events(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Json<JobEvents>, ApiError> {
-    let row = rows::job(&api, id).await?;
+async fn get_job_events(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<JobId>,
+) -> Result<Json<JobEvents>, ApiError> {
+    let row = rows::job(&api, &actor, id).await?;
     Ok(Json(JobEvents { items: row.state.history.iter().map(convert::job_event).collect() }))
 }
 
@@ -537,9 +570,14 @@ async fn get_job_events(State(api): State<Api>, Path(id): Path<JobId>) -> Result
     responses((status = 200, description = "The checkpoint", body = Vec<u8>, content_type = "application/octet-stream",
         headers(("ETag" = String, description = "Version of the checkpoint"))))
 )]
-async fn get_checkpoint(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Response, ApiError> {
+async fn get_checkpoint(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<JobId>,
+) -> Result<Response, ApiError> {
+    rows::check_job(&api, &actor, id).await?;
     let Some(record) = api.node.store().checkpoint(id).await? else {
-        rows::job(&api, id).await?;
+        rows::job(&api, &actor, id).await?;
         return Err(ApiError::new(Code::CheckpointNotFound, format!("job `{id}` has no checkpoint")));
     };
     let headers = [
@@ -558,12 +596,17 @@ async fn get_checkpoint(State(api): State<Api>, Path(id): Path<JobId>) -> Result
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/why", tag = "jobs", params(("id" = JobId, Path)), responses(
     (status = 200, description = "The explanation", body = Why),
 ))]
-async fn explain_job(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Json<Why>, ApiError> {
+async fn explain_job(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<JobId>,
+) -> Result<Json<Why>, ApiError> {
+    rows::check_job(&api, &actor, id).await?;
     match api.node.request(|ticket| Input::Why { ticket, job: id }).await {
         Ok(Reply::Why(why)) => Ok(Json(*why)),
         Ok(other) => Err(unexpected(&other)),
         Err(RequestError::Refused(Refusal::JobNotLive { .. })) => {
-            let row = rows::job(&api, id).await?;
+            let row = rows::job(&api, &actor, id).await?;
             Ok(Json(Why { job: id, status: row.state.status, reasons: Vec::new() }))
         }
         Err(error) => Err(error.into()),

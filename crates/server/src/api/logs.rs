@@ -35,7 +35,7 @@ use super::limits::Caller;
 use super::problem::{ApiError, Chain, Code};
 use super::routes::Routes;
 use super::{Api, rows};
-use crate::auth::{Resource, Verb};
+use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
 use crate::objects::ObjectError;
 
@@ -198,6 +198,7 @@ struct LogPage {
 )]
 async fn read_job_logs(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<JobId>,
     Params(params): Params<JobLogsParams>,
@@ -205,7 +206,7 @@ async fn read_job_logs(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let (number, params) = params.split();
-    let job = rows::job(&api, id).await?;
+    let job = rows::job(&api, &actor, id).await?;
     let execution = match (number, job.state.execution) {
         (Some(number), _) => Some(numbered(&api, id, number).await?.record.id),
         (None, newest) => newest,
@@ -218,8 +219,8 @@ async fn read_job_logs(
                 .into_response())
         }
         (None, Answer::Text) => Ok(text(Body::empty())),
-        (None, Answer::Stream) => follow::job(&api, &caller, id, params.stream.into()),
-        (Some(execution), answer) => read(&api, &caller, execution, params, answer, last).await,
+        (None, Answer::Stream) => follow::job(&api, &actor, &caller, id, params.stream.into()),
+        (Some(execution), answer) => read(&api, &actor, &caller, execution, params, answer, last).await,
     }
 }
 
@@ -238,15 +239,16 @@ async fn read_job_logs(
 )]
 async fn read_execution_logs(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<ExecutionId>,
     Params(params): Params<LogsParams>,
     last: LastEventId,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    rows::execution(&api, id).await?;
+    rows::execution(&api, &actor, id).await?;
     let answer = params.answer(&headers)?;
-    read(&api, &caller, id, params, answer, last).await
+    read(&api, &actor, &caller, id, params, answer, last).await
 }
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -352,18 +354,19 @@ impl SearchJobParams {
 )]
 async fn search_job_logs(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Path(id): Path<JobId>,
     Params(params): Params<SearchJobParams>,
 ) -> Result<Json<LogSearch>, ApiError> {
     let (number, params) = params.split();
-    let job = rows::job(&api, id).await?;
+    let job = rows::job(&api, &actor, id).await?;
     let execution = match (number, job.state.execution) {
         (Some(number), _) => Some(numbered(&api, id, number).await?.record.id),
         (None, newest) => newest,
     };
     let query = params.query()?;
     match execution {
-        Some(execution) => find(&api, execution, &params, query).await,
+        Some(execution) => find(&api, &actor, execution, &params, query).await,
         None => {
             let complete = job.state.status.is_final();
             Ok(Json(LogSearch { items: Vec::new(), lines: 0, next_cursor: None, complete }))
@@ -380,16 +383,18 @@ async fn search_job_logs(
 )]
 async fn search_execution_logs(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Path(id): Path<ExecutionId>,
     Params(params): Params<SearchParams>,
 ) -> Result<Json<LogSearch>, ApiError> {
-    rows::execution(&api, id).await?;
+    rows::execution(&api, &actor, id).await?;
     let query = params.query()?;
-    find(&api, id, &params, query).await
+    find(&api, &actor, id, &params, query).await
 }
 
 async fn find(
     api: &Api,
+    actor: &Actor,
     execution: ExecutionId,
     params: &SearchParams,
     query: Query,
@@ -428,7 +433,7 @@ async fn find(
     };
     let (items, next, lines) = search.into_hits();
     let (complete, next_cursor) = match ended_at {
-        Some(offset) => (ended(api, execution, offset).await?, None),
+        Some(offset) => (ended(api, actor, execution, offset).await?, None),
         None => (false, Some(api.shared.cursors.make("log-search", &asked, &next.to_string()))),
     };
     Ok(Json(LogSearch { items, lines, next_cursor, complete }))
@@ -495,6 +500,7 @@ impl LogsParams {
 
 async fn read(
     api: &Api,
+    actor: &Actor,
     caller: &Caller,
     execution: ExecutionId,
     params: LogsParams,
@@ -506,13 +512,13 @@ async fn read(
         (Answer::Page, None) => match params.line {
             Some(line) => {
                 let offset = skip_lines(api, execution, line, wanted).await?;
-                part(api, execution, offset, params.limit, wanted).await
+                part(api, actor, execution, offset, params.limit, wanted).await
             }
-            None => part(api, execution, Start::at(params.offset), params.limit, wanted).await,
+            None => part(api, actor, execution, Start::at(params.offset), params.limit, wanted).await,
         },
         (Answer::Page, Some(lines)) => {
             let (items, next_offset, first_line) = tail(api, execution, lines, wanted).await?;
-            let complete = ended(api, execution, next_offset).await?;
+            let complete = ended(api, actor, execution, next_offset).await?;
             Ok(Json(LogPage { items, next_offset, complete, first_line: Some(first_line) }).into_response())
         }
         (Answer::Text, None) => Ok(text(whole_text(api, execution, params.offset, wanted).await?)),
@@ -523,11 +529,11 @@ async fn read(
         }
         (Answer::Stream, None) => {
             let offset = begin(api, execution, last, params.offset).await?;
-            follow::execution(api, caller, execution, offset, wanted, Vec::new())
+            follow::execution(api, actor, caller, execution, offset, wanted, Vec::new())
         }
         (Answer::Stream, Some(lines)) => {
             let (items, offset, _) = tail(api, execution, lines, wanted).await?;
-            follow::execution(api, caller, execution, offset, wanted, items)
+            follow::execution(api, actor, caller, execution, offset, wanted, items)
         }
     }
 }
@@ -594,6 +600,7 @@ async fn skip_lines(
 
 async fn part(
     api: &Api,
+    actor: &Actor,
     execution: ExecutionId,
     Start { offset, mut surplus, line: first_line }: Start,
     limit: Option<u32>,
@@ -606,7 +613,7 @@ async fn part(
     while items.len() < limit && bytes < ANSWER_BYTES_MAX {
         let part = api.objects.logs.read(execution, next_offset, CHUNK).await?;
         if part.frames.is_empty() {
-            complete = part.complete || ended(api, execution, next_offset).await?;
+            complete = part.complete || ended(api, actor, execution, next_offset).await?;
             items.extend(decoder.flush(next_offset));
             break;
         }
@@ -634,12 +641,12 @@ async fn part(
 
 /// Returns whether the log ends at `offset`. Either the log is complete, or the execution has ended with this log size,
 /// or it ended long ago, and its worker would have sent the rest.
-async fn ended(api: &Api, execution: ExecutionId, offset: u64) -> Result<bool, ApiError> {
+async fn ended(api: &Api, actor: &Actor, execution: ExecutionId, offset: u64) -> Result<bool, ApiError> {
     let size = api.objects.logs.size(execution).await?;
     if offset < size.bytes || size.complete {
         return Ok(offset >= size.bytes);
     }
-    let record = rows::execution(api, execution).await?.record;
+    let record = rows::execution(api, actor, execution).await?.record;
     let now = SystemClock.now();
     let long_ago = record.finished_at.is_some_and(|at| at + END_TIMEOUT < now);
     Ok(record.status.is_final() && (long_ago || has_no_more_output(&record, offset)))

@@ -1,4 +1,4 @@
-//! The server itself: health, version, metrics, and the identity of the caller.
+//! The server itself: health, version and metrics.
 //!
 //! - `/livez` and `/healthz` do not use the store: a failure means that the process must be restarted.
 //! - `/readyz` fails while this server does not accept requests; with `verbose` it also checks store and clock.
@@ -23,7 +23,7 @@ use super::Api;
 use super::extract::Params;
 use super::problem::{ApiError, Chain, Code};
 use super::routes::Routes;
-use crate::auth::{Actor, Resource, Verb, token};
+use crate::auth::{Actor, Resource, Verb};
 use crate::metrics::Exposition;
 use crate::node::Readiness;
 
@@ -38,8 +38,7 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.open(&[Code::Loading, Code::Stopping, Code::StoreUnavailable], routes!(get_readiness));
     routes.needs(Verb::Read, Resource::Server, &[], routes!(get_metrics));
     routes.counts_as_metrics();
-    routes.needs(Verb::Read, Resource::Server, &[], routes!(get_me));
-    routes.needs(Verb::Read, Resource::Server, &[], routes!(get_version));
+    routes.needs_account(&[], routes!(get_version));
 }
 
 /// Liveness of the server process.
@@ -167,32 +166,20 @@ async fn get_readiness(
         (String = "text/plain"), (String = "application/openmetrics-text"),
     )),
 ))]
-async fn get_metrics(State(api): State<Api>, headers: HeaderMap) -> Response {
+async fn get_metrics(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    // Metrics have the counts of all namespaces.
+    if !actor.may_on_cluster(Verb::Read, Resource::Jobs) {
+        let detail = format!("`{}` may not read metrics: they are of all namespaces", actor.name);
+        return Err(ApiError::new(Code::Forbidden, detail));
+    }
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let form = Exposition::negotiated(accept);
     let text = api.metrics.encode(&api.node.view(), api.node.check_leading().is_ok(), form);
-    ([(CONTENT_TYPE, HeaderValue::from_static(form.content_type()))], text).into_response()
-}
-
-/// The user that a token belongs to.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Me {
-    /// Name of the user.
-    name: String,
-    /// Kind of the token: `admin` or `worker`.
-    kind: &'static str,
-}
-
-impl From<&Actor> for Me {
-    fn from(actor: &Actor) -> Self {
-        Self { name: actor.name.to_string(), kind: token::kind_name(actor.kind) }
-    }
-}
-
-/// Show the authenticated user
-#[utoipa::path(get, path = "/api/v1/me", tag = "server", responses((status = 200, description = "The authenticated user", body = Me)))]
-async fn get_me(Extension(actor): Extension<Actor>) -> Json<Me> {
-    Json(Me::from(&actor))
+    Ok(([(CONTENT_TYPE, HeaderValue::from_static(form.content_type()))], text).into_response())
 }
 
 /// Version of the server.

@@ -26,6 +26,7 @@
 //! - Every refusal, of any layer, is a problem document with a code of the table.
 //! - Reads come from the store, so they include everything that was acknowledged.
 
+mod access;
 mod artifacts;
 mod bulk;
 mod calendars;
@@ -185,6 +186,7 @@ fn table() -> Routes {
     failures::routes(&mut routes);
     workflows::routes(&mut routes);
     calendars::routes(&mut routes);
+    access::routes(&mut routes);
     servers::routes(&mut routes);
     meta::routes(&mut routes);
     session::routes(&mut routes);

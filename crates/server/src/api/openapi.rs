@@ -42,6 +42,7 @@ const TAGS: &[(&str, &str)] = &[
     ("artifacts", "Files that jobs read and store."),
     ("statistics", "What happened over time, and by namespace, queue, job name, schedule and worker."),
     ("failures", "Failures of jobs, grouped by their signature."),
+    ("access", "Accounts, roles, role bindings and tokens."),
     ("server", "The server itself."),
 ];
 

@@ -44,7 +44,7 @@ pub(super) fn document(
     add_refusals(operation, &codes);
     // An empty list means that a route needs no token; a missing list would be ambiguous.
     let by_token = || SecurityRequirement::new::<_, _, String>(SCHEME, []);
-    operation.security = Some(matches!(access, Access::Needs(..)).then(by_token).into_iter().collect());
+    operation.security = Some((access != Access::Open).then(by_token).into_iter().collect());
     add_conditions(method, path, operation);
 }
 
@@ -75,7 +75,7 @@ fn codes(
 ) -> BTreeSet<Code> {
     let mut codes = BTreeSet::from_iter(own.iter().copied());
     codes.extend([Code::HostNotAllowed, Code::MethodNotAllowed, Code::UriTooLong, Code::Internal]);
-    if let Access::Needs(..) = access {
+    if access != Access::Open {
         codes.extend([
             Code::Unauthenticated,
             Code::ClientLimit,
@@ -92,9 +92,7 @@ fn codes(
     if operation.request_body.is_some() {
         codes.extend([Code::MalformedBody, Code::RequestTimeout, Code::BodyTooLarge]);
     }
-    if let (Access::Needs(..), HttpMethod::Post | HttpMethod::Put | HttpMethod::Patch | HttpMethod::Delete) =
-        (access, method)
-    {
+    if access != Access::Open && *method != HttpMethod::Get {
         codes.extend([Code::OutcomeUnknown, Code::Loading, Code::Stopping, Code::StorageFull]);
     }
     codes

@@ -3,23 +3,89 @@
 //! A cursor is opaque: base64url of a MAC and of the last position of a page. The MAC covers the filter of the list, so
 //! a cursor with another filter is refused instead of skipping rows. Its key is in the store, so a cursor is valid on
 //! every server and after a restart.
+//!
+//! A caller with rights in some namespaces gets one list of all of them ([`Selection`]), read with one query for each.
 
+use std::cmp::Reverse;
+
+use access::Namespaces;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures::{StreamExt, TryStreamExt};
 use hmac::{Hmac, KeyInit, Mac};
 use model::limits::{PAGE_DEFAULT, PAGE_MAX};
 use sha2::Sha256;
+use store::StoreError;
+use store::query::Paged;
 
 use super::problem::{ApiError, Code};
+use crate::auth::Actor;
 
 /// 128 bits suffice: a cursor grants no right.
 const MAC_LEN: usize = 16;
+/// Concurrent queries for a list of several namespaces.
+const QUERIES: usize = 8;
 /// Longest cursor, in bytes; no valid cursor is longer.
 const CURSOR_LEN_MAX: usize = 1_024;
 
 /// Returns the namespace to filter a list by; `*` is any.
 pub(super) fn namespace(asked: Option<String>) -> Option<String> {
     asked.filter(|namespace| namespace != "*")
+}
+
+/// Namespaces of a list, each for a query of its own: the one that the request names, or all in which the caller has
+/// the right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Selection(Vec<Option<String>>);
+
+impl Selection {
+    /// Selects the namespaces of a list. `asked` is `None` for all namespaces.
+    ///
+    /// # Errors
+    /// `forbidden` if the request names a namespace in which the caller does not have the right.
+    pub(super) fn of(actor: &Actor, asked: Option<&str>) -> Result<Self, ApiError> {
+        if let Some(namespace) = asked {
+            actor.check(namespace)?;
+            return Ok(Self(vec![Some(namespace.to_owned())]));
+        }
+        Ok(Self(match actor.namespaces() {
+            Namespaces::All => vec![None],
+            Namespaces::Some(names) => names.iter().map(|name| Some(name.to_string())).collect(),
+        }))
+    }
+
+    /// Returns the namespaces; `None` is any namespace.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Option<&str>> {
+        self.0.iter().map(Option::as_deref)
+    }
+
+    /// Returns whether an object of this namespace is selected.
+    pub(super) fn contains(&self, namespace: &str) -> bool {
+        self.iter().any(|selected| selected.is_none_or(|selected| selected == namespace))
+    }
+
+    /// Reads one page of a list: the first items of all namespaces, in descending order of `place`.
+    pub(super) async fn page<T, F, Place: Ord>(
+        &self,
+        limit: usize,
+        query: impl Fn(Option<String>) -> F,
+        place: impl Fn(&T) -> Place,
+    ) -> Result<Paged<T>, ApiError>
+    where
+        F: Future<Output = Result<Paged<T>, StoreError>>,
+    {
+        if let [one] = &self.0[..] {
+            return Ok(query(one.clone()).await?);
+        }
+        let pages = futures::stream::iter(self.0.iter().cloned().map(query));
+        let pages: Vec<_> = pages.buffered(QUERIES).try_collect().await?;
+        let mut more = pages.iter().any(|page| page.more);
+        let mut items: Vec<_> = pages.into_iter().flat_map(|page| page.items).collect();
+        items.sort_by_key(|item| Reverse(place(item)));
+        more |= items.len() > limit;
+        items.truncate(limit);
+        Ok(Paged { items, more })
+    }
 }
 
 /// Creates and verifies cursors.

@@ -44,8 +44,8 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Change, queues, &set_refusals, routes!(set_queue));
     routes.needs(Verb::Delete, queues, &[Code::QueueNotFound, Code::QueueInUse], routes!(delete_queue));
     let pause_refusals = [Code::VersionMismatch, Code::InvalidSpec, Code::UnsupportedMediaType];
-    routes.needs(Verb::Change, queues, &pause_refusals, routes!(pause_queue));
-    routes.needs(Verb::Change, queues, &[Code::VersionMismatch, Code::InvalidSpec], routes!(resume_queue));
+    routes.needs(Verb::Operate, queues, &pause_refusals, routes!(pause_queue));
+    routes.needs(Verb::Operate, queues, &[Code::VersionMismatch, Code::InvalidSpec], routes!(resume_queue));
 }
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]

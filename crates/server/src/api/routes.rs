@@ -1,6 +1,6 @@
 //! The table of routes, with the required right and all refusal codes of each route.
 //!
-//! A route can only be added with [`Routes::open`] or [`Routes::needs`], so a route without an access rule does not
+//! A route can only be added with [`Routes::open`], [`Routes::needs_account`] or [`Routes::needs`], so a route without an access rule does not
 //! compile. The entry determines the `gate` in front of the handler, and what `operations` adds to its description.
 
 use axum::middleware::from_fn_with_state;
@@ -43,6 +43,11 @@ impl Routes {
         handler: UtoipaMethodRouter<Api>,
     ) {
         self.add(Access::Needs(verb, resource), refusals, handler);
+    }
+
+    /// Adds a route that requires authentication, but no right. Workers may not use it.
+    pub(super) fn needs_account(&mut self, refusals: &[Code], handler: UtoipaMethodRouter<Api>) {
+        self.add(Access::Account, refusals, handler);
     }
 
     /// Lets the leader handle the last added route, because only it has the data.
@@ -90,9 +95,13 @@ impl Routes {
         let router = self.entries.into_iter().fold(OpenApiRouter::default(), |router, route| {
             let handler = match route.access {
                 Access::Open => route.handler,
-                Access::Needs(verb, resource) => {
-                    let Route { place, body, lane, .. } = route;
-                    let gate = Gate { api: api.clone(), place, body, lane, verb, resource };
+                Access::Account | Access::Needs(..) => {
+                    let Route { place, body, lane, access, .. } = route;
+                    let right = match access {
+                        Access::Needs(verb, resource) => Some((verb, resource)),
+                        _ => None,
+                    };
+                    let gate = Gate { api: api.clone(), place, body, lane, right };
                     // Only in front of existing methods: any other method is a 405 for everyone.
                     route.handler.map(|methods| methods.route_layer(from_fn_with_state(gate, gate::pass)))
                 }

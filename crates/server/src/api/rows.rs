@@ -2,6 +2,9 @@
 //!
 //! Handlers use these functions wherever a missing row is a 404, so that every route has the same code and text. A name
 //! is looked up in one namespace; an id needs none.
+//!
+//! Each lookup checks the right of the caller in the namespace of the row. If the caller may not even read it, the
+//! answer is that of a row that does not exist.
 
 use model::calendar::{CalendarRecord, CalendarSpec};
 use model::spec::DEFAULT;
@@ -10,8 +13,9 @@ use serde::Deserialize;
 use store::query::{BackfillRow, ExecutionRow, JobRow, RunRow, ScheduleRow, WorkflowRow};
 use timetable::CalendarMap;
 
-use super::Api;
 use super::problem::{ApiError, Code, excerpt};
+use super::{Api, convert, schedules};
+use crate::auth::Actor;
 
 /// The namespace of the name in an address.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -28,30 +32,79 @@ impl Scope {
     }
 }
 
-pub(super) async fn job(api: &Api, id: JobId) -> Result<JobRow, ApiError> {
-    let found = api.node.store().job(id).await?;
-    found.ok_or_else(|| ApiError::new(Code::JobNotFound, format!("job `{id}` does not exist")))
+/// Checks the right of the caller to a row in this namespace.
+///
+/// # Errors
+/// `missing` if the caller may not read the row; `forbidden` if it may only read it.
+pub(super) fn permit(
+    actor: &Actor,
+    namespace: &str,
+    missing: impl FnOnce() -> ApiError,
+) -> Result<(), ApiError> {
+    match actor.check(namespace) {
+        Ok(()) => Ok(()),
+        Err(denied) if actor.can_read(namespace) => Err(denied.into()),
+        Err(_) => Err(missing()),
+    }
 }
 
-pub(super) async fn execution(api: &Api, id: ExecutionId) -> Result<ExecutionRow, ApiError> {
-    let found = api.node.store().execution(id).await?;
-    found.ok_or_else(|| ApiError::new(Code::ExecutionNotFound, format!("execution `{id}` does not exist")))
+pub(super) async fn job(api: &Api, actor: &Actor, id: JobId) -> Result<JobRow, ApiError> {
+    let missing = || ApiError::new(Code::JobNotFound, format!("job `{id}` does not exist"));
+    let row = api.node.store().job(id).await?.ok_or_else(missing)?;
+    if !actor.is_unrestricted() {
+        permit(actor, &convert::job(&row)?.namespace, missing)?;
+    }
+    Ok(row)
+}
+
+/// Checks the right of the caller to a job. Costs nothing if the caller has it in all namespaces.
+pub(super) async fn check_job(api: &Api, actor: &Actor, id: JobId) -> Result<(), ApiError> {
+    if actor.is_unrestricted() {
+        return Ok(());
+    }
+    job(api, actor, id).await.map(drop)
+}
+
+pub(super) async fn execution(api: &Api, actor: &Actor, id: ExecutionId) -> Result<ExecutionRow, ApiError> {
+    let missing = || ApiError::new(Code::ExecutionNotFound, format!("execution `{id}` does not exist"));
+    let row = api.node.store().execution(id).await?.ok_or_else(missing)?;
+    permit(actor, &row.namespace, missing)?;
+    Ok(row)
 }
 
 /// Returns a run with its history.
-pub(super) async fn run(api: &Api, id: RunId) -> Result<RunRow, ApiError> {
-    let found = api.node.store().run(id).await?;
-    found.ok_or_else(|| ApiError::new(Code::RunNotFound, format!("run `{id}` does not exist")))
+pub(super) async fn run(api: &Api, actor: &Actor, id: RunId) -> Result<RunRow, ApiError> {
+    let missing = || ApiError::new(Code::RunNotFound, format!("run `{id}` does not exist"));
+    let row = api.node.store().run(id).await?.ok_or_else(missing)?;
+    permit(actor, &row.head.definition.workflow.namespace, missing)?;
+    Ok(row)
 }
 
-pub(super) async fn backfill(api: &Api, id: BackfillId) -> Result<BackfillRow, ApiError> {
-    let found = api.node.store().backfill(id).await?;
-    found.ok_or_else(|| ApiError::new(Code::BackfillNotFound, format!("backfill `{id}` does not exist")))
+/// Checks the right of the caller to a run. Costs nothing if the caller has it in all namespaces.
+pub(super) async fn check_run(api: &Api, actor: &Actor, id: RunId) -> Result<(), ApiError> {
+    if actor.is_unrestricted() {
+        return Ok(());
+    }
+    run(api, actor, id).await.map(drop)
+}
+
+/// Returns a backfill. The namespace of a deleted schedule is unknown: only a caller with the right in all namespaces
+/// finds its backfills.
+pub(super) async fn backfill(api: &Api, actor: &Actor, id: BackfillId) -> Result<BackfillRow, ApiError> {
+    let missing = || ApiError::new(Code::BackfillNotFound, format!("backfill `{id}` does not exist"));
+    let store = api.node.store();
+    let row = store.backfill(id).await?.ok_or_else(missing)?;
+    if !actor.is_unrestricted() {
+        let schedule = store.schedule(row.head.schedule).await?.ok_or_else(missing)?;
+        permit(actor, &schedules::spec(&schedule)?.namespace, missing)?;
+    }
+    Ok(row)
 }
 
 /// Returns the schedule with this id or name.
 pub(super) async fn schedule(
     api: &Api,
+    actor: &Actor,
     name: &str,
     namespace: Option<&str>,
 ) -> Result<ScheduleRow, ApiError> {
@@ -61,12 +114,18 @@ pub(super) async fn schedule(
         Ok(id) => (store.schedule(id).await?, format!("schedule `{id}` does not exist")),
         Err(_) => (store.schedule_named(namespace, name).await?, none_of("schedule", name, namespace)),
     };
-    found.ok_or_else(|| ApiError::new(Code::ScheduleNotFound, detail))
+    let missing = || ApiError::new(Code::ScheduleNotFound, detail.clone());
+    let row = found.ok_or_else(missing)?;
+    if !actor.is_unrestricted() {
+        permit(actor, &schedules::spec(&row)?.namespace, missing)?;
+    }
+    Ok(row)
 }
 
 /// Returns the workflow with this id or name.
 pub(super) async fn workflow(
     api: &Api,
+    actor: &Actor,
     name: &str,
     namespace: Option<&str>,
 ) -> Result<WorkflowRow, ApiError> {
@@ -76,13 +135,22 @@ pub(super) async fn workflow(
         Ok(id) => (store.workflow(id).await?, format!("workflow `{id}` does not exist")),
         Err(_) => (store.workflow_named(namespace, name).await?, none_of("workflow", name, namespace)),
     };
-    found.ok_or_else(|| ApiError::new(Code::WorkflowNotFound, detail))
+    let missing = || ApiError::new(Code::WorkflowNotFound, detail.clone());
+    let row = found.ok_or_else(missing)?;
+    permit(actor, &row.head.spec.namespace, missing)?;
+    Ok(row)
 }
 
 /// Returns the calendar with this name; the built-in calendars have no row.
-pub(super) async fn calendar(api: &Api, name: &str, namespace: &str) -> Result<CalendarRecord, ApiError> {
-    let found = api.node.store().calendar(namespace, name).await?;
-    found.ok_or_else(|| no_calendar(name, namespace))
+pub(super) async fn calendar(
+    api: &Api,
+    actor: &Actor,
+    name: &str,
+    namespace: &str,
+) -> Result<CalendarRecord, ApiError> {
+    let missing = || no_calendar(name, namespace);
+    permit(actor, namespace, missing)?;
+    api.node.store().calendar(namespace, name).await?.ok_or_else(missing)
 }
 
 pub(super) fn no_calendar(name: &str, namespace: &str) -> ApiError {

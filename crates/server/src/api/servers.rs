@@ -20,9 +20,9 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Read, servers, &[], routes!(list_servers));
     routes.needs(Verb::Read, servers, &[Code::ServerNotFound], routes!(get_server));
     let refusals = [Code::ServerNotFound, Code::NoOtherServer];
-    routes.needs(Verb::Change, servers, &refusals, routes!(drain_server));
+    routes.needs(Verb::Operate, servers, &refusals, routes!(drain_server));
     routes.of_each_server();
-    routes.needs(Verb::Change, servers, &[Code::ServerNotFound], routes!(undrain_server));
+    routes.needs(Verb::Operate, servers, &[Code::ServerNotFound], routes!(undrain_server));
     routes.of_each_server();
 }
 

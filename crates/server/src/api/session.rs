@@ -7,16 +7,17 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use model::Duration;
+use model::api::Me;
 use serde::Deserialize;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
+use super::access::me;
 use super::extract::MaybeBody;
-use super::meta::Me;
 use super::problem::{ApiError, Code};
 use super::routes::Routes;
 use super::{Api, cookie};
-use crate::auth::{Actor, Resource, Verb};
+use crate::auth::Actor;
 use crate::clock::{Clock, SystemClock};
 
 /// Duration of a session that outlives the browser.
@@ -26,9 +27,9 @@ const DAY: Duration = Duration::from_hours(24);
 
 pub(super) fn routes(routes: &mut Routes) {
     let refusals = [Code::InvalidSpec, Code::UnsupportedMediaType];
-    routes.needs(Verb::Read, Resource::Server, &refusals, routes!(open_session));
+    routes.needs_account(&refusals, routes!(open_session));
     routes.of_each_server();
-    routes.needs(Verb::Read, Resource::Server, &[], routes!(close_session));
+    routes.needs_account(&[], routes!(close_session));
     routes.of_each_server();
 }
 
@@ -66,7 +67,7 @@ async fn open_session(
     let value = api.shared.sessions.open(&actor.token_id, SystemClock.now() + lasts);
     let max_age = wanted.remember.then(|| lasts.as_millis() / 1_000);
     let cookie = cookie::new(&api, &uri, &headers, &value, max_age)?;
-    Ok(([(SET_COOKIE, cookie)], Json(Me::from(&actor))).into_response())
+    Ok(([(SET_COOKIE, cookie)], Json(me(&api, &actor))).into_response())
 }
 
 /// Sign out

@@ -2,19 +2,23 @@
 //!
 //! A stream pulls its events one by one from a [`Source`], so a slow reader delays only its own source. While the
 //! source has no event, the stream sends heartbeats with its position. A reader whose filter excludes all events can
-//! therefore still resume from there. Streams end when the server stops leading.
+//! therefore still resume from there. Streams end when the server stops leading, and when the rights of the reader
+//! change: the client connects again with the new ones.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::future::BoxFuture;
 use serde::Serialize;
+use tokio::sync::watch;
 
 use super::Api;
 use super::limits::{Caller, Permits};
 use super::problem::ApiError;
+use crate::auth::{AccessControl, Actor, Identity};
 
 /// Longest time without an event or a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -34,19 +38,53 @@ struct Streaming<S> {
     source: S,
     sent_retry: bool,
     stopping: BoxFuture<'static, ()>,
+    reader: Reader,
     _place: Permits,
+}
+
+/// Reader of a stream, with the rights that it had at the start.
+struct Reader {
+    access: Arc<AccessControl>,
+    changes: watch::Receiver<u64>,
+    identity: Identity,
+}
+
+impl Reader {
+    fn is_unchanged(&self) -> bool {
+        self.access.bearer_of(&self.identity.token_id).as_ref() == Some(&self.identity)
+    }
+
+    /// Completes when the reader has lost its token, or has other rights.
+    async fn changed(&mut self) {
+        loop {
+            // A server that ends has no changes any more; the stream ends with it.
+            if self.changes.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            if !self.is_unchanged() {
+                return;
+            }
+        }
+    }
 }
 
 /// Returns a streaming response.
 ///
 /// # Errors
 /// `busy` or `client_limit` if there are too many streams; `loading` or `stopping` if this server does not lead.
-pub(super) fn stream(api: &Api, caller: &Caller, source: impl Source) -> Result<Response, ApiError> {
+pub(super) fn stream(
+    api: &Api,
+    actor: &Actor,
+    caller: &Caller,
+    source: impl Source,
+) -> Result<Response, ApiError> {
     api.node.check_leading()?;
     let place = api.shared.limits.streams.enter(caller)?;
     let node = api.node.clone();
     let stopping = Box::pin(async move { node.leadership_ended().await });
-    let state = Streaming { source, sent_retry: false, stopping, _place: place };
+    let access = Arc::clone(&api.access);
+    let reader = Reader { changes: access.changes(), access, identity: actor.identity().clone() };
+    let state = Streaming { source, sent_retry: false, stopping, reader, _place: place };
     let events = futures::stream::unfold(state, |mut state| async move {
         let event = next(&mut state).await?;
         Some((Ok::<_, Infallible>(event), state))
@@ -62,8 +100,10 @@ async fn next<S: Source>(state: &mut Streaming<S>) -> Option<Event> {
     tokio::select! {
         event = state.source.next() => event,
         () = &mut state.stopping => None,
+        () = state.reader.changed() => None,
+        // A token may have expired.
         () = tokio::time::sleep(HEARTBEAT) => {
-            Some(Event::default().comment("").id(state.source.resume_position().to_string()))
+            state.reader.is_unchanged().then(|| Event::default().comment("").id(state.source.resume_position().to_string()))
         }
     }
 }

@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use model::api::{
     StatisticsCounts, StatisticsOrder, StatisticsPoint, StatisticsSeries, StatisticsTotal, StatisticsTotals,
 };
@@ -16,14 +16,15 @@ use model::spec::DEFAULT;
 use model::statistics::{Point, Resolution, Subject, SubjectKind, Tally};
 use model::{Duration, ScheduleId, Timestamp, WorkerId};
 use serde::Deserialize;
-use store::statistics::{StatisticsQuery, Subjects};
+use store::statistics::{Series, StatisticsQuery, Subjects};
 use utoipa_axum::routes;
 
 use super::extract::Params;
+use super::page::Selection;
 use super::problem::{ApiError, Code};
 use super::routes::Routes;
 use super::{Api, page, rows};
-use crate::auth::{Resource, Verb};
+use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock as _, SystemClock};
 
 /// Most intervals of a series.
@@ -74,20 +75,22 @@ struct SeriesParams {
 ))]
 async fn get_statistics_series(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Params(params): Params<SeriesParams>,
 ) -> Result<Json<StatisticsSeries>, ApiError> {
     let now = SystemClock.now();
     let (from, until) = range(params.from, params.until, Duration::from_hours(1), now)?;
     let (resolution, step) = steps(params.step, from, until, now)?;
-    let subject = subject(&api, params).await?;
+    let subject = subject(&api, &actor, params).await?;
     let from = from.floor(step);
-    let query = StatisticsQuery { resolution, from, until, subjects: Subjects::One(subject.clone()) };
-    let stored = api.node.store().statistics(&query).await?.remove(&subject).unwrap_or_default();
     let mut points = BTreeMap::<Timestamp, Point>::new();
     let mut total = Tally::default();
-    for (at, point) in stored {
-        total.add(&point.tally);
-        points.entry(at.floor(step)).or_default().add(&point);
+    for subject in permitted(&actor, subject)? {
+        let query = StatisticsQuery { resolution, from, until, subjects: Subjects::One(subject.clone()) };
+        for (at, point) in api.node.store().statistics(&query).await?.remove(&subject).unwrap_or_default() {
+            total.add(&point.tally);
+            points.entry(at.floor(step)).or_default().add(&point);
+        }
     }
     let points = points.into_iter().map(|(at, point)| StatisticsPoint {
         at,
@@ -168,7 +171,28 @@ fn steps(
     Ok((resolution, step))
 }
 
-async fn subject(api: &Api, params: SeriesParams) -> Result<Subject, ApiError> {
+/// Returns the subjects whose series the caller gets: for all jobs, those of the namespaces in which it has the right.
+///
+/// # Errors
+/// `forbidden`. Queues and workers have jobs of all namespaces.
+fn permitted(actor: &Actor, subject: Subject) -> Result<Vec<Subject>, ApiError> {
+    match &subject {
+        Subject::All => {
+            let of = |namespace: Option<&str>| match namespace {
+                Some(namespace) => Subject::Namespace(namespace.into()),
+                None => Subject::All,
+            };
+            return Ok(Selection::of(actor, None)?.iter().map(of).collect());
+        }
+        Subject::Namespace(namespace) | Subject::Job { namespace, .. } => actor.check(namespace)?,
+        Subject::Queue(_) | Subject::Worker(_) => actor.check_cluster()?,
+        // Its right was checked by the lookup.
+        Subject::Schedule(_) => {}
+    }
+    Ok(vec![subject])
+}
+
+async fn subject(api: &Api, actor: &Actor, params: SeriesParams) -> Result<Subject, ApiError> {
     let SeriesParams { namespace, queue, job, schedule, worker_id, .. } = params;
     let given = [
         ("queue", queue.is_some()),
@@ -185,8 +209,9 @@ async fn subject(api: &Api, params: SeriesParams) -> Result<Subject, ApiError> {
     }
     if let Some(schedule) = schedule {
         let id = match ScheduleId::from_str(&schedule) {
-            Ok(id) => id,
-            Err(_) => rows::schedule(api, &schedule, namespace.as_deref()).await?.id,
+            // A deleted schedule still has statistics, but no namespace.
+            Ok(id) if actor.is_unrestricted() => id,
+            _ => rows::schedule(api, actor, &schedule, namespace.as_deref()).await?.id,
         };
         return Ok(Subject::Schedule(id));
     }
@@ -231,6 +256,7 @@ struct TotalsParams {
 ))]
 async fn get_statistics_totals(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Params(params): Params<TotalsParams>,
 ) -> Result<Json<StatisticsTotals>, ApiError> {
     let limit = page::limit(params.limit)?;
@@ -251,12 +277,21 @@ async fn get_statistics_totals(
     let resolution = Resolution::ALL.iter().copied().find(|known| *known >= resolution && kept(known));
     let resolution = resolution.unwrap_or(Resolution::Hour);
     let namespace = page::namespace(params.namespace);
-    if namespace.is_some() && !matches!(params.by, SubjectKind::Namespace | SubjectKind::Job) {
+    let has_namespace = matches!(params.by, SubjectKind::Namespace | SubjectKind::Job);
+    if namespace.is_some() && !has_namespace {
         return Err(ApiError::parameter("namespace", "is only for `by=namespace` and `by=job`"));
     }
+    if !has_namespace {
+        actor.check_cluster()?;
+    }
     let from = resolution.start_of(from);
-    let subjects = Subjects::Each { kind: params.by, namespace: namespace.map(Into::into) };
-    let stored = api.node.store().statistics(&StatisticsQuery { resolution, from, until, subjects }).await?;
+    let mut stored = Series::new();
+    for namespace in Selection::of(&actor, namespace.as_deref())?.iter() {
+        let subjects = Subjects::Each { kind: params.by, namespace: namespace.map(Into::into) };
+        stored.extend(
+            api.node.store().statistics(&StatisticsQuery { resolution, from, until, subjects }).await?,
+        );
+    }
     let mut totals: Vec<(Subject, Tally)> = stored
         .into_iter()
         .map(|(subject, points)| {

@@ -228,12 +228,11 @@ fn body_hash(head: &JobHead) -> u128 {
 
 #[cfg(test)]
 mod tests {
-    use store::query::TokenKind;
-
     use super::*;
+    use crate::auth::{Identity, Resource, Verb};
 
     fn actor() -> Actor {
-        Actor { name: "ann".into(), kind: TokenKind::Admin, token_id: "t".into() }
+        Actor::new(Identity::admin("ann"), Verb::Create, Resource::Jobs)
     }
 
     fn jobs(body: &str, key: Option<&str>) -> Result<Vec<NewJob>, String> {

@@ -27,9 +27,9 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.of_leader();
     routes.needs(Verb::Read, workers, &[Code::WorkerNotFound], routes!(get_worker));
     routes.of_leader();
-    routes.needs(Verb::Change, workers, &[Code::WorkerNotFound], routes!(cordon_worker));
-    routes.needs(Verb::Change, workers, &[Code::WorkerNotFound], routes!(uncordon_worker));
-    routes.needs(Verb::Change, workers, &[Code::WorkerNotFound], routes!(drain_worker));
+    routes.needs(Verb::Operate, workers, &[Code::WorkerNotFound], routes!(cordon_worker));
+    routes.needs(Verb::Operate, workers, &[Code::WorkerNotFound], routes!(uncordon_worker));
+    routes.needs(Verb::Operate, workers, &[Code::WorkerNotFound], routes!(drain_worker));
     routes.needs(
         Verb::Delete,
         workers,

@@ -9,10 +9,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use store::query::TokenKind;
+use access::{Bearer, Change, Identity, IdentityKind};
 use store::{Store, StoreError};
 
-use super::{Tokens, token};
+use super::{AccessControl, ChangeError, token};
 
 /// Name of the file of the first admin token, in the data folder.
 pub const ADMIN_TOKEN_FILE: &str = "admin-token";
@@ -56,7 +56,7 @@ pub enum FirstStartError {
         kind: &'static str,
         /// Error of the store.
         #[source]
-        source: StoreError,
+        source: ChangeError,
     },
 }
 
@@ -65,30 +65,30 @@ pub enum FirstStartError {
 /// # Errors
 /// [`FirstStartError`]; calling again is safe.
 pub async fn first_start(
-    tokens: &Tokens,
+    control: &AccessControl,
     store: &dyn Store,
     data_dir: &Path,
 ) -> Result<FirstStart, FirstStartError> {
     let admin_token_file = data_dir.join(ADMIN_TOKEN_FILE);
     let worker_token_file = data_dir.join(WORKER_TOKEN_FILE);
-    let admin_token = ensure(tokens, store, TokenKind::Admin, "admin", &admin_token_file).await?;
-    ensure(tokens, store, TokenKind::Worker, "worker", &worker_token_file).await?;
+    let admin_token = ensure(control, store, IdentityKind::Admin, "admin", &admin_token_file).await?;
+    ensure(control, store, IdentityKind::Worker, "worker", &worker_token_file).await?;
     Ok(FirstStart { admin_token, admin_token_file, worker_token_file })
 }
 
 async fn ensure(
-    tokens: &Tokens,
+    control: &AccessControl,
     store: &dyn Store,
-    kind: TokenKind,
+    kind: IdentityKind,
     name: &str,
     path: &Path,
 ) -> Result<Option<String>, FirstStartError> {
-    if tokens.any(kind) {
+    if control.has_token(kind) {
         return Ok(None);
     }
     let word = token::kind_name(kind);
-    let kept = |source| FirstStartError::Store { kind: word, source };
-    if is_created_elsewhere(tokens, store, kind).await.map_err(kept)? {
+    let failed = |source| FirstStartError::Store { kind: word, source };
+    if is_created_elsewhere(control, store, kind).await.map_err(|error| failed(error.into()))? {
         return Ok(None);
     }
     let text = token::generate(kind);
@@ -99,15 +99,28 @@ async fn ensure(
         path: path.to_owned(),
         source,
     })?;
-    tokens.register(&text, name).await.map_err(kept)?;
+    let parsed = token::parse(&text).expect("the text was generated, so it is well formed");
+    let change = Change::CreateToken {
+        id: parsed.id.to_owned(),
+        hash: parsed.hash().into(),
+        bearer: if kind == IdentityKind::Worker {
+            Bearer::Worker(name.into())
+        } else {
+            Bearer::Admin(name.into())
+        },
+        description: Some("created at the first start".to_owned()),
+        scope: None,
+        expires_at: None,
+    };
+    control.change(&Identity::admin("system"), &change).await.map_err(failed)?;
     Ok(Some(text))
 }
 
 /// Returns whether another server is creating this token; waits until it exists.
 async fn is_created_elsewhere(
-    tokens: &Tokens,
+    control: &AccessControl,
     store: &dyn Store,
-    kind: TokenKind,
+    kind: IdentityKind,
 ) -> Result<bool, StoreError> {
     let mine: [u8; 32] = rand::random();
     let claim = format!("first-{}-token", token::kind_name(kind));
@@ -115,8 +128,8 @@ async fn is_created_elsewhere(
         return Ok(false);
     }
     for _ in 0..TOKEN_POLLS_MAX {
-        tokens.reload().await?;
-        if tokens.any(kind) {
+        control.refresh().await?;
+        if control.has_token(kind) {
             return Ok(true);
         }
         tokio::time::sleep(TOKEN_POLL_INTERVAL).await;

@@ -6,9 +6,9 @@
 
 use std::fmt;
 
+use access::IdentityKind;
 use rand::Rng;
 use sha2::{Digest, Sha256};
-use store::query::TokenKind;
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// 60 bits: collisions of ids in one server are practically impossible.
@@ -18,11 +18,16 @@ const SECRET_LEN: usize = 52;
 /// 32 bits, and three bits of padding.
 const CHECKSUM_LEN: usize = 7;
 
+const KINDS: [IdentityKind; 4] =
+    [IdentityKind::Admin, IdentityKind::Worker, IdentityKind::User, IdentityKind::Service];
+
 /// Returns the name of a kind, as it stands in a token.
-pub const fn kind_name(kind: TokenKind) -> &'static str {
+pub const fn kind_name(kind: IdentityKind) -> &'static str {
     match kind {
-        TokenKind::Admin => "admin",
-        TokenKind::Worker => "worker",
+        IdentityKind::Admin => "admin",
+        IdentityKind::Worker => "worker",
+        IdentityKind::User => "user",
+        IdentityKind::Service => "service",
     }
 }
 
@@ -30,7 +35,7 @@ pub const fn kind_name(kind: TokenKind) -> &'static str {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Parsed<'a> {
     /// Claimed kind of the token.
-    pub kind: TokenKind,
+    pub kind: IdentityKind,
     /// Id of the token; not secret.
     pub id: &'a str,
     secret: &'a str,
@@ -56,18 +61,15 @@ pub fn parse(text: &str) -> Option<Parsed<'_>> {
     }
     let (body, checksum) = text.split_at_checked(text.len().checked_sub(CHECKSUM_LEN)?)?;
     let mut parts = body.strip_prefix("bf_")?.split('_');
-    let kind = match parts.next()? {
-        "admin" => TokenKind::Admin,
-        "worker" => TokenKind::Worker,
-        _ => return None,
-    };
+    let kind = parts.next()?;
+    let kind = KINDS.into_iter().find(|known| kind_name(*known) == kind)?;
     let (id, secret) = (parts.next()?, parts.next()?);
     let well_formed = parts.next().is_none() && id.len() == ID_LEN && secret.len() == SECRET_LEN;
     (well_formed && checksum == checksum_of(body)).then_some(Parsed { kind, id, secret })
 }
 
 /// Generates a token of `kind` with the system's random number generator.
-pub fn generate(kind: TokenKind) -> String {
+pub fn generate(kind: IdentityKind) -> String {
     let mut random = [0u8; 40];
     rand::rng().fill_bytes(&mut random);
     let (id, secret) = random.split_at(8);
@@ -121,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_new_token_is_read_back_with_its_kind_and_id() {
-        for kind in [TokenKind::Admin, TokenKind::Worker] {
+        for kind in KINDS {
             let text = generate(kind);
             let parsed = parse(&text).unwrap();
             assert_eq!(parsed.kind, kind);
@@ -132,14 +134,14 @@ mod tests {
 
     #[test]
     fn no_two_tokens_share_an_id_or_a_secret() {
-        let (a, b) = (generate(TokenKind::Admin), generate(TokenKind::Admin));
+        let (a, b) = (generate(IdentityKind::Admin), generate(IdentityKind::Admin));
         let (a, b) = (parse(&a).unwrap(), parse(&b).unwrap());
         assert!(a.id != b.id && a.hash() != b.hash());
     }
 
     #[test]
     fn a_change_of_any_one_character_is_detected() {
-        let text = generate(TokenKind::Admin);
+        let text = generate(IdentityKind::Admin);
         for at in 0..text.len() {
             let mut changed = text.clone().into_bytes();
             changed[at] = if changed[at] == b'z' { b'y' } else { b'z' };
@@ -149,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_malformed_token_is_refused() {
-        let whole = generate(TokenKind::Worker);
+        let whole = generate(IdentityKind::Worker);
         for text in [
             "",
             "bf_",
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_token_does_not_print_its_secret() {
-        let text = generate(TokenKind::Admin);
+        let text = generate(IdentityKind::Admin);
         let shown = format!("{:?}", parse(&text).unwrap());
         let secret = text.rsplit('_').next().unwrap();
         assert!(!shown.contains(&secret[..8]), "{shown}");

@@ -28,7 +28,7 @@ use proto::v1::{
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::auth::{Actor, Resource, Verb, authorize};
+use crate::auth::{Actor, Resource, Verb};
 use crate::services::Services;
 
 /// Largest accepted message: a batch of reports with their output values.
@@ -53,18 +53,22 @@ struct WorkerService {
 
 impl WorkerService {
     /// Authenticates a worker, and authorizes it for `resource`.
-    fn admit(&self, metadata: &MetadataMap, resource: Resource) -> Result<Actor, Status> {
+    async fn admit(&self, metadata: &MetadataMap, resource: Resource) -> Result<Actor, Status> {
         let token = metadata.get("authorization").and_then(|value| value.to_str().ok());
         let token =
             token.and_then(|text| text.strip_prefix("Bearer ").or_else(|| text.strip_prefix("bearer ")));
-        let actor = token.and_then(|token| self.services.tokens.verify(token.trim()));
-        let actor = actor.ok_or_else(|| {
+        let identity = match token {
+            Some(token) => self.services.access.authenticate(token.trim()).await,
+            None => None,
+        };
+        let identity = identity.ok_or_else(|| {
             self.services.metrics.worker_stream_closed("unauthenticated");
             Status::unauthenticated(
                 "authentication failed: expected `authorization: Bearer bf_worker_…` with a valid token",
             )
         })?;
-        authorize(&actor, Verb::Work, &resource).map_err(|denied| {
+        let actor = Actor::new(identity, Verb::Work, resource);
+        actor.check_route().map_err(|denied| {
             self.services.metrics.worker_stream_closed("denied");
             Status::permission_denied(denied.to_string())
         })?;
@@ -83,7 +87,7 @@ impl Worker for WorkerService {
         &self,
         request: Request<Streaming<WorkerMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        self.admit(request.metadata(), Resource::Workers)?;
+        self.admit(request.metadata(), Resource::Workers).await?;
         Ok(Response::new(session::open(self.services.clone(), request.into_inner())))
     }
 
@@ -91,7 +95,7 @@ impl Worker for WorkerService {
         &self,
         request: Request<Streaming<Heartbeat>>,
     ) -> Result<Response<Self::HeartbeatStream>, Status> {
-        self.admit(request.metadata(), Resource::Workers)?;
+        self.admit(request.metadata(), Resource::Workers).await?;
         Ok(Response::new(heartbeat::open(self.services.clone(), request.into_inner())))
     }
 
@@ -99,7 +103,7 @@ impl Worker for WorkerService {
         &self,
         request: Request<Streaming<LogChunk>>,
     ) -> Result<Response<Self::LogsStream>, Status> {
-        self.admit(request.metadata(), Resource::Logs)?;
+        self.admit(request.metadata(), Resource::Logs).await?;
         Ok(Response::new(logs::open(self.services.clone(), request.into_inner())))
     }
 
@@ -107,7 +111,7 @@ impl Worker for WorkerService {
         &self,
         request: Request<GetArtifactRequest>,
     ) -> Result<Response<Self::GetArtifactStream>, Status> {
-        self.admit(request.metadata(), Resource::Artifacts)?;
+        self.admit(request.metadata(), Resource::Artifacts).await?;
         let chunks = artifacts::get(&self.services, request.into_inner()).await?;
         Ok(Response::new(chunks))
     }
@@ -116,7 +120,7 @@ impl Worker for WorkerService {
         &self,
         request: Request<Streaming<PutArtifactRequest>>,
     ) -> Result<Response<PutArtifactResponse>, Status> {
-        self.admit(request.metadata(), Resource::Artifacts)?;
+        self.admit(request.metadata(), Resource::Artifacts).await?;
         let stored = Box::pin(artifacts::put(&self.services, request.into_inner())).await?;
         Ok(Response::new(stored))
     }
@@ -125,7 +129,7 @@ impl Worker for WorkerService {
         &self,
         request: Request<SaveCheckpointRequest>,
     ) -> Result<Response<SaveCheckpointResponse>, Status> {
-        self.admit(request.metadata(), Resource::Workers)?;
+        self.admit(request.metadata(), Resource::Workers).await?;
         tasks::save_checkpoint(&self.services, request.into_inner()).await.map(Response::new)
     }
 
@@ -133,7 +137,7 @@ impl Worker for WorkerService {
         &self,
         request: Request<GetCheckpointRequest>,
     ) -> Result<Response<Checkpoint>, Status> {
-        self.admit(request.metadata(), Resource::Workers)?;
+        self.admit(request.metadata(), Resource::Workers).await?;
         tasks::get_checkpoint(&self.services, request.into_inner()).await.map(Response::new)
     }
 
@@ -141,7 +145,7 @@ impl Worker for WorkerService {
         &self,
         request: Request<AddElementsRequest>,
     ) -> Result<Response<AddElementsResponse>, Status> {
-        self.admit(request.metadata(), Resource::Workers)?;
+        self.admit(request.metadata(), Resource::Workers).await?;
         tasks::add_elements(&self.services, request.into_inner()).await.map(Response::new)
     }
 }

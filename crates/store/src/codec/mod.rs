@@ -8,6 +8,7 @@
 //! The structs belong to the store: a change of the model's types does not change the format on disk. Statuses and
 //! causes are stored as codes, which never change their meaning.
 
+mod access;
 mod backfill;
 mod checkpoint;
 mod elements;
@@ -31,8 +32,7 @@ use model::record::Outcome;
 use model::{Cause, JobStatus, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::query::TokenKind;
-
+pub(crate) use access::access_checksum;
 pub(crate) use backfill::{
     BackfillColumns, open_backfill, open_backfill_head, seal_backfill, seal_backfill_head,
 };
@@ -330,22 +330,6 @@ fn firing_cause(column: &'static str, code: u8) -> Result<FiringCause, DecodeErr
         .into_iter()
         .find(|known| firing_cause_code(*known) == code)
         .ok_or(DecodeError::Value { column, what: "cause of a firing", found: code.into() })
-}
-
-/// Returns the code of a token's permission. A code never changes its meaning.
-pub(crate) const fn token_kind_code(kind: TokenKind) -> u8 {
-    match kind {
-        TokenKind::Admin => 0,
-        TokenKind::Worker => 1,
-    }
-}
-
-/// Decodes the permission in a column.
-pub(crate) fn token_kind(code: u8) -> Result<TokenKind, DecodeError> {
-    [TokenKind::Admin, TokenKind::Worker]
-        .into_iter()
-        .find(|kind| token_kind_code(*kind) == code)
-        .ok_or(DecodeError::Value { column: "kind", what: "kind of token", found: code.into() })
 }
 
 fn cause(column: &'static str, code: u8) -> Result<Cause, DecodeError> {

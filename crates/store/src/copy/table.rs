@@ -122,7 +122,11 @@ const fn table(name: &'static str, key: usize, columns: &'static [Column]) -> Ta
 
 /// All copied tables, in this order. The shards come last, because no server can own a shard before.
 pub(crate) static TABLES: [Table; 38] = [
-    table("meta", 1, &[small("id"), small("shards"), big("next_event"), big("checked_at")]),
+    table(
+        "meta",
+        1,
+        &[small("id"), small("shards"), big("next_event"), big("checked_at"), big("access_version")],
+    ),
     table("jobs", 1, JOBS),
     // Ended rows belong to no shard.
     table("jobs_ended", 1, JOBS.split_at(JOBS.len() - 1).0),
@@ -139,7 +143,7 @@ pub(crate) static TABLES: [Table; 38] = [
     table("workers", 1, &[id("id"), bytes("record")]),
     table("queues", 1, &[text("name"), bytes("record")]),
     table("events", 1, &[big("first"), big("count"), big("at"), column("payload", Kind::Events)]),
-    table("tokens", 1, &[text("id"), small("kind"), text("name"), bytes("hash"), big("created_at")]),
+    table("access", 2, &[text("kind"), text("key"), big("version"), text("body"), big("checksum")]),
     table("artifacts", 3, ARTIFACTS),
     table("schedules", 1, SCHEDULES),
     table("schedule_heads", 1, &[id("id"), bytes("head")]),

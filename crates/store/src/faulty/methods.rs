@@ -26,11 +26,13 @@ use crate::failures::FailureQuery;
 use crate::query::{
     Artifact, ArtifactDeletion, ArtifactFilter, BackfillRow, Counts, DeletionReason, EventPage, EventSeq,
     ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter, LedgerPosition, Page,
-    Paged, Quarantined, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow, Token,
-    WorkflowFilter, WorkflowRow,
+    Paged, Quarantined, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow, WorkflowFilter,
+    WorkflowRow,
 };
 use crate::statistics::{Series, StatisticsQuery};
-use crate::{Commits, Committed, Housekeeping, Leases, Loaded, Reads, Store, StoreError};
+use crate::{
+    Access, AccessRow, AccessRows, Commits, Committed, Housekeeping, Leases, Loaded, Reads, Store, StoreError,
+};
 
 macro_rules! methods {
     ($(
@@ -191,9 +193,13 @@ methods! {
         Queues: queues() -> Vec<QueueRecord>;
     }
 
+    impl Access {
+        Access: access(since: u64) -> AccessRows;
+        ChangeAccess: change_access(expected: u64, rows: &[AccessRow]) -> Option<u64>;
+        DeleteAccess: delete_access(rows: &[AccessRow]) -> ();
+    }
+
     impl Housekeeping {
-        PutToken: put_token(token: &Token) -> ();
-        Tokens: tokens() -> Vec<Token>;
         PutArtifact: put_artifact(artifact: &Artifact) -> ();
         Artifacts: artifacts(filter: &ArtifactFilter, limit: usize) -> Vec<Artifact>;
         DeleteArtifact: delete_artifact(artifact: &Artifact, reason: DeletionReason) -> ArtifactDeletion;

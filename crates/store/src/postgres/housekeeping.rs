@@ -1,4 +1,4 @@
-//! [`Housekeeping`] for PostgreSQL: tokens, artifacts, retention, quarantine and health check.
+//! [`Housekeeping`] for PostgreSQL: artifacts, retention, quarantine and health check.
 //!
 //! Any server may make these changes, no matter which server owns the shards: they change only the history
 //! and the registered objects. Deletes are bounded, so that a commit never waits long for a row that one of
@@ -22,12 +22,11 @@ use uuid::Uuid;
 
 use super::connection::Query;
 use super::guard::clock;
-use super::param::{big, bytes, flag, ids, int, optional_big, optional_text, text};
-use super::rows::Decoded;
+use super::param::{big, flag, ids, int, optional_big, optional_text, text};
 use super::{PostgresStore, quarantine, settings};
-use crate::codec::{DecodeError, firing_outcome_code, token_kind_code};
-use crate::query::{Artifact, ArtifactDeletion, ArtifactFilter, DeletionReason, Quarantined, Token};
-use crate::rows::{self, Fields as _, Table};
+use crate::codec::{DecodeError, firing_outcome_code};
+use crate::query::{Artifact, ArtifactDeletion, ArtifactFilter, DeletionReason, Quarantined};
+use crate::rows::Fields as _;
 use crate::{Housekeeping, StoreError};
 
 /// Maximum number of event rows that one transaction examines.
@@ -51,14 +50,6 @@ const SPACE: [&str; 2] = [
 
 #[async_trait]
 impl Housekeeping for PostgresStore {
-    async fn put_token(&self, token: &Token) -> Result<(), StoreError> {
-        self.change(&put_token(token)).await.map(drop)
-    }
-
-    async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
-        self.ask_all(&[tokens_query()], |answers| tokens(&answers[0])).await
-    }
-
     async fn put_artifact(&self, artifact: &Artifact) -> Result<(), StoreError> {
         self.trust.check()?;
         let put = self.queries.run(self.write(), &put_artifact(artifact)).await;
@@ -183,22 +174,6 @@ impl PostgresStore {
         self.full.store(false, Ordering::Relaxed);
         Ok(())
     }
-}
-
-/// Stores the hash of a token.
-fn put_token(token: &Token) -> Vec<Query> {
-    vec![Query::new(
-        "INSERT INTO tokens (id, kind, name, hash, created_at) VALUES ($1, $2, $3, $4, $5)
-         ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, name = excluded.name,
-             hash = excluded.hash, created_at = excluded.created_at",
-        vec![
-            text(&token.id),
-            int(token_kind_code(token.kind).into()),
-            text(&token.name),
-            bytes(token.hash.to_vec()),
-            big(token.created_at.as_micros()),
-        ],
-    )]
 }
 
 /// Records an artifact version.
@@ -445,19 +420,6 @@ fn trim_backfills(before: Timestamp, limit: usize) -> Vec<Query> {
          SELECT count(*) FROM gone",
         vec![big(before.as_micros()), big(i64::try_from(limit).unwrap_or(i64::MAX))],
     )]
-}
-
-/// Selects all tokens.
-fn tokens_query() -> Query {
-    Query::new("SELECT t.id, t.kind, t.name, t.hash, t.created_at FROM tokens t", Vec::new())
-}
-
-/// Decodes the answer to [`tokens_query`], ordered by ID.
-fn tokens(answer: &[Row]) -> Result<Decoded<Token>, DecodeError> {
-    let mut sorted = Decoded::default();
-    sorted.take(Table::Tokens, answer, rows::token)?;
-    sorted.good.sort_by(|a: &Token, b| a.id.cmp(&b.id));
-    Ok(sorted)
 }
 
 /// Selects artifact versions, newest first; versions with equal creation time are ordered by namespace and name.

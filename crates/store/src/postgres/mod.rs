@@ -34,6 +34,7 @@
 //! One round trip for each commit, whatever its size; see `commit` for what several servers wait for.
 //! `examples/postgres.rs` compares it with SQLite.
 
+mod access;
 mod address;
 mod changelog;
 mod commit;

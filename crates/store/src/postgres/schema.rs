@@ -18,7 +18,7 @@ use crate::StoreError;
 /// Migrations, each from one version to the next. A released migration is never changed.
 const MIGRATIONS: &[&str] = &[
     VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9,
-    VERSION_10, VERSION_11,
+    VERSION_10, VERSION_11, VERSION_12,
 ];
 
 /// Schema version that this program writes.
@@ -497,6 +497,28 @@ CREATE TABLE failure_groups (
     PRIMARY KEY (namespace, id)
 );
 CREATE INDEX failure_groups_newest ON failure_groups (last_at);
+";
+
+/// Access control, as in the embedded store.
+const VERSION_12: &str = "
+CREATE TABLE access (
+    kind        {text} NOT NULL,
+    key         {text} NOT NULL,
+    version     BIGINT NOT NULL,
+    body        TEXT NOT NULL,
+    checksum    BIGINT,
+    PRIMARY KEY (kind, key)
+);
+CREATE INDEX access_version ON access (version);
+ALTER TABLE meta ADD COLUMN access_version BIGINT NOT NULL DEFAULT 1;
+
+INSERT INTO access SELECT 'token', id, 1,
+    json_build_object(
+        'id', id, 'bearer', json_build_object(CASE kind WHEN 0 THEN 'admin' ELSE 'worker' END, name),
+        'hash', encode(hash, 'hex'), 'created_by', 'system',
+        'created_at', to_char(to_timestamp(created_at / 1000000.0) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"'))::text, NULL
+FROM tokens;
+DROP TABLE tokens;
 ";
 
 /// Maximum number of attempts to create the first tables, if another server does so at the same time.

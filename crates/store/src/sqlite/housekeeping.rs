@@ -1,4 +1,4 @@
-//! [`Housekeeping`] for SQLite: tokens, artifacts, retention, quarantine and health check.
+//! [`Housekeeping`] for SQLite: artifacts, retention, quarantine and health check.
 //!
 //! First the queries, then the changes that the writer thread executes in its transactions. Deletes are
 //! bounded, so that a batch never waits long for one.
@@ -17,15 +17,11 @@ use rusqlite::{Connection, OptionalExtension, Row, Statement, ToSql, params};
 use super::commit::{delete_labels, write_counters};
 use super::error::Failure;
 use super::operation::Operation;
-use super::rows::Decoded;
 use super::statements::Statements;
 use super::{SqliteStore, quarantine};
 use crate::batch::Counters;
-use crate::codec::{firing_outcome_code, token_kind_code};
-use crate::query::{
-    Artifact, ArtifactDeletion, ArtifactFilter, DeletionReason, LedgerPosition, Quarantined, Token,
-};
-use crate::rows::{self, TOKEN_COLUMNS, Table};
+use crate::codec::firing_outcome_code;
+use crate::query::{Artifact, ArtifactDeletion, ArtifactFilter, DeletionReason, LedgerPosition, Quarantined};
 use crate::{Housekeeping, StoreError};
 
 /// Maximum number of events that one transaction examines to delete old ones.
@@ -39,14 +35,6 @@ pub(super) const STEPS_A_BATCH: usize = 20;
 
 #[async_trait]
 impl Housekeeping for SqliteStore {
-    async fn put_token(&self, token: &Token) -> Result<(), StoreError> {
-        self.writer.done(Operation::PutToken(token.clone())).await
-    }
-
-    async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
-        self.ask_all(tokens).await
-    }
-
     async fn put_artifact(&self, artifact: &Artifact) -> Result<(), StoreError> {
         self.writer.done(Operation::PutArtifact(artifact.clone())).await
     }
@@ -90,7 +78,7 @@ impl Housekeeping for SqliteStore {
 
     async fn delete_runs(&self, runs: &[RunId]) -> Result<(), StoreError> {
         self.writer.done(Operation::DeleteRuns(runs.to_vec())).await?;
-        while self.writer.deleted(Operation::DeleteSteps).await? > 0 {}
+        while self.writer.changed(Operation::DeleteSteps).await? > 0 {}
         Ok(())
     }
 
@@ -108,15 +96,15 @@ impl Housekeeping for SqliteStore {
         if lines.is_empty() && backfills.is_empty() {
             return Ok(0);
         }
-        self.writer.deleted(Operation::TrimLedger { before, lines, backfills }).await
+        self.writer.changed(Operation::TrimLedger { before, lines, backfills }).await
     }
 
     async fn fold_statistics(&self) -> Result<u64, StoreError> {
-        self.writer.deleted(Operation::FoldStatistics).await
+        self.writer.changed(Operation::FoldStatistics).await
     }
 
     async fn trim_statistics(&self, now: Timestamp) -> Result<u64, StoreError> {
-        self.writer.deleted(Operation::TrimStatistics(now)).await
+        self.writer.changed(Operation::TrimStatistics(now)).await
     }
 
     async fn mark_failures(
@@ -126,7 +114,7 @@ impl Housekeeping for SqliteStore {
         mark: Option<&FailureMark>,
     ) -> Result<bool, StoreError> {
         let mark = Operation::MarkFailures { namespace: namespace.to_owned(), id, mark: mark.cloned() };
-        Ok(self.writer.deleted(mark).await? > 0)
+        Ok(self.writer.changed(mark).await? > 0)
     }
 
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
@@ -136,18 +124,6 @@ impl Housekeeping for SqliteStore {
     async fn check(&self) -> Result<(), StoreError> {
         self.writer.done(Operation::Check).await
     }
-}
-
-/// Returns all tokens, ordered by ID.
-fn tokens(connection: &Connection) -> Result<Decoded<Token>, Failure> {
-    let mut statement =
-        connection.prepare_cached(&format!("SELECT {TOKEN_COLUMNS} FROM tokens t ORDER BY t.id"))?;
-    let mut found = statement.query([])?;
-    let mut sorted = Decoded::default();
-    while let Some(row) = found.next()? {
-        sorted.push(Table::Tokens, row, rows::token(row))?;
-    }
-    Ok(sorted)
 }
 
 /// Returns artifact versions, newest first; versions with equal creation time are ordered by namespace and name.
@@ -294,17 +270,6 @@ fn trimmable_backfills(
         row.get(0).map(|bits| BackfillId::from_bits(u128::from_be_bytes(bits)))
     })?;
     Ok(ids.collect::<rusqlite::Result<_>>()?)
-}
-
-pub(super) fn put_token(statements: &mut Statements<'_>, token: &Token) -> Result<(), Failure> {
-    statements.token_put.execute(params![
-        token.id,
-        token_kind_code(token.kind),
-        token.name,
-        token.hash,
-        token.created_at.as_micros(),
-    ])?;
-    Ok(())
 }
 
 pub(super) fn put_artifact(statements: &mut Statements<'_>, artifact: &Artifact) -> Result<(), Failure> {

@@ -31,6 +31,7 @@
 //! about 25 µs if the schedules of a batch share pages, and 100 µs if each of a million schedules lies on a different
 //! page. A million schedules take 900 bytes each with their specs, and load in less than 5 s (two busy cores).
 
+mod access;
 mod check;
 mod commit;
 mod error;

@@ -14,10 +14,10 @@ use super::error::Failure;
 use super::housekeeping::{STEPS, TRIM_ROWS};
 use super::quarantine::{self, DamagedRow};
 use super::statements::Statements;
-use super::{commit, housekeeping, leases, members, statistics};
-use crate::Committed;
-use crate::query::{Artifact, ArtifactDeletion, DeletionReason, LedgerPosition, Token};
+use super::{access, commit, housekeeping, leases, members, statistics};
+use crate::query::{Artifact, ArtifactDeletion, DeletionReason, LedgerPosition};
 use crate::statistics::FOLD_ROWS;
+use crate::{AccessRow, Committed};
 
 /// Number of rows that an operation on all shards counts as.
 const SHARDS: usize = 16;
@@ -47,7 +47,11 @@ pub(super) enum Operation {
     },
     /// The file was restored from a backup.
     NoteRestored,
-    PutToken(Token),
+    ChangeAccess {
+        expected: u64,
+        rows: Vec<AccessRow>,
+    },
+    DeleteAccess(Vec<AccessRow>),
     PutArtifact(Artifact),
     DeleteArtifact {
         artifact: Artifact,
@@ -88,7 +92,8 @@ pub(super) enum Answer {
     Done,
     Leases(Vec<Lease>),
     Committed(Committed),
-    Deleted(u64),
+    /// Number of changed rows.
+    Changed(u64),
     Secret([u8; 32]),
     Artifact(ArtifactDeletion),
 }
@@ -113,8 +118,8 @@ impl Operation {
             Self::FoldStatistics | Self::TrimStatistics(_) => FOLD_ROWS,
             Self::TrimLedger { lines, backfills, .. } => lines.len() + backfills.len(),
             Self::MoveToQuarantine(damaged) => damaged.len(),
-            Self::PutToken(_)
-            | Self::PutArtifact(_)
+            Self::ChangeAccess { rows, .. } | Self::DeleteAccess(rows) => rows.len(),
+            Self::PutArtifact(_)
             | Self::DeleteArtifact { .. }
             | Self::Secret { .. }
             | Self::MarkFailures { .. }
@@ -172,7 +177,10 @@ impl Operation {
             Self::Reconciled { leases } => leases::reconciled(statements, leases).map(done),
             Self::NoteRestored => leases::mark_restored(statements, next_event).map(done),
             Self::ResetClock(to) => leases::reset_clock(statements, *to, next_event).map(done),
-            Self::PutToken(token) => housekeeping::put_token(statements, token).map(done),
+            Self::ChangeAccess { expected, rows } => {
+                access::change(statements, *expected, rows).map(Answer::Changed)
+            }
+            Self::DeleteAccess(rows) => access::delete(statements, rows).map(done),
             Self::Secret { name, proposed } => {
                 members::secret(statements, name, proposed).map(Answer::Secret)
             }
@@ -182,15 +190,15 @@ impl Operation {
             }
             Self::DeleteJobs(jobs) => housekeeping::delete_jobs(statements, jobs).map(done),
             Self::DeleteRuns(runs) => housekeeping::delete_runs(statements, runs).map(done),
-            Self::DeleteSteps => housekeeping::delete_steps(statements).map(Answer::Deleted),
+            Self::DeleteSteps => housekeeping::delete_steps(statements).map(Answer::Changed),
             Self::TrimEvents(before) => housekeeping::trim_events(statements, *before).map(done),
-            Self::FoldStatistics => statistics::fold(connection, statements, now).map(Answer::Deleted),
-            Self::TrimStatistics(now) => statistics::trim(statements, *now).map(Answer::Deleted),
+            Self::FoldStatistics => statistics::fold(connection, statements, now).map(Answer::Changed),
+            Self::TrimStatistics(now) => statistics::trim(statements, *now).map(Answer::Changed),
             Self::MarkFailures { namespace, id, mark } => {
-                statistics::mark_failures(statements, namespace, *id, mark.as_ref()).map(Answer::Deleted)
+                statistics::mark_failures(statements, namespace, *id, mark.as_ref()).map(Answer::Changed)
             }
             Self::TrimLedger { before, lines, backfills } => {
-                housekeeping::trim_ledger(statements, *before, lines, backfills).map(Answer::Deleted)
+                housekeeping::trim_ledger(statements, *before, lines, backfills).map(Answer::Changed)
             }
             Self::MoveToQuarantine(damaged) => {
                 quarantine::move_to_quarantine(connection, statements, damaged, now).map(done)

@@ -23,7 +23,7 @@ pub(super) const APPLICATION_ID: i32 = 0x426c_6679;
 /// A released migration is never changed, because files exist that went through it.
 const MIGRATIONS: &[&str] = &[
     VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9,
-    VERSION_10,
+    VERSION_10, VERSION_11,
 ];
 
 /// Schema version that this program writes.
@@ -471,6 +471,30 @@ CREATE TABLE failure_groups (
 ) STRICT, WITHOUT ROWID;
 -- For retention, and for the newest groups of all namespaces.
 CREATE INDEX failure_groups_newest ON failure_groups (last_at);
+";
+
+/// Access control.
+const VERSION_11: &str = "
+-- Accounts, roles, bindings and tokens, as JSON. `version` is that of the change which wrote the row.
+CREATE TABLE access (
+    kind        TEXT NOT NULL,
+    key         TEXT NOT NULL,
+    version     INTEGER NOT NULL,
+    body        TEXT NOT NULL,
+    checksum    INTEGER,            -- NULL for tokens of older versions
+    PRIMARY KEY (kind, key)
+) STRICT, WITHOUT ROWID;
+-- For servers that look for changes.
+CREATE INDEX access_version ON access (version);
+ALTER TABLE meta ADD COLUMN access_version INTEGER NOT NULL DEFAULT 1;
+
+INSERT INTO access SELECT 'token', id, 1,
+    json_object(
+        'id', id, 'bearer', json_object(CASE kind WHEN 0 THEN 'admin' ELSE 'worker' END, name),
+        'hash', lower(hex(hash)), 'created_by', 'system',
+        'created_at', strftime('%Y-%m-%dT%H:%M:%fZ', created_at / 1000000.0, 'unixepoch')), NULL
+FROM tokens;
+DROP TABLE tokens;
 ";
 
 /// Returns the schema version of the file; 0 for a new one.

@@ -125,9 +125,9 @@ impl Writer {
         }
     }
 
-    pub(super) async fn deleted(&self, operation: Operation) -> Result<u64, StoreError> {
+    pub(super) async fn changed(&self, operation: Operation) -> Result<u64, StoreError> {
         match self.call(operation).await? {
-            Answer::Deleted(count) => Ok(count),
+            Answer::Changed(count) => Ok(count),
             _ => Err(stopped()),
         }
     }

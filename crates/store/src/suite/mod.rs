@@ -16,6 +16,7 @@
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
 #[cfg(feature = "postgres")]
+pub mod access;
 pub mod changelog;
 pub mod checkpoints;
 #[cfg(feature = "postgres")]
@@ -276,7 +277,6 @@ macro_rules! store_suite {
             feed: positions_continue_after_all_events_were_trimmed,
             registry: workers_are_kept_until_they_are_removed,
             registry: queues_are_kept_until_they_are_removed,
-            registry: tokens_are_kept_and_replaced,
             registry: artifact_versions_are_listed_newest_first,
             registry: an_artifact_version_is_deleted_alone_and_superseded_ones_are_found,
             registry: an_artifact_version_is_kept_as_long_as_its_run,
@@ -285,6 +285,10 @@ macro_rules! store_suite {
             registry: storing_the_same_bytes_again_makes_them_the_newest,
             registry: expired_jobs_are_listed_and_deleted,
             registry: the_health_check_of_a_working_store_succeeds,
+            access: entries_of_access_control_are_kept_and_replaced,
+            access: entries_that_changed_after_a_version_are_returned,
+            access: a_change_of_outdated_entries_writes_nothing,
+            access: unchanged_entries_are_deleted_without_a_new_version,
             servers: a_server_is_registered_until_its_ttl_expires,
             servers: a_deregistered_server_disappears_immediately,
             servers: the_lag_of_a_server_is_listed,

@@ -1,6 +1,6 @@
-//! Rules for workers, queues, tokens, artifacts and retention.
+//! Rules for workers, queues, artifacts and retention.
 //!
-//! Workers and queues are written by the engine's batches; tokens and artifacts by
+//! Workers and queues are written by the engine's batches; artifacts by
 //! [`Housekeeping`](crate::Housekeeping). Both are small, so a rule mostly writes a few objects, changes
 //! them, and compares the whole list, also after a reopen.
 //!
@@ -19,7 +19,7 @@ use super::workflows::{LIVE, Run};
 use super::{Fixture, Subject, new_execution};
 use crate::query::ArtifactDeletion::{Absent, Deleted, Pinned};
 use crate::query::DeletionReason::{Request, Retention};
-use crate::query::{Artifact, ArtifactFilter, ExecutionFilter, Page, Token, TokenKind};
+use crate::query::{Artifact, ArtifactFilter, ExecutionFilter, Page};
 
 /// E5.
 pub async fn workers_are_kept_until_they_are_removed<S: Subject>() {
@@ -49,25 +49,6 @@ pub async fn queues_are_kept_until_they_are_removed<S: Subject>() {
     assert_eq!(found, [second, again.clone()]);
     scene.commit(vec![Change::RemoveQueue("a".into()), Change::RemoveQueue("none".into())]).await;
     assert_eq!(scene.reopen().await.store().queues().await.unwrap(), [again]);
-}
-
-/// H2.
-pub async fn tokens_are_kept_and_replaced<S: Subject>() {
-    let scene = Fixture::<S>::new().await;
-    let token = |id: &str, kind, byte| Token {
-        id: id.into(),
-        kind,
-        name: "钟".into(),
-        hash: [byte; 32],
-        created_at: Timestamp::from_millis(7),
-    };
-    let store = scene.store();
-    store.put_token(&token("b", TokenKind::Worker, 1)).await.unwrap();
-    store.put_token(&token("a", TokenKind::Worker, 2)).await.unwrap();
-    store.put_token(&token("b", TokenKind::Admin, 3)).await.unwrap();
-    let mut found = scene.reopen().await.store().tokens().await.unwrap();
-    found.sort_by(|a, b| a.id.cmp(&b.id));
-    assert_eq!(found, [token("a", TokenKind::Worker, 2), token("b", TokenKind::Admin, 3)]);
 }
 
 fn artifact(name: &str, sha256: &str, millis: i64) -> Artifact {

@@ -30,6 +30,7 @@ use super::{CHUNK, has_no_more_output};
 use crate::api::limits::Caller;
 use crate::api::problem::ApiError;
 use crate::api::{Api, convert, rows, sse};
+use crate::auth::Actor;
 use crate::node::{EventBatch, Node};
 use crate::objects::LogWatch;
 
@@ -51,29 +52,31 @@ struct LogEnd {
 /// Follows an execution from `offset`, after these entries.
 pub(super) fn execution(
     api: &Api,
+    actor: &Actor,
     caller: &Caller,
     execution: ExecutionId,
     offset: u64,
     wanted: StreamFilter,
     before: Vec<LogEntry>,
 ) -> Result<Response, ApiError> {
-    let mut follower = Follower::new(api, wanted);
+    let mut follower = Follower::new(api, actor, wanted);
     follower.offset = offset;
     follower.ready.extend(before.iter().map(log));
     follower.begin(execution);
-    sse::stream(api, caller, follower)
+    sse::stream(api, actor, caller, follower)
 }
 
 /// Follows the first execution of a job, as soon as there is one.
 pub(super) fn job(
     api: &Api,
+    actor: &Actor,
     caller: &Caller,
     job: JobId,
     wanted: StreamFilter,
 ) -> Result<Response, ApiError> {
-    let mut follower = Follower::new(api, wanted);
+    let mut follower = Follower::new(api, actor, wanted);
     follower.target = Target::Job(job);
-    sse::stream(api, caller, follower)
+    sse::stream(api, actor, caller, follower)
 }
 
 fn log(entry: &LogEntry) -> Event {
@@ -91,6 +94,7 @@ enum Target {
 
 struct Follower {
     api: Api,
+    actor: Actor,
     node: Node,
     events: broadcast::Receiver<Arc<EventBatch>>,
     target: Target,
@@ -106,9 +110,10 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(api: &Api, wanted: StreamFilter) -> Self {
+    fn new(api: &Api, actor: &Actor, wanted: StreamFilter) -> Self {
         Self {
             api: api.clone(),
+            actor: actor.clone(),
             node: api.node.clone(),
             events: api.node.events(),
             target: Target::Nothing,
@@ -145,7 +150,7 @@ impl Follower {
 
     async fn await_execution(&mut self, job: JobId) -> Result<(), ApiError> {
         if self.needs_read {
-            let row = rows::job(&self.api, job).await?;
+            let row = rows::job(&self.api, &self.actor, job).await?;
             (self.needs_read, self.job) = (false, Some(job));
             if let Some(execution) = row.state.execution {
                 self.begin(execution);
@@ -186,7 +191,7 @@ impl Follower {
         if self.ended.is_some() || !self.needs_read {
             return Ok(());
         }
-        let row = rows::execution(&self.api, execution).await?;
+        let row = rows::execution(&self.api, &self.actor, execution).await?;
         (self.needs_read, self.job) = (false, Some(row.record.job));
         if row.record.status.is_final() {
             self.ended = Some((Instant::now(), row.record));

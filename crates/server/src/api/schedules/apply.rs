@@ -87,6 +87,8 @@ async fn put_schedule(
 ) -> Result<Response, ApiError> {
     let mut spec: ScheduleSpec = body.format.parse(&body.bytes)?;
     params.settle(&name, &spec.name, &mut spec.namespace)?;
+    spec.fill();
+    actor.check(&spec.namespace)?;
     let head = Arc::new(one(&api, spec).await?);
     if params.dry_run {
         return Ok(Json(ScheduleSpec::clone(&head.spec)).into_response());
@@ -139,6 +141,7 @@ async fn create_schedule(
     body: RawBody<BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
     let head = Arc::new(one(&api, body.format.parse(&body.bytes)?).await?);
+    actor.check(&head.spec.namespace)?;
     if params.dry_run {
         return Ok(Json(ScheduleSpec::clone(&head.spec)).into_response());
     }
@@ -180,6 +183,9 @@ async fn apply_schedules(
         Err(ApiError::invalid_fields(vec![field_error("schedules", &wrong)]))
     };
     let checked = tokio::task::spawn_blocking(parse).await.map_err(|error| ApiError::internal(&error))??;
+    for head in &checked.heads {
+        actor.check(&head.spec.namespace)?;
+    }
     let heads = checked.complete(&api, Batch::Several("schedules")).await?;
     if params.dry_run {
         return would_apply(&api, &heads).await.map(Json);

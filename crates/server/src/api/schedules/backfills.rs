@@ -28,6 +28,7 @@ use utoipa_axum::routes;
 
 use super::read;
 use crate::api::extract::{MaybeBody, Params, Path, RawBody};
+use crate::api::page::Selection;
 use crate::api::problem::{ApiError, Code, field_error, fields_at};
 use crate::api::requests::{self, unexpected};
 use crate::api::routes::Routes;
@@ -53,12 +54,12 @@ pub(super) fn routes(routes: &mut Routes) {
         Code::InvalidSpec,
         Code::UnsupportedMediaType,
     ];
-    routes.needs(Verb::Change, schedules, &start_refusals, routes!(start_backfill));
+    routes.needs(Verb::Operate, schedules, &start_refusals, routes!(start_backfill));
     routes.needs(Verb::Read, schedules, &[Code::InvalidCursor, Code::QueryTooSlow], routes!(list_backfills));
     routes.needs(Verb::Read, schedules, &[Code::BackfillNotFound], routes!(get_backfill));
     let cancel_refusals =
         [Code::BackfillNotFound, Code::BackfillEnded, Code::InvalidSpec, Code::UnsupportedMediaType];
-    routes.needs(Verb::Change, schedules, &cancel_refusals, routes!(cancel_backfill));
+    routes.needs(Verb::Operate, schedules, &cancel_refusals, routes!(cancel_backfill));
 }
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -95,7 +96,7 @@ async fn start_backfill(
 ) -> Result<Response, ApiError> {
     let asked: StartBackfill = body.format.parse(&body.bytes)?;
     check(&asked, SystemClock.now())?;
-    let row = rows::schedule(&api, &name, params.namespace.as_deref()).await?;
+    let row = rows::schedule(&api, &actor, &name, params.namespace.as_deref()).await?;
     let spec = read::spec(&row)?;
     let mut plan = plan(&api, &spec, &asked).await?;
     if asked.reprocess != Reprocess::All {
@@ -130,7 +131,7 @@ async fn start_backfill(
     match requests::schedule(&api, &actor, ScheduleRequest::Backfill(Box::new(request))).await? {
         Reply::Backfill { backfill } => {
             let location = [(LOCATION, format!("/api/v1/backfills/{backfill}"))];
-            Ok((StatusCode::CREATED, location, Json(one(&api, backfill).await?)).into_response())
+            Ok((StatusCode::CREATED, location, Json(one(&api, &actor, backfill).await?)).into_response())
         }
         other => Err(unexpected(&other)),
     }
@@ -371,12 +372,18 @@ struct ListBackfillsParams {
 ))]
 async fn list_backfills(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Params(params): Params<ListBackfillsParams>,
 ) -> Result<Json<List<Backfill>>, ApiError> {
     let limit = page::limit(params.limit)?;
     let filter = (params.schedule_id, page::namespace(params.namespace));
     let after = api.shared.cursors.read::<BackfillId>("backfills", &filter, params.cursor.as_deref())?;
-    let found = api.node.store().backfills(filter.0, filter.1.as_deref(), Page { after, limit }).await?;
+    let (schedule, store) = (filter.0, api.node.store());
+    let query = |namespace: Option<String>| async move {
+        store.backfills(schedule, namespace.as_deref(), Page { after, limit }).await
+    };
+    let selection = Selection::of(&actor, filter.1.as_deref())?;
+    let found = selection.page(limit, query, |row| row.head.id).await?;
     let items = named(&api, &found.items).await?;
     let last = items.last().filter(|_| found.more);
     let next_cursor = last.map(|item| api.shared.cursors.make("backfills", &filter, &item.id.to_string()));
@@ -389,9 +396,10 @@ async fn list_backfills(
 ))]
 async fn get_backfill(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Path(id): Path<BackfillId>,
 ) -> Result<Json<Backfill>, ApiError> {
-    Ok(Json(one(&api, id).await?))
+    Ok(Json(one(&api, &actor, id).await?))
 }
 
 /// Cancel a backfill
@@ -407,16 +415,16 @@ async fn cancel_backfill(
     Path(id): Path<BackfillId>,
     MaybeBody(body): MaybeBody<CancelBackfill>,
 ) -> Result<Json<Backfill>, ApiError> {
-    rows::backfill(&api, id).await?;
+    rows::backfill(&api, &actor, id).await?;
     let request = ScheduleRequest::CancelBackfill { backfill: id, cancel_runs: body.cancel_runs };
     match requests::schedule(&api, &actor, request).await? {
-        Reply::Backfill { .. } => Ok(Json(one(&api, id).await?)),
+        Reply::Backfill { .. } => Ok(Json(one(&api, &actor, id).await?)),
         other => Err(unexpected(&other)),
     }
 }
 
-async fn one(api: &Api, id: BackfillId) -> Result<Backfill, ApiError> {
-    let row = rows::backfill(api, id).await?;
+async fn one(api: &Api, actor: &Actor, id: BackfillId) -> Result<Backfill, ApiError> {
+    let row = rows::backfill(api, actor, id).await?;
     let name = name_of(api, row.head.schedule).await?;
     Ok(shown(&row, name))
 }

@@ -32,9 +32,9 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Delete, schedules, &delete_refusals, routes!(delete_schedule));
     let pause_refusals =
         [ScheduleNotFound, VersionMismatch, InvalidHeader, InvalidSpec, UnsupportedMediaType];
-    routes.needs(Verb::Change, schedules, &pause_refusals, routes!(pause_schedule));
+    routes.needs(Verb::Operate, schedules, &pause_refusals, routes!(pause_schedule));
     let resume_refusals = [ScheduleNotFound, VersionMismatch, InvalidHeader];
-    routes.needs(Verb::Change, schedules, &resume_refusals, routes!(resume_schedule));
+    routes.needs(Verb::Operate, schedules, &resume_refusals, routes!(resume_schedule));
     let trigger_refusals = [
         ScheduleNotFound,
         Code::ScheduleRunLimit,
@@ -43,7 +43,7 @@ pub(super) fn routes(routes: &mut Routes) {
         InvalidSpec,
         UnsupportedMediaType,
     ];
-    routes.needs(Verb::Change, schedules, &trigger_refusals, routes!(trigger_schedule));
+    routes.needs(Verb::Operate, schedules, &trigger_refusals, routes!(trigger_schedule));
 }
 
 /// Sends a change of a schedule, and responds with the changed schedule.
@@ -57,7 +57,7 @@ async fn changed(
         Reply::Schedule { .. } => {}
         other => return Err(unexpected(&other)),
     }
-    let row = rows::schedule(api, &id.to_string(), None).await?;
+    let row = rows::schedule(api, actor, &id.to_string(), None).await?;
     let schedule = read::schedule_with_spec(api, &row).await?;
     Ok(([(ETAG, etag(schedule.version))], Json(schedule)).into_response())
 }
@@ -79,7 +79,7 @@ async fn delete_schedule(
     Params(scope): Params<Scope>,
     wanted: Precondition,
 ) -> Result<StatusCode, ApiError> {
-    let row = rows::schedule(&api, &name, scope.namespace()).await?;
+    let row = rows::schedule(&api, &actor, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(format!("schedule `{name}`"), row.state.version)?;
     let request = ScheduleRequest::Delete { schedule: row.id, expected_version };
     let status = deleted(&requests::schedule(&api, &actor, request).await?)?;
@@ -107,7 +107,7 @@ async fn pause_schedule(
     MaybeBody(body): MaybeBody<PauseSchedule>,
 ) -> Result<Response, ApiError> {
     validate::note("note", body.note.as_deref()).map_err(|invalid| ApiError::invalid(&invalid))?;
-    let row = rows::schedule(&api, &name, scope.namespace()).await?;
+    let row = rows::schedule(&api, &actor, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(format!("schedule `{name}`"), row.state.version)?;
     let note = body.note.map(String::into_boxed_str);
     changed(&api, &actor, row.id, ScheduleRequest::Pause { schedule: row.id, note, expected_version }).await
@@ -130,7 +130,7 @@ async fn resume_schedule(
     Params(scope): Params<Scope>,
     wanted: Precondition,
 ) -> Result<Response, ApiError> {
-    let row = rows::schedule(&api, &name, scope.namespace()).await?;
+    let row = rows::schedule(&api, &actor, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(format!("schedule `{name}`"), row.state.version)?;
     changed(&api, &actor, row.id, ScheduleRequest::Resume { schedule: row.id, expected_version }).await
 }
@@ -159,7 +159,7 @@ async fn trigger_schedule(
     MaybeBody(body): MaybeBody<TriggerSchedule>,
 ) -> Result<Response, ApiError> {
     validate::note("reason", body.reason.as_deref()).map_err(|invalid| ApiError::invalid(&invalid))?;
-    let row = rows::schedule(&api, &name, scope.namespace()).await?;
+    let row = rows::schedule(&api, &actor, &name, scope.namespace()).await?;
     if api.shared.limits.has_job_rate() {
         api.shared.limits.charge(&caller, jobs_of(&api, &row).await?)?;
     }

@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use futures::{StreamExt, TryStreamExt};
 use model::api::{Ledger, LedgerEntry, LedgerReason};
 use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Work};
@@ -16,7 +16,7 @@ use crate::api::extract::{Many, Params, Path};
 use crate::api::problem::{ApiError, Code, excerpt};
 use crate::api::routes::Routes;
 use crate::api::{Api, page, rows};
-use crate::auth::{Resource, Verb};
+use crate::auth::{Actor, Resource, Verb};
 
 /// Number of jobs and runs looked up concurrently.
 const LOOKUPS: usize = 16;
@@ -79,14 +79,15 @@ impl FromStr for Cause {
 )]
 async fn get_ledger(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
     Params(params): Params<LedgerParams>,
 ) -> Result<Json<Ledger>, ApiError> {
     let limit = page::limit(params.limit)?;
-    // The ledger of a deleted schedule can still be read by its id.
+    // The ledger of a deleted schedule can still be read by its id. Its namespace is unknown.
     let id = match name.parse() {
-        Ok(id) => id,
-        Err(_) => rows::schedule(&api, &name, params.namespace.as_deref()).await?.id,
+        Ok(id) if actor.is_unrestricted() => id,
+        _ => rows::schedule(&api, &actor, &name, params.namespace.as_deref()).await?.id,
     };
     let filter = LedgerFilter {
         schedule: Some(id),

@@ -18,6 +18,8 @@ mod warnings;
 
 use super::routes::Routes;
 
+pub(super) use read::spec;
+
 pub(super) fn routes(routes: &mut Routes) {
     read::routes(routes);
     apply::routes(routes);

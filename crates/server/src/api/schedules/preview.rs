@@ -10,8 +10,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use model::api::{Preview, PreviewSchedule, Upcoming, UpcomingFiring, Warning};
 use model::firing::ScheduleStatus;
 use model::limits::{BODY_BYTES_MAX, PREVIEW_MAX};
@@ -24,10 +24,11 @@ use utoipa_axum::routes;
 
 use super::read;
 use crate::api::extract::{Params, Path, RawBody};
+use crate::api::page::Selection;
 use crate::api::problem::{ApiError, Code, field_error, fields_at};
 use crate::api::routes::Routes;
 use crate::api::{Api, page, rows};
-use crate::auth::{Resource, Verb};
+use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
 use crate::preview::{TimingContext, preview};
 
@@ -78,11 +79,12 @@ struct NextParams {
 )]
 async fn get_next_firings(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
     Params(params): Params<NextParams>,
 ) -> Result<Json<Preview>, ApiError> {
     let n = count(params.count).map_err(|wrong| ApiError::parameter("count", wrong))?;
-    let row = rows::schedule(&api, &name, params.namespace.as_deref()).await?;
+    let row = rows::schedule(&api, &actor, &name, params.namespace.as_deref()).await?;
     let spec = read::spec(&row)?;
     let left = spec.max_firings.map(|max| max.saturating_sub(row.state.fired));
     let n = left.map_or(n, |left| n.min(usize::try_from(left).unwrap_or(usize::MAX)));
@@ -132,6 +134,7 @@ fn just_before(at: Timestamp) -> Timestamp {
 )]
 async fn preview_schedule(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     body: RawBody<BODY_BYTES_MAX>,
 ) -> Result<Json<Preview>, ApiError> {
     let draft: PreviewSchedule = body.format.parse(&body.bytes)?;
@@ -148,6 +151,7 @@ async fn preview_schedule(
         _ => return Err(invalid("", "expected either `timing` or `cron`")),
     };
     let namespace = draft.namespace.as_deref().unwrap_or(model::spec::DEFAULT);
+    actor.check(namespace)?;
     let seed = engine::timetable_seed(namespace, draft.name.as_deref().unwrap_or_default());
     let looked = preview_timing(&api, timing, namespace, seed, draft.from, n).await?;
     looked.map(Json).map_err(|problems| {
@@ -187,6 +191,7 @@ struct UpcomingParams {
 ))]
 async fn list_upcoming_firings(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Params(params): Params<UpcomingParams>,
 ) -> Result<Json<Upcoming>, ApiError> {
     let from = params.from.unwrap_or_else(|| SystemClock.now());
@@ -202,7 +207,8 @@ async fn list_upcoming_firings(
         due_before: Some(until),
         ..ScheduleFilter::default()
     };
-    let mut rows = api.node.store().upcoming(&filter, None, UPCOMING_SCHEDULES_MAX + 1).await?;
+    let selection = Selection::of(&actor, filter.namespace.as_deref())?;
+    let mut rows = read::upcoming(&api, &selection, &filter, None, UPCOMING_SCHEDULES_MAX + 1).await?.items;
     if rows.len() > UPCOMING_SCHEDULES_MAX {
         // Schedules beyond the limit fire at this time or later.
         until = rows.last().and_then(|row| row.state.next_at).unwrap_or(until).min(until);

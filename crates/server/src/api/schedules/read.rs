@@ -9,27 +9,28 @@
 
 use std::cmp::Reverse;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use futures::{StreamExt, TryStreamExt};
 use model::api::{Buffered, LastFiring, List, Schedule, ScheduleRun, ScheduleStatistics};
 use model::firing::{RunStatistics, ScheduleState, ScheduleStatus};
 use model::timing::{CalendarUnit, Rule, Timing};
 use model::{ScheduleId, ScheduleSpec, Timestamp};
 use serde::Deserialize;
-use store::query::{JobFilter, JobRow, Page, RunFilter, RunRow, ScheduleFilter, ScheduleRow};
+use store::query::{JobFilter, JobRow, Page, Paged, RunFilter, RunRow, ScheduleFilter, ScheduleRow};
 use utoipa_axum::routes;
 
 use super::health;
 use crate::api::extract::{Labels, Many, Params, Path};
 use crate::api::headers::etag;
+use crate::api::page::Selection;
 use crate::api::problem::{ApiError, Code};
 use crate::api::routes::Routes;
 use crate::api::rows::{self, Scope};
 use crate::api::{Api, page};
-use crate::auth::{Resource, Verb};
+use crate::auth::{Actor, Resource, Verb};
 
 /// Number of schedules of a page that are read concurrently.
 const LOOKUPS: usize = 16;
@@ -124,6 +125,7 @@ impl std::str::FromStr for NextPosition {
 ))]
 async fn list_schedules(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Params(params): Params<ListSchedulesParams>,
 ) -> Result<Response, ApiError> {
     let limit = page::limit(params.limit)?;
@@ -140,13 +142,14 @@ async fn list_schedules(
         text: params.text,
         due_before: params.due_before,
     };
+    let selection = Selection::of(&actor, filter.namespace.as_deref())?;
     let (rows, next_cursor) = match params.order {
         _ if !params.id.0.is_empty() => {
             let alone = filter == ScheduleFilter::default() && params.cursor.is_none() && !params.count;
-            (named(&api, &params.id.0, alone).await?, None)
+            (named(&api, &actor, &params.id.0, alone).await?, None)
         }
-        Order::Newest => newest(&api, &filter, params.cursor.as_deref(), limit).await?,
-        Order::Next => next(&api, &filter, params.cursor.as_deref(), limit).await?,
+        Order::Newest => newest(&api, &selection, &filter, params.cursor.as_deref(), limit).await?,
+        Order::Next => next(&api, &selection, &filter, params.cursor.as_deref(), limit).await?,
     };
     let items = futures::stream::iter(rows.into_iter().map(|row| with_parts(&api, row, look)));
     let items = items.buffered(LOOKUPS).try_collect().await?;
@@ -154,7 +157,7 @@ async fn list_schedules(
     if !params.count {
         return Ok(list.into_response());
     }
-    Ok(([("x-total-count", total(&api, &filter).await?)], list).into_response())
+    Ok(([("x-total-count", total(&api, &selection, &filter).await?)], list).into_response())
 }
 
 /// A page of rows, and the cursor of the next page.
@@ -162,12 +165,17 @@ type RowsAndCursor = (Vec<ScheduleRow>, Option<String>);
 
 async fn newest(
     api: &Api,
+    selection: &Selection,
     filter: &ScheduleFilter,
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<RowsAndCursor, ApiError> {
     let after = api.shared.cursors.read::<ScheduleId>("schedules", filter, cursor)?;
-    let page = api.node.store().schedules(filter, Page { after, limit }).await?;
+    let query = |namespace| async move {
+        let filter = ScheduleFilter { namespace, ..filter.clone() };
+        api.node.store().schedules(&filter, Page { after, limit }).await
+    };
+    let page = selection.page(limit, query, |row| row.id).await?;
     let last = page.items.last().filter(|_| page.more);
     let cursor = last.map(|row| api.shared.cursors.make("schedules", filter, &row.id.to_string()));
     Ok((page.items, cursor))
@@ -175,6 +183,7 @@ async fn newest(
 
 async fn next(
     api: &Api,
+    selection: &Selection,
     filter: &ScheduleFilter,
     cursor: Option<&str>,
     limit: usize,
@@ -182,15 +191,36 @@ async fn next(
     const LIST: &str = "schedules by next firing";
     let after = api.shared.cursors.read::<NextPosition>(LIST, filter, cursor)?;
     let after = after.map(|NextPosition(at, id)| (at, id));
-    let mut rows = api.node.store().upcoming(filter, after, limit + 1).await?;
-    let more = rows.len() > limit;
-    rows.truncate(limit);
+    let Paged { items: rows, more } = upcoming(api, selection, filter, after, limit).await?;
     let place = |row: &ScheduleRow| Some(NextPosition(row.state.next_at?, row.id).to_string());
     let place = rows.last().filter(|_| more).and_then(place);
     Ok((rows, place.map(|place| api.shared.cursors.make(LIST, filter, &place))))
 }
 
-async fn named(api: &Api, ids: &[ScheduleId], alone: bool) -> Result<Vec<ScheduleRow>, ApiError> {
+/// Returns the schedules with the earliest next firings, after `after`.
+pub(super) async fn upcoming(
+    api: &Api,
+    selection: &Selection,
+    filter: &ScheduleFilter,
+    after: Option<(Timestamp, ScheduleId)>,
+    limit: usize,
+) -> Result<Paged<ScheduleRow>, ApiError> {
+    let query = |namespace| async move {
+        let filter = ScheduleFilter { namespace, ..filter.clone() };
+        let mut items = api.node.store().upcoming(&filter, after, limit + 1).await?;
+        let more = items.len() > limit;
+        items.truncate(limit);
+        Ok(Paged { items, more })
+    };
+    selection.page(limit, query, |row| Reverse((row.state.next_at, row.id))).await
+}
+
+async fn named(
+    api: &Api,
+    actor: &Actor,
+    ids: &[ScheduleId],
+    alone: bool,
+) -> Result<Vec<ScheduleRow>, ApiError> {
     if !alone {
         return Err(ApiError::parameter("id", "cannot be used with another filter"));
     }
@@ -200,7 +230,11 @@ async fn named(api: &Api, ids: &[ScheduleId], alone: bool) -> Result<Vec<Schedul
     }
     let found = futures::stream::iter(ids.iter().copied().map(|id| api.node.store().schedule(id)));
     let found: Vec<_> = found.buffered(LOOKUPS).try_collect().await?;
-    Ok(found.into_iter().flatten().collect())
+    let mut rows: Vec<_> = found.into_iter().flatten().collect();
+    if !actor.is_unrestricted() {
+        rows.retain(|row| spec(row).is_ok_and(|spec| actor.check(&spec.namespace).is_ok()));
+    }
+    Ok(rows)
 }
 
 /// Optional parts of each schedule in a list.
@@ -266,7 +300,7 @@ fn run_of_workflow(row: RunRow) -> ScheduleRun {
     }
 }
 
-async fn total(api: &Api, filter: &ScheduleFilter) -> Result<String, ApiError> {
+async fn total(api: &Api, selection: &Selection, filter: &ScheduleFilter) -> Result<String, ApiError> {
     let counted = ScheduleFilter {
         status: filter.status,
         namespace: filter.namespace.clone(),
@@ -275,9 +309,13 @@ async fn total(api: &Api, filter: &ScheduleFilter) -> Result<String, ApiError> {
     if *filter != counted {
         return Err(ApiError::parameter("count", "can be used only with `status` and `namespace`"));
     }
-    let counts = api.node.store().schedule_counts(filter.namespace.as_deref()).await?;
     let wanted = |status: &ScheduleStatus| filter.status.is_none_or(|one| one == *status);
-    Ok(counts.iter().filter(|(status, _)| wanted(status)).map(|(_, count)| count).sum::<u64>().to_string())
+    let mut total = 0;
+    for namespace in selection.iter() {
+        let counts = api.node.store().schedule_counts(namespace).await?;
+        total += counts.iter().filter(|(status, _)| wanted(status)).map(|(_, count)| count).sum::<u64>();
+    }
+    Ok(total.to_string())
 }
 
 /// Show a schedule with its spec and its health
@@ -287,16 +325,17 @@ async fn total(api: &Api, filter: &ScheduleFilter) -> Result<String, ApiError> {
 )]
 async fn get_schedule(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
 ) -> Result<Response, ApiError> {
-    let row = rows::schedule(&api, &name, scope.namespace()).await?;
+    let row = rows::schedule(&api, &actor, &name, scope.namespace()).await?;
     let schedule = schedule_with_spec(&api, &row).await?;
     Ok(([(ETAG, etag(schedule.version))], Json(schedule)).into_response())
 }
 
 /// Returns the spec of a schedule.
-pub(super) fn spec(row: &ScheduleRow) -> Result<ScheduleSpec, ApiError> {
+pub(in crate::api) fn spec(row: &ScheduleRow) -> Result<ScheduleSpec, ApiError> {
     serde_json::from_str(&row.body).map_err(|error| ApiError::internal(&error))
 }
 

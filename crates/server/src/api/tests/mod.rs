@@ -9,9 +9,10 @@
 //!   writes.
 //! - [`World::until`] waits for a status of a job: for an event, never for a fixed time.
 //!
-//! The modules follow the handlers. `access`, `contract` and `refusals` check rules that hold for all routes.
+//! The modules follow the handlers. `access`, `contract`, `refusals` and `tenants` check rules that hold for all routes.
 
 mod access;
+mod accounts;
 mod artifacts;
 mod bulk;
 mod contract;
@@ -26,6 +27,7 @@ mod schedules;
 mod schedules_of_workflows;
 mod servers;
 mod statistics;
+mod tenants;
 mod upstream;
 mod workers;
 mod workflows;
@@ -33,6 +35,7 @@ mod workflows;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::access::{Bearer, Change};
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
@@ -43,18 +46,19 @@ use engine::input::ExecutionEnd;
 use engine::{Input, Join, Report, Session};
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use model::access::AccountKind;
 use model::record::{Outcome, Usage};
 use model::worker::{Capabilities, Capacity};
 use model::{ExecutionId, Fence, Millicores, WorkerId};
 use serde_json::{Value, json};
 use store::Store;
 use store::faulty::FaultyStore;
-use store::query::TokenKind;
 use store::sqlite::{Options, SqliteStore};
 use tokio::sync::mpsc;
 use tower::ServiceExt;
 
-use crate::auth::{Keys, Tokens};
+use crate::auth::{AccessControl, Identity, IdentityKind, Keys, token};
+use crate::clock::{Clock as _, SystemClock};
 use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::node::{DriverHandle, Node, NodeConfig, Readiness, ToWorker};
@@ -70,6 +74,17 @@ async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
         Ok(value) => value,
         Err(_) => panic!("waited {}s for {what}", PATIENCE.as_secs()),
     }
+}
+
+/// Creates a token, and returns its text.
+async fn new_token(control: &AccessControl, bearer: Bearer, kind: IdentityKind) -> String {
+    let text = token::generate(kind);
+    let parsed = token::parse(&text).unwrap();
+    let (id, hash) = (parsed.id.to_owned(), parsed.hash().into());
+    let expires_at = Some(SystemClock.now() + model::Duration::from_hours(24));
+    let change = Change::CreateToken { id, hash, bearer, description: None, scope: None, expires_at };
+    control.change(&Identity::admin("test"), &change).await.unwrap();
+    text
 }
 
 /// A server without a socket.
@@ -98,9 +113,9 @@ impl World {
         let faulty = Arc::new(FaultyStore::new(SqliteStore::open(config.store_path(), options).unwrap()));
         let store: Arc<dyn Store> = Arc::clone(&faulty) as _;
         let objects = Objects::open(&config, Arc::clone(&store)).unwrap();
-        let tokens = Arc::new(Tokens::load(Arc::clone(&store)).await.unwrap());
-        let (_, admin) = tokens.create(TokenKind::Admin, "ann").await.unwrap();
-        let (_, worker) = tokens.create(TokenKind::Worker, "wanda").await.unwrap();
+        let access = Arc::new(AccessControl::load(Arc::clone(&store)).await.unwrap());
+        let admin = new_token(&access, Bearer::Admin("ann".into()), IdentityKind::Admin).await;
+        let worker = new_token(&access, Bearer::Worker("wanda".into()), IdentityKind::Worker).await;
         let metrics = Metrics::new();
         let keys = Keys::load(store.as_ref()).await.unwrap();
         let addr = config.listen;
@@ -111,7 +126,7 @@ impl World {
             node,
             objects,
             members,
-            tokens,
+            access,
             keys,
             metrics,
             config,
@@ -123,6 +138,25 @@ impl World {
         assert_eq!(ready, Readiness::Ready);
         let router = super::router(services.clone());
         Self { router, services, admin, worker, driver, store: faulty, _folder: folder }
+    }
+
+    /// Creates an admin token, and returns its text.
+    async fn admin_token(&self, name: &str) -> String {
+        new_token(&self.services.access, Bearer::Admin(name.into()), IdentityKind::Admin).await
+    }
+
+    /// Creates an account with roles, each in a namespace, and returns a token.
+    async fn account(&self, name: &str, roles: &[(&str, &str)]) -> String {
+        let control = &self.services.access;
+        let account = name.to_owned();
+        let create = Change::CreateAccount { name: account.clone(), kind: AccountKind::User, title: None };
+        control.change(&Identity::admin("test"), &create).await.unwrap();
+        for (role, namespace) in roles {
+            let (role, namespace) = ((*role).to_owned(), (*namespace).to_owned());
+            let bind = Change::Bind { role, account: account.clone(), namespace };
+            control.change(&Identity::admin("test"), &bind).await.unwrap();
+        }
+        new_token(control, Bearer::Account(account), IdentityKind::User).await
     }
 
     /// Stops the node; later requests are refused.
@@ -166,6 +200,21 @@ impl World {
         let request = self.request(method, path).header(CONTENT_TYPE, "application/json");
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         self.send(request.body(Body::from(body.to_string())).unwrap()).await
+    }
+
+    /// Sends a request with another token.
+    async fn send_as(&self, token: &str, method: Method, path: &str, body: Value) -> Answer {
+        let request = Request::builder().method(method).uri(path).header(HOST, "localhost:7070");
+        let request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        // The only route that takes no JSON.
+        let kind = if path.contains("/calendars/import") { "text/calendar" } else { "application/json" };
+        let request = request.header(CONTENT_TYPE, kind);
+        self.send(request.body(Body::from(body.to_string())).unwrap()).await
+    }
+
+    /// Sends a `GET` with another token.
+    async fn get_as(&self, token: &str, path: &str) -> Answer {
+        self.send_as(token, Method::GET, path, json!({})).await
     }
 
     /// Submits a job and returns its id.

@@ -13,7 +13,6 @@ use axum::http::{Method, Request, StatusCode};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use store::faulty::Operation;
-use store::query::TokenKind;
 use tower::ServiceExt as _;
 
 use super::{World, job};
@@ -217,7 +216,7 @@ async fn one_client_cannot_take_all_streams() {
         assert_eq!(answer.status(), StatusCode::OK);
         drop(answer);
     }
-    let (_, other) = world.services.tokens.create(TokenKind::Admin, "bob").await.unwrap();
+    let other = world.admin_token("bob").await;
     let request = Request::builder().uri("/api/v1/events").header("authorization", format!("Bearer {other}"));
     let answer = world.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);

@@ -100,6 +100,7 @@ async fn put_workflow(
         Ok::<_, ApiError>(heads(vec![spec], SystemClock.now()))
     };
     let checked = tokio::task::spawn_blocking(parse).await.map_err(|error| ApiError::internal(&error))??;
+    permit(&actor, &checked)?;
     let heads = checked.complete(&api, Batch::One).await?;
     let Some(head) = heads.first() else { return Err(unexpected(&Reply::AppliedWorkflows(Vec::new()))) };
     if dry_run {
@@ -115,7 +116,7 @@ async fn put_workflow(
         Ok(send(&api, &actor, vec![NewWorkflow { head: Arc::clone(head), expected }]).await?)
     })
     .await?;
-    shown(&api, applied.first(), head).await
+    shown(&api, &actor, applied.first(), head).await
 }
 
 /// A workflow, or in a dry run its spec.
@@ -127,9 +128,14 @@ enum PutWorkflowAnswer {
     Spec(Box<WorkflowSpec>),
 }
 
-async fn shown(api: &Api, applied: Option<&Applied>, head: &Arc<WorkflowHead>) -> Result<Response, ApiError> {
+async fn shown(
+    api: &Api,
+    actor: &Actor,
+    applied: Option<&Applied>,
+    head: &Arc<WorkflowHead>,
+) -> Result<Response, ApiError> {
     let applied = applied.ok_or_else(|| unexpected(&Reply::AppliedWorkflows(Vec::new())))?;
-    let row = rows::workflow(api, &applied.workflow.to_string(), None).await?;
+    let row = rows::workflow(api, actor, &applied.workflow.to_string(), None).await?;
     let spec = Some(Box::new(WorkflowSpec::clone(&row.head.spec)));
     let mut workflow = Workflow { spec, ..convert::workflow(&row) };
     if applied.change != ApplyChange::Unchanged {
@@ -177,6 +183,7 @@ async fn apply_workflows(
         Err(ApiError::invalid_fields(vec![field_error("workflows", &wrong)]))
     };
     let checked = tokio::task::spawn_blocking(parse).await.map_err(|error| ApiError::internal(&error))??;
+    permit(&actor, &checked)?;
     let heads = checked.complete(&api, Batch::Several("workflows")).await?;
     if params.dry_run {
         return would_apply(&api, &heads).await.map(Json);
@@ -202,6 +209,14 @@ fn told(
     let warnings = if change == ApplyChange::Unchanged { Vec::new() } else { warnings };
     let (name, namespace) = (spec.name.clone(), spec.namespace.clone());
     AppliedWorkflow { id, name, namespace, change, generation, version, warnings }
+}
+
+/// Checks the right of the caller in the namespace of each workflow.
+fn permit(actor: &Actor, checked: &Checked) -> Result<(), ApiError> {
+    for head in &checked.heads {
+        actor.check(&head.spec.namespace)?;
+    }
+    Ok(())
 }
 
 async fn would_apply(api: &Api, heads: &[Arc<WorkflowHead>]) -> Result<AppliedWorkflows, ApiError> {
@@ -310,7 +325,7 @@ async fn delete_workflow(
     Params(scope): Params<Scope>,
     wanted: Precondition,
 ) -> Result<StatusCode, ApiError> {
-    let row = rows::workflow(&api, &name, scope.namespace()).await?;
+    let row = rows::workflow(&api, &actor, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(format!("workflow `{name}`"), row.state.version)?;
     let request = WorkflowRequest::Delete { workflow: row.id, expected_version };
     let status = deleted(&requests::workflow(&api, &actor, request).await?)?;

@@ -33,11 +33,11 @@ pub(super) fn routes(routes: &mut Routes) {
     use Code::{InvalidSpec, RunEnded, RunNotFound, StepEnded, StepNotFound, UnsupportedMediaType};
     let runs = Resource::Runs;
     let run_refusals = [RunNotFound, RunEnded, InvalidSpec, UnsupportedMediaType];
-    routes.needs(Verb::Change, runs, &run_refusals, routes!(cancel_run));
-    routes.needs(Verb::Change, runs, &run_refusals, routes!(pause_run));
-    routes.needs(Verb::Change, runs, &[RunNotFound, RunEnded], routes!(resume_run));
+    routes.needs(Verb::Operate, runs, &run_refusals, routes!(cancel_run));
+    routes.needs(Verb::Operate, runs, &run_refusals, routes!(pause_run));
+    routes.needs(Verb::Operate, runs, &[RunNotFound, RunEnded], routes!(resume_run));
     let step_refusals = [RunNotFound, RunEnded, StepNotFound, StepEnded, InvalidSpec, UnsupportedMediaType];
-    routes.needs(Verb::Change, runs, &step_refusals, routes!(mark_step));
+    routes.needs(Verb::Operate, runs, &step_refusals, routes!(mark_step));
     let decide_refusals = [
         RunNotFound,
         RunEnded,
@@ -48,27 +48,28 @@ pub(super) fn routes(routes: &mut Routes) {
         InvalidSpec,
         UnsupportedMediaType,
     ];
-    routes.needs(Verb::Change, runs, &decide_refusals, routes!(approve_step));
-    routes.needs(Verb::Change, runs, &decide_refusals, routes!(reject_step));
+    routes.needs(Verb::Operate, runs, &decide_refusals, routes!(approve_step));
+    routes.needs(Verb::Operate, runs, &decide_refusals, routes!(reject_step));
     let event_refusals = [RunNotFound, RunEnded, Code::EventNotAwaited, InvalidSpec, UnsupportedMediaType];
-    routes.needs(Verb::Change, runs, &event_refusals, routes!(send_event));
+    routes.needs(Verb::Operate, runs, &event_refusals, routes!(send_event));
 }
 
 /// Sends a change of a live run, and responds with the changed run.
 async fn change(api: &Api, actor: &Actor, id: RunId, request: WorkflowRequest) -> Result<Response, ApiError> {
+    rows::check_run(api, actor, id).await?;
     match requests::workflow(api, actor, request).await {
         Ok(Reply::Run { .. } | Reply::Step { .. }) => {
-            Ok(read::with_etag(runs::with_spec(rows::run(api, id).await?)))
+            Ok(read::with_etag(runs::with_spec(rows::run(api, actor, id).await?)))
         }
         Ok(other) => Err(unexpected(&other)),
-        Err(error) => Err(refused(api, id, error).await),
+        Err(error) => Err(refused(api, actor, id, error).await),
     }
 }
 
 /// The engine has only live runs; the store shows whether another run has ended or does not exist.
-async fn refused(api: &Api, id: RunId, error: RequestError) -> ApiError {
+async fn refused(api: &Api, actor: &Actor, id: RunId, error: RequestError) -> ApiError {
     match error {
-        RequestError::Refused(Refusal::RunNotLive { .. }) => match rows::run(api, id).await {
+        RequestError::Refused(Refusal::RunNotLive { .. }) => match rows::run(api, actor, id).await {
             Ok(row) => {
                 let detail =
                     format!("cannot change run `{id}`: it has already ended (`{}`)", row.state.status);
@@ -219,11 +220,12 @@ async fn send_event(
         );
         return Err(ApiError::invalid_fields(vec![field_error("", &detail)]));
     }
+    rows::check_run(&api, &actor, id).await?;
     match requests::workflow(&api, &actor, WorkflowRequest::Event { run: id, event: event.into(), payload })
         .await
     {
         Ok(Reply::EventTaken { steps }) => Ok(Json(EventDelivery { steps })),
         Ok(other) => Err(unexpected(&other)),
-        Err(error) => Err(refused(&api, id, error).await),
+        Err(error) => Err(refused(&api, &actor, id, error).await),
     }
 }

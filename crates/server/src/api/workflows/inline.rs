@@ -82,6 +82,7 @@ async fn start_definition(
         let StartDefinition { mut definition, parameters, priority, note } = asked;
         definition.owner.get_or_insert_with(|| actor.name.to_string());
         definition.fill();
+        actor.check(&definition.namespace)?;
         check(&definition)?;
         Ok::<_, ApiError>((actor, key, Arc::new(definition), StartRun { parameters, priority, note }))
     };

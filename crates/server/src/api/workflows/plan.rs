@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use model::api::{PlannedStep, RunPlan, StartRun};
 use model::expression::{EvaluationError, Expression, Scope as Values};
 use model::spec::Run;
@@ -20,7 +20,7 @@ use crate::api::extract::{MaybeBody, Params, Path};
 use crate::api::problem::{ApiError, Code};
 use crate::api::routes::Routes;
 use crate::api::rows::{self, Scope};
-use crate::auth::{Resource, Verb};
+use crate::auth::{Actor, Resource, Verb};
 
 pub(super) fn routes(routes: &mut Routes) {
     let refusals = [Code::WorkflowNotFound, Code::InvalidSpec, Code::UnsupportedMediaType];
@@ -38,11 +38,12 @@ pub(super) fn routes(routes: &mut Routes) {
 )]
 async fn plan_run(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
     MaybeBody(body): MaybeBody<StartRun>,
 ) -> Result<Json<RunPlan>, ApiError> {
-    let row = rows::workflow(&api, &name, scope.namespace()).await?;
+    let row = rows::workflow(&api, &actor, &name, scope.namespace()).await?;
     let parameters = parameters(&row.head.spec, &body)?;
     pinned(&api, &row).await?;
     let steps = planned(&row.head.spec, &parameters);

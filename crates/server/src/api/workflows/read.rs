@@ -1,9 +1,9 @@
 //! Lists and details of workflows.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use futures::{StreamExt, TryStreamExt};
 use model::WorkflowId;
 use model::api::{List, Workflow, WorkflowRun};
@@ -14,10 +14,11 @@ use utoipa_axum::routes;
 use super::convert;
 use crate::api::extract::{Labels, Params, Path};
 use crate::api::headers::etag;
+use crate::api::page::Selection;
 use crate::api::problem::{ApiError, Code};
 use crate::api::routes::Routes;
 use crate::api::{Api, page, rows};
-use crate::auth::{Resource, Verb};
+use crate::auth::{Actor, Resource, Verb};
 
 /// Number of workflows of a page that are read concurrently.
 const LOOKUPS: usize = 16;
@@ -62,6 +63,7 @@ struct ListWorkflowsParams {
 ))]
 async fn list_workflows(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Params(params): Params<ListWorkflowsParams>,
 ) -> Result<Json<List<Workflow>>, ApiError> {
     let limit = page::limit(params.limit)?;
@@ -76,7 +78,13 @@ async fn list_workflows(
         text: params.text,
     };
     let after = api.shared.cursors.read::<WorkflowId>("workflows", &filter, params.cursor.as_deref())?;
-    let page = api.node.store().workflows(&filter, Page { after, limit }).await?;
+    let (of, store) = (&filter, api.node.store());
+    let query = |namespace| async move {
+        let filter = WorkflowFilter { namespace, ..of.clone() };
+        store.workflows(&filter, Page { after, limit }).await
+    };
+    let selection = Selection::of(&actor, filter.namespace.as_deref())?;
+    let page = selection.page(limit, query, |row| row.id).await?;
     let last = page.items.last().filter(|_| page.more);
     let next_cursor = last.map(|row| api.shared.cursors.make("workflows", &filter, &row.id.to_string()));
     let items = page.items.into_iter().map(|row| with_runs(&api, row, params.runs));
@@ -113,10 +121,11 @@ struct GetWorkflowParams {
 )]
 async fn get_workflow(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
     Params(params): Params<GetWorkflowParams>,
 ) -> Result<Response, ApiError> {
-    let mut row = rows::workflow(&api, &name, params.namespace.as_deref()).await?;
+    let mut row = rows::workflow(&api, &actor, &name, params.namespace.as_deref()).await?;
     if let Some(generation) = params.generation.filter(|&asked| asked != row.state.generation) {
         let found = api.node.store().workflow_version(row.id, generation).await?;
         row.head = found.ok_or_else(|| {

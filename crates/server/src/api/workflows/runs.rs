@@ -8,9 +8,9 @@
 
 use std::collections::HashMap;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
+use axum::{Extension, Json};
 use engine::{Reply, WorkflowRequest};
 use futures::{StreamExt, TryStreamExt};
 use model::api::{List, RunElement, RunSteps, WorkflowRun};
@@ -23,6 +23,7 @@ use utoipa_axum::routes;
 
 use super::{convert, read};
 use crate::api::extract::{Many, Params, Path, Paths};
+use crate::api::page::Selection;
 use crate::api::problem::{ApiError, Code, excerpt};
 use crate::api::requests::{self, unexpected};
 use crate::api::routes::Routes;
@@ -90,6 +91,7 @@ struct ListRunsParams {
 ))]
 async fn list_runs(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Params(params): Params<ListRunsParams>,
 ) -> Result<Json<List<WorkflowRun>>, ApiError> {
     let limit = page::limit(params.limit)?;
@@ -107,7 +109,13 @@ async fn list_runs(
         created_before: params.created_before,
     };
     let after = api.shared.cursors.read::<RunId>("runs", &filter, params.cursor.as_deref())?;
-    let page = api.node.store().runs(&filter, Page { after, limit }).await?;
+    let (of, store) = (&filter, api.node.store());
+    let query = |namespace| async move {
+        let filter = RunFilter { namespace, ..of.clone() };
+        store.runs(&filter, Page { after, limit }).await
+    };
+    let selection = Selection::of(&actor, filter.namespace.as_deref())?;
+    let page = selection.page(limit, query, |row| row.id).await?;
     let last = page.items.last().filter(|_| page.more);
     let next_cursor = last.map(|row| api.shared.cursors.make("runs", &filter, &row.id.to_string()));
     let items = page.items.into_iter().map(|row| with_approvals(&api, row, params.approvals));
@@ -135,8 +143,12 @@ async fn with_approvals(api: &Api, row: RunRow, approvals: bool) -> Result<Workf
 #[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", params(("id" = RunId, Path)), responses(
     (status = 200, description = "The run", body = WorkflowRun, headers(("ETag" = String, description = "Version of the resource"))),
 ))]
-async fn get_run(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Response, ApiError> {
-    let row = rows::run(&api, id).await?;
+async fn get_run(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<RunId>,
+) -> Result<Response, ApiError> {
+    let row = rows::run(&api, &actor, id).await?;
     let records = match convert::has_templated_approvals(&row.head.definition.workflow) {
         true => api.node.store().run_steps(id).await?,
         false => Vec::new(),
@@ -159,8 +171,12 @@ pub(super) fn with_spec(row: RunRow) -> WorkflowRun {
 #[utoipa::path(get, path = "/api/v1/runs/{id}/steps", tag = "runs", params(("id" = RunId, Path)), responses(
     (status = 200, description = "All steps", body = RunSteps),
 ))]
-async fn list_steps(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Json<RunSteps>, ApiError> {
-    let row = rows::run(&api, id).await?;
+async fn list_steps(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<RunId>,
+) -> Result<Json<RunSteps>, ApiError> {
+    let row = rows::run(&api, &actor, id).await?;
     let records = api.node.store().run_steps(id).await?;
     Ok(Json(RunSteps { version: row.state.version, steps: convert::steps(&row, records) }))
 }
@@ -189,11 +205,12 @@ struct ListElementsParams {
 )]
 async fn list_elements(
     State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
     Paths(id, step): Paths<RunId, String>,
     Params(params): Params<ListElementsParams>,
 ) -> Result<Json<List<RunElement>>, ApiError> {
     let limit = page::limit(params.limit)?;
-    let row = rows::run(&api, id).await?;
+    let row = rows::run(&api, &actor, id).await?;
     let number = number_of(&row, &step)?;
     let list = (id, number, &params.status.0);
     let after = api.shared.cursors.read::<u32>("elements", &list, params.cursor.as_deref())?;
@@ -295,15 +312,16 @@ fn number_of(row: &RunRow, step: &str) -> Result<u32, ApiError> {
 )]
 async fn explain_step(
     State(api): State<Api>,
-    axum::Extension(actor): axum::Extension<Actor>,
+    Extension(actor): Extension<Actor>,
     Paths(id, step): Paths<RunId, String>,
 ) -> Result<Json<StepWhy>, ApiError> {
     let request = WorkflowRequest::Why { run: id, step: step.as_str().into() };
+    rows::check_run(&api, &actor, id).await?;
     match requests::workflow(&api, &actor, request).await {
         Ok(Reply::StepWhy(why)) => Ok(Json(*why)),
         Ok(other) => Err(unexpected(&other)),
         Err(RequestError::Refused(Refusal::RunNotLive { .. })) => {
-            let row = rows::run(&api, id).await?;
+            let row = rows::run(&api, &actor, id).await?;
             let number = number_of(&row, &step)?;
             let records = api.node.store().run_steps(id).await?;
             let status = convert::steps(&row, records)[number as usize].state.status;
@@ -332,16 +350,17 @@ struct ExplainRunParams {
 )]
 async fn explain_run(
     State(api): State<Api>,
-    axum::Extension(actor): axum::Extension<Actor>,
+    Extension(actor): Extension<Actor>,
     Path(id): Path<RunId>,
     Params(params): Params<ExplainRunParams>,
 ) -> Result<Json<RunWhy>, ApiError> {
     let most = page::limit(params.limit)?;
+    rows::check_run(&api, &actor, id).await?;
     match requests::workflow(&api, &actor, WorkflowRequest::WhyRun { run: id, most }).await {
         Ok(Reply::RunWhy(why)) => Ok(Json(*why)),
         Ok(other) => Err(unexpected(&other)),
         Err(RequestError::Refused(Refusal::RunNotLive { .. })) => {
-            rows::run(&api, id).await?;
+            rows::run(&api, &actor, id).await?;
             Ok(Json(RunWhy { run: id, next_attempt: None, steps: Vec::new(), more: 0 }))
         }
         Err(error) => Err(error.into()),

@@ -36,7 +36,7 @@ pub(super) fn routes(routes: &mut Routes) {
         Code::InvalidSpec,
         Code::UnsupportedMediaType,
     ];
-    routes.needs(Verb::Create, Resource::Runs, &start_refusals, routes!(start_run));
+    routes.needs(Verb::Operate, Resource::Runs, &start_refusals, routes!(start_run));
     let retry_refusals = [
         Code::RunNotFound,
         Code::RunNotEnded,
@@ -49,7 +49,7 @@ pub(super) fn routes(routes: &mut Routes) {
         Code::InvalidSpec,
         Code::UnsupportedMediaType,
     ];
-    routes.needs(Verb::Create, Resource::Runs, &retry_refusals, routes!(retry_run));
+    routes.needs(Verb::Operate, Resource::Runs, &retry_refusals, routes!(retry_run));
 }
 
 /// Start a run of a workflow
@@ -80,7 +80,7 @@ async fn start_run(
     IdempotencyKey(key): IdempotencyKey,
     MaybeBody(body): MaybeBody<StartRun>,
 ) -> Result<Response, ApiError> {
-    let row = rows::workflow(&api, &name, scope.namespace()).await?;
+    let row = rows::workflow(&api, &actor, &name, scope.namespace()).await?;
     let key = key.map(|key| submit::start_key(row.id, &key, &body));
     let parameters = parameters(&row.head.spec, &body)?;
     let definition = pinned(&api, &row).await?;
@@ -104,7 +104,7 @@ async fn start_run(
 pub(super) async fn started(api: &Api, actor: &Actor, new: NewRun) -> Result<Response, ApiError> {
     match requests::workflow(api, actor, WorkflowRequest::Start(Box::new(new))).await? {
         Reply::RunStarted { run, new } => {
-            let row = rows::run(api, run).await?;
+            let row = rows::run(api, actor, run).await?;
             let (location, tag) = (format!("/api/v1/runs/{run}"), etag(row.state.version));
             let status = if new { StatusCode::CREATED } else { StatusCode::OK };
             Ok((status, [(LOCATION, location)], [(ETAG, tag)], Json(runs::with_spec(row))).into_response())
@@ -144,7 +144,7 @@ async fn retry_run(
     MaybeBody(body): MaybeBody<RetryRun>,
 ) -> Result<Response, ApiError> {
     validate::note("note", body.note.as_deref()).map_err(|invalid| ApiError::invalid(&invalid))?;
-    let row = rows::run(&api, id).await?;
+    let row = rows::run(&api, &actor, id).await?;
     if let Some(caller) = &row.head.caller {
         let detail = format!("cannot retry run `{id}`: run `{}` called it; retry that run", caller.run);
         return Err(ApiError::new(Code::WorkflowNotFound, detail));

@@ -51,7 +51,7 @@ impl Answers {
     async fn registry(&mut self, store: &dyn Store) {
         self.sorted("worker", store.workers().await.unwrap());
         self.sorted("queue", store.queues().await.unwrap());
-        self.sorted("token", store.tokens().await.unwrap());
+        self.add("access", store.access(0).await);
         self.add("artifacts", store.artifacts(&ArtifactFilter::default(), 100).await);
         self.add("secret", store.secret("cursors", &[0; 32]).await);
         let events = store.events(EventSeq(0), 10_000).await.unwrap();

@@ -162,7 +162,7 @@ async fn a_folder_with_a_store_or_its_traces_is_refused_and_left_alone() {
 #[tokio::test]
 async fn the_hash_detects_a_difference_and_the_file_is_removed() {
     let scene = Scene::database_left().await;
-    let mut pending = Some("UPDATE tokens SET name = 'mallory' WHERE id = 'a'");
+    let mut pending = Some("UPDATE access SET body = 'mallory' WHERE key = 'a'");
     let mut observe = |progress: Progress| {
         if progress.phase == Phase::Verifying
             && let Some(tamper) = pending.take()
@@ -172,6 +172,6 @@ async fn the_hash_detects_a_difference_and_the_file_is_removed() {
     };
     // The first table is copied by then; the changed one is not.
     let error = scene.copy_back(&mut observe).await.unwrap_err();
-    assert!(matches!(error, CopyError::Differs { table: "tokens", .. }), "{error:?}");
+    assert!(matches!(error, CopyError::Differs { table: "access", .. }), "{error:?}");
     assert!(!scene.is_anything_back());
 }

@@ -15,10 +15,10 @@ use model::{ExecutionStatus, JobId, ScheduleId, Timestamp, WorkerId};
 use super::{HOUR, SHARDS};
 
 use crate::failures::FailureQuery;
-use crate::query::{Artifact, Token, TokenKind};
+use crate::query::Artifact;
 use crate::sqlite::SqliteStore;
 use crate::suite::sample::{Sampler, schedule_head_of, workflow_head_of};
-use crate::{Commits as _, Housekeeping as _, Leases as _, Members as _, Reads as _};
+use crate::{Access as _, AccessRow, Commits as _, Housekeeping as _, Leases as _, Members as _, Reads as _};
 
 /// Fills an empty store, and closes it.
 pub(super) async fn fill(store: SqliteStore) {
@@ -83,10 +83,9 @@ impl Filling {
             let calendar = self.sampler.calendar(namespace, name);
             self.commit(vec![Change::Calendar(Arc::new(calendar))]).await;
         }
-        for (id, kind) in [("a", TokenKind::Admin), ("b\0", TokenKind::Worker)] {
-            let created_at = Timestamp::from_millis(7);
-            let token = Token { id: id.into(), kind, name: "钟".into(), hash: [9; 32], created_at };
-            self.store.put_token(&token).await.unwrap();
+        for (expected, (kind, key)) in (1..).zip([("token", "a"), ("token", "b\0"), ("account", "钟")]) {
+            let row = AccessRow { kind: kind.into(), key: key.into(), body: "{\"name\": \"钟\"}".into() };
+            self.store.change_access(expected, &[row]).await.unwrap();
         }
         for (name, sha256, at) in [("x", "1", 1), ("x", "2", 2), ("y", "3", 2)] {
             let artifact = Artifact {

@@ -327,7 +327,7 @@ async fn an_unfinished_copy_continues_only_from_the_same_source() {
 #[tokio::test]
 async fn the_hash_detects_a_difference() {
     for (table, tamper) in [
-        ("tokens", "UPDATE tokens SET name = 'mallory' WHERE id = 'a'"),
+        ("access", "UPDATE access SET body = 'mallory' WHERE key = 'a'"),
         ("jobs", "UPDATE jobs SET shard = shard + 1 WHERE id = (SELECT id FROM jobs LIMIT 1)"),
         ("ledger", "DELETE FROM ledger WHERE first = (SELECT min(first) FROM ledger)"),
         ("job_counts", "INSERT INTO job_counts VALUES (3, 'default', 1, 1)"),

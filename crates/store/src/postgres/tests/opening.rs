@@ -15,7 +15,7 @@ use super::*;
 use crate::postgres::schema::VERSION;
 use crate::query::{JobFilter, Page};
 use crate::suite::cluster::Settings;
-use crate::{Commits as _, Leases as _, Reads as _};
+use crate::{Access as _, Commits as _, Leases as _, Reads as _};
 
 /// G5. No server blocks another, and all find the same tables.
 #[tokio::test]
@@ -67,6 +67,7 @@ async fn a_database_of_version_2_is_migrated_without_loss() {
         ids.insert(0, id);
     }
     for table in [
+        "access",
         "changelog",
         "statistics",
         "statistics_pending",
@@ -94,6 +95,10 @@ async fn a_database_of_version_2_is_migrated_without_loss() {
         "ALTER TABLE meta DROP COLUMN folds",
         "ALTER TABLE shards DROP COLUMN logged",
         "ALTER TABLE servers DROP COLUMN lag",
+        "ALTER TABLE meta DROP COLUMN access_version",
+        "CREATE TABLE tokens (id TEXT COLLATE \"C\" PRIMARY KEY, kind INTEGER NOT NULL,
+             name TEXT COLLATE \"C\" NOT NULL, hash BYTEA NOT NULL, created_at BIGINT NOT NULL)",
+        "INSERT INTO tokens VALUES ('abc', 0, 'ad\"min', '\\x00ff', 1700000000123456), ('d', 1, 'w', '\\x01', 0)",
         "UPDATE schema_version SET version = 2",
     ] {
         subject.database.execute(sql);
@@ -101,6 +106,15 @@ async fn a_database_of_version_2_is_migrated_without_loss() {
 
     let subject = subject.reopen().await;
     assert_eq!(tables(&subject.database), as_new);
+    let found = subject.store.access(0).await.unwrap();
+    let bodies: Vec<_> = found.rows.iter().map(|row| row.body.replace(' ', "")).collect();
+    assert_eq!(
+        bodies,
+        [
+            r#"{"id":"abc","bearer":{"admin":"ad\"min"},"hash":"00ff","created_by":"system","created_at":"2023-11-14T22:13:20.123456Z"}"#,
+            r#"{"id":"d","bearer":{"worker":"w"},"hash":"01","created_by":"system","created_at":"1970-01-01T00:00:00.000000Z"}"#,
+        ]
+    );
     advance(&subject.database, HOUR + HOUR);
     let leases = subject.acquire().await;
     let page = Page { after: None, limit: 10 };

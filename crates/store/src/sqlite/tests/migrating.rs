@@ -23,6 +23,12 @@ const VERSION_1: &str = include_str!("version_1.sql");
 /// As above, for version 2.
 const VERSION_2: &str = include_str!("version_2.sql");
 
+/// Undoes version 11, so that the other migrations of a test can be undone.
+const BEFORE_ACCESS: &str = "
+    DROP TABLE access; ALTER TABLE meta DROP COLUMN access_version;
+    CREATE TABLE tokens (id TEXT PRIMARY KEY, kind INTEGER NOT NULL, name TEXT NOT NULL, hash BLOB NOT NULL,
+                         created_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;";
+
 fn a_file_of(sql: &str) -> OnDisk {
     let mut subject = OnDisk::new();
     subject.close();
@@ -147,6 +153,7 @@ async fn a_file_of_version_3_is_migrated_without_loss() {
     subject.store().release(&leases).await.unwrap();
     subject.close();
     let connection = Connection::open(subject.path()).unwrap();
+    connection.execute_batch(BEFORE_ACCESS).unwrap();
     connection
         .execute_batch(
             "DROP TABLE checkpoints; DROP TABLE element_batches; DROP TABLE artifact_pins;
@@ -187,6 +194,7 @@ async fn a_file_of_version_4_is_migrated_without_loss() {
     let undo = "DROP TABLE element_batches; DROP TABLE artifact_pins; DROP TABLE statistics;
         DROP TABLE statistics_pending; DROP TABLE failure_groups; ALTER TABLE shards DROP COLUMN tail_lost;
         PRAGMA user_version = 4";
+    connection.execute_batch(BEFORE_ACCESS).unwrap();
     connection.execute_batch(undo).unwrap();
     drop(connection);
 
@@ -200,6 +208,41 @@ async fn a_file_of_version_4_is_migrated_without_loss() {
     let changes = vec![Change::ElementBatch(Box::new(added.clone()))];
     store.commit(&leases, batch(sampler.now(), changes)).await.unwrap();
     assert_eq!(store.element_batches(run).await.unwrap(), [added]);
+}
+
+/// H2. Tokens become entries of access control, in the format of the crate `access`.
+#[tokio::test]
+async fn the_tokens_of_a_file_of_version_10_stay_valid() {
+    let mut subject = OnDisk::new();
+    subject.close();
+    let connection = Connection::open(subject.path()).unwrap();
+    connection.execute_batch(BEFORE_ACCESS).unwrap();
+    connection
+        .execute_batch(
+            "INSERT INTO tokens VALUES ('abc', 0, 'ad\"min', x'00ff', 1700000000123456), ('d', 1, 'worker', x'01', 0);
+             PRAGMA user_version = 10",
+        )
+        .unwrap();
+    drop(connection);
+    subject.open();
+    let found = subject.store().access(0).await.unwrap();
+    assert_eq!(found.version, 1);
+    let rows = found.rows.iter().map(|row| (row.kind.as_str(), row.key.as_str(), row.body.as_str()));
+    assert_eq!(
+        rows.collect::<Vec<_>>(),
+        [
+            (
+                "token",
+                "abc",
+                r#"{"id":"abc","bearer":{"admin":"ad\"min"},"hash":"00ff","created_by":"system","created_at":"2023-11-14T22:13:20.123Z"}"#
+            ),
+            (
+                "token",
+                "d",
+                r#"{"id":"d","bearer":{"worker":"worker"},"hash":"01","created_by":"system","created_at":"1970-01-01T00:00:00.000Z"}"#
+            ),
+        ]
+    );
 }
 
 /// Returns every table and index with its SQL.

@@ -1,0 +1,327 @@
+//! The directory: all entries of a server, and the compiled rights of each account.
+//!
+//! The server loads all rows at the start and [applies](Directory::apply) each change that it or another server writes.
+//! For each request it gets an [`Identity`] from the id of a token. Changes are checked by
+//! [`plan`](Directory::plan), which returns rows and applies nothing.
+//!
+//! # Invariants
+//! - The contents depend only on the newest row of each key, not on the order of the rows.
+//! - The grants of an account are those of its bindings, and the ceiling of a token is that of its scope: both are
+//!   compiled again when a row changes them, or changes a role that they name.
+//! - An account without an entry can have bindings, because rows arrive in any order. It gives no identity.
+//!
+//! # Cost
+//! [`identity`](Directory::identity) is two look-ups and allocates nothing. Applying a row is O(log n), plus the
+//! bindings of the touched account. A changed custom role reads all bindings once for each call of `apply`.
+
+mod compile;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::Timestamp;
+
+use self::compile::Touched;
+use crate::entry::{
+    Account, AccountKind, Bearer, Binding, Deletion, Entry, EntryKind, Row, Token, Unreadable,
+    split_binding_key,
+};
+use crate::identity::{Ceiling, Grants, Identity, IdentityKind};
+use crate::names::Names;
+use crate::permissions::Permissions;
+use crate::read::{self, Stored};
+use crate::role::{BuiltInRole, CustomRole, Role};
+
+/// All accounts, roles, bindings and tokens, with the compiled rights of each account.
+#[derive(Debug, Clone)]
+pub struct Directory {
+    accounts: BTreeMap<Arc<str>, AccountRecord>,
+    roles: BTreeMap<Arc<str>, RoleRecord>,
+    tokens: BTreeMap<Arc<str>, TokenRecord>,
+    deletions: BTreeMap<(EntryKind, Box<str>), Deletion>,
+    unreadable: BTreeSet<(EntryKind, Box<str>)>,
+    /// Grants of each admin token.
+    admin: Arc<Grants>,
+    names: Names,
+}
+
+/// Account and its bindings. One of them exists.
+#[derive(Debug, Clone, Default)]
+struct AccountRecord {
+    entry: Option<Account>,
+    /// By role and namespace.
+    bindings: BTreeMap<(Arc<str>, Arc<str>), Stamp>,
+    grants: Arc<Grants>,
+}
+
+/// Creation of a binding.
+#[derive(Debug, Clone)]
+struct Stamp {
+    created_at: Timestamp,
+    created_by: Arc<str>,
+}
+
+#[derive(Debug, Clone)]
+struct RoleRecord {
+    entry: CustomRole,
+    permissions: Permissions,
+}
+
+#[derive(Debug, Clone)]
+struct TokenRecord {
+    entry: Token,
+    bearer_name: Arc<str>,
+    ceiling: Option<Arc<Ceiling>>,
+}
+
+impl Default for Directory {
+    fn default() -> Self {
+        let mut names = Names::default();
+        Self {
+            accounts: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            deletions: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
+            admin: Arc::new(compile::grants_of_admin_token(&mut names)),
+            names,
+        }
+    }
+}
+
+/// Rows of the store.
+impl Directory {
+    /// Applies rows of the store, in any order, also on top of older ones. Returns the rows that it cannot read.
+    ///
+    /// If several rows have the same key, the last one counts. An unreadable row makes its entry absent.
+    pub fn apply(&mut self, rows: impl IntoIterator<Item = Row>) -> Vec<Unreadable> {
+        let mut touched = Touched::default();
+        let mut unreadable = Vec::new();
+        for row in rows {
+            let Some(kind) = EntryKind::parse(&row.kind) else {
+                let reason = "its kind is unknown".to_owned();
+                unreadable.push(Unreadable { kind: row.kind, key: row.key, reason });
+                continue;
+            };
+            self.remove(kind, &row.key, &mut touched);
+            match read::read(kind, &row) {
+                Ok(Stored::Live(entry)) => self.insert(entry, &mut touched),
+                Ok(Stored::Deleted(deletion)) => {
+                    self.deletions.insert((kind, row.key.into()), deletion);
+                }
+                Err(error) => {
+                    self.unreadable.insert((kind, row.key.into()));
+                    unreadable.push(error);
+                }
+            }
+        }
+        self.compile(touched);
+        unreadable
+    }
+
+    /// Removes all that an earlier row of this key added.
+    fn remove(&mut self, kind: EntryKind, key: &str, touched: &mut Touched) {
+        let place = (kind, Box::from(key));
+        self.deletions.remove(&place);
+        self.unreadable.remove(&place);
+        match kind {
+            EntryKind::Account => {
+                if let Some(record) = self.accounts.get_mut(key) {
+                    record.entry = None;
+                }
+                self.drop_if_empty(key);
+            }
+            EntryKind::Role => {
+                if let Some((name, _)) = self.roles.remove_entry(key) {
+                    touched.roles.insert(name);
+                }
+            }
+            EntryKind::Binding => {
+                let Some((role, account, namespace)) = split_binding_key(key) else { return };
+                if let Some((name, _)) = self.accounts.get_key_value(account) {
+                    touched.accounts.insert(Arc::clone(name));
+                }
+                if let Some(record) = self.accounts.get_mut(account) {
+                    record.bindings.remove(&(role.into(), namespace.into()));
+                }
+                self.drop_if_empty(account);
+            }
+            EntryKind::Token => {
+                self.tokens.remove(key);
+            }
+        }
+    }
+
+    fn drop_if_empty(&mut self, account: &str) {
+        if self.accounts.get(account).is_some_and(|r| r.entry.is_none() && r.bindings.is_empty()) {
+            self.accounts.remove(account);
+        }
+    }
+
+    fn insert(&mut self, entry: Entry, touched: &mut Touched) {
+        match entry {
+            Entry::Account(account) => {
+                let name = self.names.share(&account.name);
+                self.accounts.entry(name).or_default().entry = Some(account);
+            }
+            Entry::Role(role) => {
+                let name = self.names.share(&role.name);
+                let permissions = Role::Custom(&role).permissions();
+                self.roles.insert(Arc::clone(&name), RoleRecord { entry: role, permissions });
+                touched.roles.insert(name);
+            }
+            Entry::Binding(binding) => {
+                let [role, account, namespace, created_by] =
+                    [&binding.role, &binding.account, &binding.namespace, &binding.created_by]
+                        .map(|name| self.names.share(name));
+                touched.accounts.insert(Arc::clone(&account));
+                let stamp = Stamp { created_at: binding.created_at, created_by };
+                self.accounts.entry(account).or_default().bindings.insert((role, namespace), stamp);
+            }
+            Entry::Token(token) => {
+                let id: Arc<str> = token.id.as_str().into();
+                let bearer_name = self.names.share(token.bearer.name());
+                self.tokens.insert(Arc::clone(&id), TokenRecord { entry: token, bearer_name, ceiling: None });
+                touched.tokens.insert(id);
+            }
+        }
+    }
+
+    /// Returns the rows that are [over](crate::KEPT_AFTER_END), for the store to delete.
+    pub fn expired(&self, now: Timestamp) -> Vec<Row> {
+        let deletions = self.deletions.iter().filter(|(_, deletion)| deletion.is_over(now));
+        let tokens = self.tokens.iter().filter(|(_, record)| record.entry.is_over(now));
+        deletions
+            .map(|((kind, key), deletion)| deletion.row(*kind, key.to_string()))
+            .chain(tokens.map(|(_, record)| Entry::Token(record.entry.clone()).row()))
+            .collect()
+    }
+
+    /// Drops the rows that are [over](crate::KEPT_AFTER_END) from memory. Returns their number.
+    pub fn purge(&mut self, now: Timestamp) -> usize {
+        let before = self.deletions.len() + self.tokens.len();
+        self.deletions.retain(|_, deletion| !deletion.is_over(now));
+        self.tokens.retain(|_, record| !record.entry.is_over(now));
+        self.names.sweep();
+        before - self.deletions.len() - self.tokens.len()
+    }
+}
+
+/// Identities.
+impl Directory {
+    /// Returns the bearer of a token; `None` if the token is unknown, revoked or expired, or its account is missing or
+    /// disabled.
+    pub fn identity(&self, token_id: &str, now: Timestamp) -> Option<Identity> {
+        let (id, record) = self.tokens.get_key_value(token_id)?;
+        if !record.entry.is_usable(now) {
+            return None;
+        }
+        let (kind, grants) = match &record.entry.bearer {
+            Bearer::Admin(_) => (IdentityKind::Admin, Arc::clone(&self.admin)),
+            Bearer::Worker(_) => (IdentityKind::Worker, Arc::default()),
+            Bearer::Account(account) => self.enabled(account)?,
+        };
+        Some(Identity {
+            name: Arc::clone(&record.bearer_name),
+            kind,
+            token_id: Arc::clone(id),
+            grants,
+            ceiling: record.ceiling.clone(),
+        })
+    }
+
+    /// Returns the identity of an account without a token; `None` if it is missing or disabled.
+    pub fn identity_of_account(&self, name: &str) -> Option<Identity> {
+        let (kind, grants) = self.enabled(name)?;
+        Some(Identity { name: name.into(), kind, token_id: "".into(), grants, ceiling: None })
+    }
+
+    /// Returns the kind and the grants of an enabled account.
+    pub(crate) fn enabled(&self, account: &str) -> Option<(IdentityKind, Arc<Grants>)> {
+        let record = self.accounts.get(account)?;
+        let entry = record.entry.as_ref().filter(|entry| !entry.disabled)?;
+        let kind = match entry.kind {
+            AccountKind::User => IdentityKind::User,
+            AccountKind::Service => IdentityKind::Service,
+        };
+        Some((kind, Arc::clone(&record.grants)))
+    }
+
+    /// Returns the hash of a token, to be compared in constant time.
+    pub fn token_hash(&self, token_id: &str) -> Option<&[u8; 32]> {
+        self.tokens.get(token_id).map(|record| &record.entry.hash.0)
+    }
+
+    /// Returns whether a usable token of this kind exists, with or without a scope.
+    pub fn has_token(&self, kind: IdentityKind, now: Timestamp) -> bool {
+        self.tokens.keys().any(|id| self.identity(id, now).is_some_and(|identity| identity.kind == kind))
+    }
+}
+
+/// Entries.
+impl Directory {
+    /// Returns all accounts, by name.
+    pub fn accounts(&self) -> impl Iterator<Item = &Account> {
+        self.accounts.values().filter_map(|record| record.entry.as_ref())
+    }
+
+    /// Returns the account with this name.
+    pub fn account(&self, name: &str) -> Option<&Account> {
+        self.accounts.get(name)?.entry.as_ref()
+    }
+
+    /// Returns the built-in roles, then the custom roles by name.
+    pub fn roles(&self) -> impl Iterator<Item = Role<'_>> {
+        let built_in = BuiltInRole::ALL.iter().map(|&role| Role::BuiltIn(role));
+        built_in.chain(self.roles.values().map(|record| Role::Custom(&record.entry)))
+    }
+
+    /// Returns the built-in or custom role with this name.
+    pub fn role(&self, name: &str) -> Option<Role<'_>> {
+        let custom = || self.roles.get(name).map(|record| Role::Custom(&record.entry));
+        BuiltInRole::named(name).map(Role::BuiltIn).or_else(custom)
+    }
+
+    /// Returns all bindings, by account, role and namespace.
+    pub fn bindings(&self) -> impl Iterator<Item = Binding> {
+        self.accounts.iter().flat_map(|(name, record)| record.bindings_of(name))
+    }
+
+    /// Returns the bindings of an account, by role and namespace.
+    pub fn bindings_of(&self, account: &str) -> impl Iterator<Item = Binding> {
+        let found = self.accounts.get_key_value(account).into_iter();
+        found.flat_map(|(name, record)| record.bindings_of(name))
+    }
+
+    /// Returns all tokens by id, also revoked and expired ones.
+    pub fn tokens(&self) -> impl Iterator<Item = &Token> {
+        self.tokens.values().map(|record| &record.entry)
+    }
+
+    /// Returns the token with this id, also if it is revoked or expired.
+    pub fn token(&self, id: &str) -> Option<&Token> {
+        self.tokens.get(id).map(|record| &record.entry)
+    }
+
+    pub(crate) fn has_binding(&self, role: &str, account: &str, namespace: &str) -> bool {
+        let key = (role.into(), namespace.into());
+        self.accounts.get(account).is_some_and(|record| record.bindings.contains_key(&key))
+    }
+
+    /// Returns whether the newest row of the key could not be read.
+    pub(crate) fn is_unreadable(&self, kind: EntryKind, key: &str) -> bool {
+        self.unreadable.contains(&(kind, key.into()))
+    }
+}
+
+impl AccountRecord {
+    fn bindings_of(&self, account: &str) -> impl Iterator<Item = Binding> {
+        self.bindings.iter().map(move |((role, namespace), stamp)| Binding {
+            role: role.to_string(),
+            account: account.to_owned(),
+            namespace: namespace.to_string(),
+            created_at: stamp.created_at,
+            created_by: stamp.created_by.to_string(),
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! Refusals of changes: their messages, stable codes and hints.
+
+use std::fmt;
+
+use model::validate::{Invalid, Problem};
+
+use crate::action::{Resource, Verb};
+use crate::decide::{Denied, List, Phrase, Within};
+use crate::permissions::Permissions;
+
+/// Reason why a change was refused. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
+pub enum Refusal {
+    /// `what` is `account`, `role`, `binding` or `token`; `name` is the key of the entry.
+    #[error("{what} `{name}` does not exist")]
+    NotFound { what: &'static str, name: String },
+    #[error("{what} `{name}` already exists")]
+    Exists { what: &'static str, name: String },
+    /// A change by this server would remove what a newer one wrote, for example a restriction.
+    #[error("cannot change {what} `{name}`: this server cannot read it")]
+    Unreadable { what: &'static str, name: String },
+    #[error("role `{name}` is built in and cannot be changed or deleted")]
+    BuiltInRole { name: String },
+    /// Accounts with the role, and usable tokens that are limited to it.
+    #[error("cannot delete role `{name}`: it is in use by {}", Users(.accounts, .tokens))]
+    RoleInUse { name: String, accounts: Vec<String>, tokens: Vec<String> },
+    /// Never empty.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The change gives rights that the actor does not have. `action` is for example "give role `admin` to `bob`";
+    /// the namespace of the rights is `None` for all namespaces.
+    #[error(
+        "`{actor}` may not {action}{}: `{actor}` itself may not {}",
+        Within(namespace.as_deref()),
+        Actions(.missing)
+    )]
+    Escalation { actor: String, action: String, namespace: Option<String>, missing: Vec<(Verb, Resource)> },
+    /// `limit` is for example "the role `viewer`".
+    #[error("`{actor}` may not create a token with this scope: its own token is limited to {limit}")]
+    WiderScope { actor: String, limit: String },
+    /// `action` is for example "revoke token `4w1…`".
+    #[error("cannot {action}: no other usable token may administrate everything")]
+    LastAdmin { action: String },
+    #[error(transparent)]
+    Denied(#[from] Denied),
+}
+
+impl Refusal {
+    pub(crate) fn escalation(actor: &str, action: String, namespace: &str, missing: Permissions) -> Self {
+        Self::Escalation {
+            actor: actor.to_owned(),
+            action,
+            namespace: (namespace != "*").then(|| namespace.to_owned()),
+            missing: missing.iter().collect(),
+        }
+    }
+
+    /// Returns the stable code of the refusal.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NotFound { .. } => "not_found",
+            Self::Exists { .. } => "exists",
+            Self::Unreadable { .. } => "unreadable",
+            Self::BuiltInRole { .. } => "built_in_role",
+            Self::RoleInUse { .. } => "role_in_use",
+            Self::Invalid(_) => "invalid",
+            Self::Escalation { .. } => "escalation",
+            Self::WiderScope { .. } => "wider_scope",
+            Self::LastAdmin { .. } => "last_admin",
+            Self::Denied(_) => "denied",
+        }
+    }
+
+    /// Returns the next step for the user.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::NotFound { .. } => "check the name, or create it first",
+            Self::Exists { .. } => "choose another name, or change the existing one",
+            Self::Unreadable { .. } => {
+                "send the request to a server of the newest version, or update this server"
+            }
+            Self::BuiltInRole { .. } => "create a custom role with another name",
+            Self::RoleInUse { .. } => "unbind the role from these accounts and revoke these tokens first",
+            Self::Invalid(_) => "correct the named fields",
+            Self::Escalation { .. } => "ask an administrator who has these permissions",
+            Self::WiderScope { .. } => "choose the same or a narrower scope, or use a token without a scope",
+            Self::LastAdmin { .. } => {
+                "first create another admin token without a scope, or bind role `admin` in `*` to another account that \
+                 has a token without a scope"
+            }
+            Self::Denied(_) => {
+                "ask an administrator for a role that includes it, or use a token without a scope"
+            }
+        }
+    }
+
+    /// Returns the errors of the fields, with their paths.
+    pub fn problems(&self) -> &[Problem] {
+        match self {
+            Self::Invalid(invalid) => &invalid.problems,
+            _ => &[],
+        }
+    }
+}
+
+/// Accounts and tokens that use a role.
+struct Users<'a>(&'a [String], &'a [String]);
+
+impl fmt::Display for Users<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(accounts, tokens) = *self;
+        if !accounts.is_empty() {
+            write!(f, "the accounts {}", List(accounts))?;
+        }
+        if !tokens.is_empty() {
+            write!(f, "{}the tokens {}", if accounts.is_empty() { "" } else { " and " }, List(tokens))?;
+        }
+        Ok(())
+    }
+}
+
+/// Permissions in a message: the first three, and the number of the others.
+struct Actions<'a>(&'a [(Verb, Resource)]);
+
+impl fmt::Display for Actions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 3;
+        for (i, (verb, resource)) in self.0.iter().take(SHOWN).enumerate() {
+            write!(f, "{}{}", if i == 0 { "" } else { ", " }, Phrase(*verb, *resource))?;
+        }
+        match self.0.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}

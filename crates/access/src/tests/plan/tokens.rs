@@ -1,0 +1,86 @@
+//! Rights to create and revoke tokens.
+
+use super::*;
+
+#[test]
+fn an_account_creates_and_revokes_its_own_tokens() {
+    let mut scenario = office();
+    assert_eq!(scenario.act("bob", create_token(of("bob"), None)), ["token new"]);
+    assert_eq!(scenario.identity("new").name, "bob".into());
+    assert_eq!(scenario.act("new", revoke("bob")), ["token bob"]);
+    assert_eq!(scenario.act("new", revoke("bob")), [""; 0], "it is revoked already");
+    assert_eq!(scenario.act("new", revoke("new")), ["token new"]);
+    assert_eq!(scenario.directory.identity("new", now()), None);
+    assert_eq!(scenario.directory.token("new").unwrap().revoked_at, Some(now()));
+}
+
+#[test]
+fn a_token_of_another_account_needs_all_its_rights() {
+    let creator = rules(&[Verb::Create], &[Resource::Access]);
+    let scenario = office().role("creator", &creator).user("eve").bound("eve", "creator", "*");
+    assert!(scenario.plan("chief", create_token(of("dev"), None)).is_ok());
+    assert!(scenario.plan("eve", create_token(of("bob"), None)).is_ok());
+    assert!(scenario.plan("eve", create_token(Bearer::Worker("node-1".into()), None)).is_ok());
+    let refused = [of("dev"), of("chief"), Bearer::Admin("s".into())];
+    assert_codes(&scenario, "escalation", refused.map(|bearer| ("eve", create_token(bearer, None))));
+    insta::assert_snapshot!(
+        scenario.refusal("eve", create_token(of("dev"), None)),
+        @"`eve` may not create a token of `dev` in namespace `finance`: `eve` itself may not read jobs, operate jobs, create jobs and 33 more"
+    );
+}
+
+#[test]
+fn a_limited_token_creates_only_tokens_with_the_same_or_a_narrower_scope() {
+    let scenario = office().limited("chief", scope(Some("admin"), &["finance", "team/*"]));
+    let plan = |scope| scenario.plan("chief", create_token(of("chief"), scope));
+    for (role, namespaces) in [
+        ("admin", &["finance", "team/*"][..]),
+        ("viewer", &["finance"]),
+        ("developer", &["team/a", "team/b/*"]),
+    ] {
+        assert!(plan(Some(scope(Some(role), namespaces))).is_ok(), "{role} {namespaces:?}");
+    }
+    for wider in [
+        None,
+        Some(scope(Some("viewer"), &[])),
+        Some(scope(None, &["finance"])),
+        Some(scope(Some("viewer"), &["finance", "sales"])),
+        Some(scope(Some("viewer"), &["*"])),
+        Some(scope(Some("viewer"), &["team"])),
+    ] {
+        assert_eq!(plan(wider.clone()).unwrap_err().code(), "wider_scope", "{wider:?}");
+    }
+    insta::assert_snapshot!(
+        plan(Some(scope(Some("admin"), &[]))).unwrap_err(),
+        @"`chief` may not create a token with this scope: its own token is limited to the namespaces `finance`, `team/*`"
+    );
+    let viewer = office().limited("bob", scope(Some("viewer"), &[]));
+    insta::assert_snapshot!(
+        viewer.refusal("bob", create_token(of("bob"), Some(scope(Some("operator"), &[])))),
+        @"`bob` may not create a token with this scope: its own token is limited to the role `viewer`"
+    );
+}
+
+#[test]
+fn a_worker_token_cannot_come_from_a_limited_token() {
+    let scenario = office().limited("chief", scope(Some("admin"), &[]));
+    assert_codes(&scenario, "wider_scope", [("chief", create_token(Bearer::Worker("node-1".into()), None))]);
+}
+
+#[test]
+fn the_token_of_an_account_expires_within_a_year() {
+    let scenario = office();
+    let plan = |bearer: &Bearer, end| scenario.plan("root", create_token_until(bearer.clone(), None, end));
+    let latest = now() + days(366);
+    assert!(plan(&of("bob"), Some(now() + Duration::from_millis(1))).is_ok());
+    assert!(plan(&of("bob"), Some(latest)).is_ok());
+    for end in [None, Some(now()), Some(latest + Duration::from_millis(1))] {
+        assert_eq!(plan(&of("bob"), end).unwrap_err().code(), "invalid", "{end:?}");
+    }
+    for bearer in [Bearer::Admin("s".into()), Bearer::Worker("w".into())] {
+        for end in [None, Some(latest + days(1))] {
+            assert!(plan(&bearer, end).is_ok(), "{bearer:?} {end:?}");
+        }
+        assert_eq!(plan(&bearer, Some(now())).unwrap_err().code(), "invalid");
+    }
+}

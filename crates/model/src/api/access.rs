@@ -1,0 +1,300 @@
+//! Access control: accounts, roles, bindings and tokens.
+
+use super::*;
+use crate::access::{AccountKind, Resource, Verb};
+
+/// Account of a person or a program. It has rights through role bindings, and tokens to authenticate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Account {
+    /// Name of the account, for example `ann` or `ann@example.com`. It is the owner of submitted jobs.
+    pub name: String,
+    /// Kind of the account.
+    pub kind: AccountKind,
+    /// Display name of the account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Whether the account is disabled: its tokens are refused.
+    pub disabled: bool,
+    /// Roles of the account.
+    pub roles: Vec<RoleInNamespace>,
+    /// Time at which the account was created.
+    pub created_at: Timestamp,
+    /// User who created the account.
+    pub created_by: String,
+}
+
+/// Role, and the namespace in which an account has it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+pub struct RoleInNamespace {
+    /// Name of the role.
+    pub role: String,
+    /// Namespace, or `*` for all namespaces and the cluster itself.
+    pub namespace: String,
+}
+
+/// All accounts that the caller may see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Accounts {
+    /// Accounts, by name.
+    pub items: Vec<Account>,
+}
+
+/// Request to create an account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateAccount {
+    /// Name of the account: letters, digits, `-`, `_`, `.` and `@`, starting with a letter or digit.
+    #[schema(min_length = 1, max_length = 254)]
+    pub name: String,
+    /// Kind of the account.
+    pub kind: AccountKind,
+    /// Display name, at most 100 characters of any script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 100)]
+    pub title: Option<String>,
+}
+
+/// Request to change an account. Absent fields stay as they are.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ChangeAccount {
+    /// Display name; an empty text removes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 100)]
+    pub title: Option<String>,
+    /// Whether the account is disabled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disabled: Option<bool>,
+}
+
+/// Role: a set of permissions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Role {
+    /// Name of the role.
+    pub name: String,
+    /// Whether the role is built in. Built-in roles cannot be changed.
+    pub built_in: bool,
+    /// Purpose of the role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Permissions of the role.
+    pub rules: Vec<RoleRule>,
+}
+
+/// All roles.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Roles {
+    /// The built-in roles, then the custom roles by name.
+    pub items: Vec<Role>,
+}
+
+/// Permissions of a role: each verb on each resource.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RoleRule {
+    /// Actions.
+    #[schema(min_items = 1)]
+    pub verbs: Vec<Verb>,
+    /// Kinds of resources.
+    #[schema(min_items = 1)]
+    pub resources: Vec<Resource>,
+}
+
+/// Request to create or replace a custom role.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PutRole {
+    /// Purpose of the role, at most 200 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
+    pub description: Option<String>,
+    /// Permissions of the role.
+    #[schema(min_items = 1)]
+    pub rules: Vec<RoleRule>,
+}
+
+/// Role binding: an account has a role in a namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Binding {
+    /// Name of the role.
+    pub role: String,
+    /// Name of the account.
+    pub account: String,
+    /// Namespace, or `*` for all namespaces and the cluster itself.
+    pub namespace: String,
+    /// Time at which the binding was created.
+    pub created_at: Timestamp,
+    /// User who created the binding.
+    pub created_by: String,
+}
+
+/// All role bindings that the caller may see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Bindings {
+    /// Bindings, by account, role and namespace.
+    pub items: Vec<Binding>,
+}
+
+/// Request to give an account a role in a namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PutBinding {
+    /// Name of the role.
+    pub role: String,
+    /// Name of the account.
+    pub account: String,
+    /// Namespace, or `*` for all namespaces and the cluster itself.
+    pub namespace: String,
+}
+
+/// Kind of the bearer of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenKind {
+    /// Administrator: all rights, independent of accounts.
+    Admin,
+    /// Worker: connects to the servers, and nothing else.
+    Worker,
+    /// Account of a person.
+    User,
+    /// Account of a program.
+    Service,
+}
+
+crate::status::words! { TokenKind, "a kind of token", {
+    Admin = "admin";
+    Worker = "worker";
+    User = "user";
+    Service = "service";
+} }
+
+/// Token, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Token {
+    /// ID of the token; not secret. A token begins with `bf_`, its kind and its ID.
+    pub id: String,
+    /// Kind of the bearer.
+    pub kind: TokenKind,
+    /// Name of the bearer: an account, or the name that an admin or worker token was given.
+    pub name: String,
+    /// Purpose of the token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Role that limits the token: it never has more rights than this role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// Namespaces that limit the token. Empty: no limit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<String>,
+    /// Status of the token.
+    pub status: TokenStatus,
+    /// Time at which the token was created.
+    pub created_at: Timestamp,
+    /// User who created the token.
+    pub created_by: String,
+    /// Time at which the token expires. Absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// Time at which the token was revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// Status of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenStatus {
+    /// Accepted.
+    Active,
+    /// Refused, because its time has passed.
+    Expired,
+    /// Refused, because a user revoked it.
+    Revoked,
+}
+
+crate::status::words! { TokenStatus, "a status of a token", {
+    Active = "active";
+    Expired = "expired";
+    Revoked = "revoked";
+} }
+
+/// Tokens that the caller may see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Tokens {
+    /// Tokens, newest first.
+    pub items: Vec<Token>,
+}
+
+/// Request to create a token.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CreateToken {
+    /// Account of the token [default: your own account]. Not for tokens of the kinds `admin` and `worker`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// `admin` or `worker`, for a token without an account [default: the kind of the account].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<TokenKind>,
+    /// Name of the bearer of an `admin` or `worker` token [default: the kind].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Purpose of the token, at most 200 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
+    pub description: Option<String>,
+    /// Role that limits the token: it never has more rights than this role [default: the rights of the account].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// Namespaces that limit the token [default: the namespaces of the account].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<String>,
+    /// Time until the token expires, at most 366 days for tokens of accounts [default: 90 days; never for `admin` and
+    /// `worker`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "720h")]
+    pub expires_in: Option<Duration>,
+}
+
+/// New token. The server keeps only a hash of the secret, so this response is the only one that has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CreatedToken {
+    /// The token itself: send it as `Authorization: Bearer TOKEN`.
+    pub secret: String,
+    /// Description of the token.
+    pub token: Token,
+}
+
+/// Answer to the question whether an account may do something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AccessDecision {
+    /// Whether the action is allowed.
+    pub allowed: bool,
+    /// Reason of a denial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// The caller of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Me {
+    /// Name of the caller.
+    pub name: String,
+    /// Kind of the token.
+    pub kind: TokenKind,
+    /// Display name of the account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Rights of the caller.
+    pub rights: Vec<Right>,
+}
+
+/// Actions that the caller may take on a kind of resource.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Right {
+    /// Kind of resource.
+    pub resource: Resource,
+    /// Action.
+    pub verb: Verb,
+    /// Namespaces in which the action is allowed; `*` for all namespaces and the cluster itself.
+    pub namespaces: Vec<String>,
+}

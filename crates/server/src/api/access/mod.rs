@@ -1,0 +1,71 @@
+//! Access control: accounts, roles, role bindings and tokens.
+//!
+//! The rules are in the crate `access`: [`change`] passes a change to the directory, which checks the rights of the
+//! caller and refuses a change that would give rights which the caller does not have. Every server answers these
+//! requests itself, so a token can be revoked while there is no leader.
+//!
+//! - `accounts`: accounts of people and programs.
+//! - `roles`: built-in and custom roles.
+//! - `bindings`: roles of accounts in namespaces.
+//! - `tokens`: tokens of accounts, administrators and workers.
+//! - `me`: the caller, its rights, and questions about rights.
+
+mod accounts;
+mod bindings;
+mod me;
+mod roles;
+mod tokens;
+
+use access::{Change, Refusal};
+
+use super::Api;
+use super::problem::{ApiError, Code};
+use super::routes::Routes;
+use crate::auth::{Actor, ChangeError};
+
+pub(super) use me::me;
+
+pub(super) fn routes(routes: &mut Routes) {
+    accounts::routes(routes);
+    roles::routes(routes);
+    bindings::routes(routes);
+    tokens::routes(routes);
+    me::routes(routes);
+}
+
+/// Makes a change of the directory. It is effective on this server when the function returns, and within a second on
+/// all others.
+async fn change(api: &Api, actor: &Actor, change: Change) -> Result<(), ApiError> {
+    api.access.change(actor.identity(), &change).await.map_err(refused)
+}
+
+fn refused(error: ChangeError) -> ApiError {
+    let refusal = match error {
+        ChangeError::Refused(refusal) => refusal,
+        ChangeError::Store(error) => return error.into(),
+        ChangeError::Contended => return ApiError::new(Code::Busy, error.to_string()),
+    };
+    let code = match &refusal {
+        Refusal::Invalid(invalid) => return ApiError::invalid(invalid),
+        Refusal::Denied(denied) => return denied.clone().into(),
+        Refusal::NotFound { what, .. } => not_found(what),
+        Refusal::Exists { .. } => Code::AccountExists,
+        Refusal::BuiltInRole { .. } => Code::RoleBuiltIn,
+        Refusal::RoleInUse { .. } => Code::RoleInUse,
+        Refusal::Escalation { .. } | Refusal::WiderScope { .. } => Code::Escalation,
+        Refusal::LastAdmin { .. } => Code::LastAdmin,
+        Refusal::Unreadable { .. } => Code::StoreUnavailable,
+        _ => return ApiError::internal(&refusal),
+    };
+    ApiError::new(code, refusal.to_string()).hint(refusal.hint())
+}
+
+/// Returns the code for an entry that does not exist.
+fn not_found(what: &str) -> Code {
+    match what {
+        "account" => Code::AccountNotFound,
+        "role" => Code::RoleNotFound,
+        "binding" => Code::BindingNotFound,
+        _ => Code::TokenNotFound,
+    }
+}

@@ -1,0 +1,64 @@
+//! [`Access`] for SQLite.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, params};
+
+use super::SqliteStore;
+use super::error::Failure;
+use super::operation::Operation;
+use super::rows::Decoded;
+use super::statements::Statements;
+use crate::codec::access_checksum;
+use crate::rows::{self, ACCESS_CHANGES, Table};
+use crate::{Access, AccessRow, AccessRows, StoreError};
+
+#[async_trait]
+impl Access for SqliteStore {
+    async fn access(&self, since: u64) -> Result<AccessRows, StoreError> {
+        let changes = self.ask_all(move |connection| changes(connection, since)).await?;
+        Ok(AccessRows::from_changes(changes))
+    }
+
+    async fn change_access(&self, expected: u64, rows: &[AccessRow]) -> Result<Option<u64>, StoreError> {
+        let changed = self.writer.changed(Operation::ChangeAccess { expected, rows: rows.to_vec() }).await?;
+        Ok((changed > 0).then_some(expected + 1))
+    }
+
+    async fn delete_access(&self, rows: &[AccessRow]) -> Result<(), StoreError> {
+        self.writer.done(Operation::DeleteAccess(rows.to_vec())).await
+    }
+}
+
+fn changes(connection: &Connection, since: u64) -> Result<Decoded<(u64, Option<AccessRow>)>, Failure> {
+    let mut statement = connection.prepare_cached(ACCESS_CHANGES)?;
+    let mut found = statement.query([since])?;
+    let mut sorted = Decoded::default();
+    while let Some(row) = found.next()? {
+        sorted.push(Table::Access, row, rows::access_change(row))?;
+    }
+    Ok(sorted)
+}
+
+/// Writes rows if the version is `expected`. Returns the number of written rows.
+pub(super) fn change(
+    statements: &mut Statements<'_>,
+    expected: u64,
+    rows: &[AccessRow],
+) -> Result<u64, Failure> {
+    if statements.access_advance.execute([expected])? == 0 {
+        return Ok(0);
+    }
+    for AccessRow { kind, key, body } in rows {
+        let checksum = access_checksum(kind, key, body);
+        statements.access_put.execute(params![kind, key, expected + 1, body, checksum])?;
+    }
+    Ok(rows.len() as u64)
+}
+
+/// Deletes rows that have not changed.
+pub(super) fn delete(statements: &mut Statements<'_>, rows: &[AccessRow]) -> Result<(), Failure> {
+    for AccessRow { kind, key, body } in rows {
+        statements.access_delete.execute([kind, key, body])?;
+    }
+    Ok(())
+}
