@@ -598,6 +598,75 @@ test("the list of runs shows the failed step and pending approvals", async ({ pa
   await expect(row("listed-asks")).toContainText("Succeeded");
 });
 
+test("a workflow shows its triggers and schedules, and a triggered run shows its source", async ({
+  page,
+  server,
+}) => {
+  const steps = [{ name: "one", job: scriptJob("true") }];
+  await apply(server, { name: "upstream", steps });
+  await apply(server, {
+    name: "triggered",
+    steps,
+    triggers: [
+      { workflow: "upstream", within: "6h" },
+      {
+        all: [
+          { job: "rates", labels: { region: "eu" } },
+          { workflow: "ledger", on: "any" },
+        ],
+        window: "12h",
+      },
+      { job: "ignored", paused: true },
+    ],
+  });
+  await server.call("PUT", "/api/v1/schedules/starts-triggered", {
+    name: "starts-triggered",
+    timing: { rules: [{ cron: "0 3 * * *" }] },
+    workflow: { name: "triggered" },
+  });
+  const upstream = await start(server, "upstream");
+  await waitForRun(server, upstream, "succeeded");
+  await server.waitForStatus(
+    await server.submit({ name: "rates", ...scriptJob("true"), labels: { region: "eu" } }),
+    "succeeded",
+  );
+
+  await page.goto("/workflows/triggered");
+  const triggers = page.getByTestId("triggers").locator("> li");
+  await expect(triggers).toHaveCount(3);
+  await expect(triggers.nth(0)).toContainText("Workflow upstream succeeds");
+  await expect(triggers.nth(0)).toContainText(/at most 6h after its scheduled time.*Last run.*#1.*Runs1/);
+  await expect(triggers.nth(1)).toContainText(/Job rates succeeds.*region=eu.*Job rates.*Succeeded/);
+  await expect(triggers.nth(1)).toContainText("Workflow ledger endshas not ended yet");
+  await expect(triggers.nth(1)).toContainText("All sources must end within 12h.");
+  await expect(triggers.nth(1)).toContainText("Waits for1 more source");
+  await expect(triggers.nth(2)).toContainText("Paused");
+  await expect(page.getByTestId("schedules")).toContainText("starts-triggered0 3 * * *");
+
+  // Live, also for ends that start no run.
+  await server.submit({ name: "ignored", ...scriptJob("exit 0") });
+  await expect(triggers.nth(2)).toContainText("Not triggered1 time, last:Job ignored");
+  await expect(triggers.nth(2)).toContainText("The trigger is paused.");
+  await apply(server, { name: "ledger", steps: [{ name: "one", job: scriptJob("exit 1") }] });
+  await waitForRun(server, await start(server, "ledger"), "failed");
+  await expect(triggers.nth(1)).toContainText("#2");
+  await expect(triggers.nth(1)).not.toContainText("Waits for");
+
+  await triggers.nth(0).getByRole("link", { name: "#1" }).click();
+  await expect(page.getByRole("heading", { name: "triggered #1" })).toBeVisible();
+  await expect(page.getByRole("region", { name: "Started by a trigger" })).toContainText("Workflow upstream");
+  await page.getByTestId("trigger").getByRole("link", { name: "upstream" }).click();
+  await expect(page).toHaveURL(new RegExp(`/runs/${upstream}`));
+  await expect(page.getByText("Triggered runs")).toBeVisible();
+
+  await page.addInitScript(() => localStorage.setItem("belfry.preferences", '{"language": "zh-CN"}'));
+  await page.goto("/workflows/triggered");
+  await expect(triggers.nth(0)).toContainText("工作流 upstream 成功时");
+  await expect(triggers.nth(2)).toContainText("触发器已暂停。");
+  await page.goto("/runs?workflow=triggered");
+  await expect(page.getByTestId("run-rows")).toContainText("任务 rates；工作流 ledger");
+});
+
 test("on a phone the tabs of a run stay in one line", async ({ page, server }) => {
   await apply(server, { name: "narrow", steps: [{ name: "one", job: scriptJob("true") }] });
   const id = await start(server, "narrow");

@@ -11,10 +11,11 @@ import { keepPreviousData, type Query, QueryClient, queryOptions, useQuery } fro
 import { ALL_NAMESPACES, isAllNamespaces } from "../lib/namespaces";
 import { type Range, RANGES } from "../lib/statistics";
 import { updateCounts, type Counts, isLive, STATUSES } from "../lib/statuses";
+import { waitsForJobs } from "../lib/triggers";
 import { unwrap, api } from "./client";
 import { feed } from "./feed";
 import { isTakeover, ApiError } from "./errors";
-import type { FeedEvent, JobStatus, LogPage } from "./schema";
+import type { FeedEvent, JobStatus, LogPage, Workflow } from "./schema";
 
 export const queryClient = new QueryClient({
   defaultOptions: {
@@ -302,6 +303,12 @@ function isCheap({ queryKey, state }: Query): boolean {
   return pages.length <= REFRESHED_PAGES_MAX;
 }
 
+/** Returns whether a loaded workflow has a trigger that keeps the ends of jobs: no other event tells that it changed. */
+function isWorkflowWaitingForJobs(): boolean {
+  const loaded = queryClient.getQueriesData<Workflow>({ queryKey: ["workflow"] });
+  return loaded.some(([, workflow]) => waitsForJobs(workflow?.spec));
+}
+
 /** Refetches the queries that events affect, until the returned function is called. */
 export function startRefreshing(): () => void {
   const pending = new Map<string, { key: readonly unknown[]; changedAt: number }>();
@@ -323,6 +330,8 @@ export function startRefreshing(): () => void {
     throttle.request();
   };
   const onBatch = (batch: readonly FeedEvent[]) => {
+    const hasEndedJob = batch.some(({ to, run_id }) => to && !isLive(to) && !run_id);
+    if (hasEndedJob && isWorkflowWaitingForJobs()) ask(["workflow"]);
     for (const event of batch) {
       if (event.run_id && queryClient.getQueryState(["run", event.run_id])) ask(["run", event.run_id]);
       if (event.job_id && queryClient.getQueryState(["job", event.job_id])) ask(["job", event.job_id]);

@@ -35,6 +35,7 @@ export const SCHEDULES_MAX = 1_000;
 const PAGE = 200;
 /** Maximum number of runs of a schedule in a response. */
 const RUNS_MAX = 50;
+const SCHEDULES_OF_WORKFLOW = "schedules-of-workflow";
 /** Runs drawn beside a schedule. */
 export const RUNS_SHOWN = 20;
 
@@ -101,6 +102,22 @@ export const scheduleQuery = (name: string, namespace?: string) =>
     queryKey: ["schedule", name, namespace ?? null],
     queryFn: () =>
       unwrap(api.GET("/api/v1/schedules/{name}", { params: { path: { name }, query: { namespace } } })),
+  });
+
+/**
+ * The schedules that start a workflow, among the newest schedules of its namespace (`isPartial` if there are more). Not
+ * refetched when a schedule fires: the request reads specs.
+ */
+export const schedulesOfWorkflowQuery = (workflow: string, namespace: string) =>
+  queryOptions({
+    queryKey: [SCHEDULES_OF_WORKFLOW, namespace, workflow],
+    queryFn: async () => {
+      const query = { namespace, specs: true, limit: SCHEDULES_MAX };
+      const page = await unwrap(api.GET("/api/v1/schedules", { params: { query } }));
+      const items = page.items.filter(({ spec }) => spec?.workflow?.name === workflow);
+      return { items, isPartial: page.next_cursor != null };
+    },
+    staleTime: 60_000,
   });
 
 /** The schedule with a name; null if it does not exist. */
@@ -265,7 +282,12 @@ export async function previewTiming(
 }
 
 function invalidate(...ids: string[]): void {
-  for (const key of [["schedules"], ["upcoming"], ...ids.map((id) => ["schedule", id])]) {
+  for (const key of [
+    ["schedules"],
+    [SCHEDULES_OF_WORKFLOW],
+    ["upcoming"],
+    ...ids.map((id) => ["schedule", id]),
+  ]) {
     void queryClient.invalidateQueries({ queryKey: key });
   }
 }

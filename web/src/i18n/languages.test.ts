@@ -142,6 +142,8 @@ const SECTIONS: ReadonlyArray<[schema: string, ...sections: string[]]> = [
   ["StepCause", "stepCause"],
   ["StepReason", "stepWhy"],
   ["JoinRule", "join"],
+  ["RequiredResult", "trigger.on"],
+  ["TriggerRefusalReason", "triggerRefusal"],
 ];
 
 /** Codes without a text of their own: the page shows the running job, or the cause of the step, instead. */

@@ -33,6 +33,13 @@ test("a failed step is named, with its message", () => {
   expect(transitionDetail(entry("step_failed", "step `load`: signal 9"), en)).toBe("step load: signal 9");
 });
 
+test("the detail of an end that triggered no run is translated", () => {
+  expect(translateMessage("ended after 2h: expected at most 1h", zh)).toBe("2h 之后才结束：最多允许 1h");
+  expect(translateMessage("workflow ledger ended more than 12h later", zh)).toBe(
+    "工作流 ledger 晚了 12h 以上才结束",
+  );
+});
+
 test("notes of users are not translated", () => {
   expect(transitionDetail(entry("pause_requested", "paused by ann: disk full"), zh)).toBe("ann: disk full");
   expect(transitionDetail(entry("pause_requested", "paused by ann"), zh)).toBe("ann");

@@ -89,6 +89,13 @@ const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
     /^(no_room|disk_full|stopped)(?:: .*)?$/,
     (t, code) => t(`declined.${code as "no_room" | "disk_full" | "stopped"}`),
   ],
+  // Why the end of a source started no run.
+  [/^ended after (\S+): expected at most (\S+)$/, (t, took, within) => t("step.endedLate", { took, within })],
+  [
+    /^(job|workflow) (\S+) ended more than (\S+) later$/,
+    (t, kind, name, window) =>
+      t("step.endedOutside", { source: t(`trigger.source.${kind as "job"}`, { name }), window }),
+  ],
   // Problems of a worker and of a server.
   [/^disk almost full$/, (t) => t("trouble.disk")],
   [/^cannot start tasks: (\d+) programs\b.*$/, (t, count) => t("trouble.slow", { count: Number(count) })],

@@ -21,6 +21,7 @@ import { formatBytes, formatDuration, parseDuration } from "../../lib/quantities
 import { resultText } from "../../lib/serverMessages";
 import { isLive, isScheduled } from "../../lib/statuses";
 import { runAction } from "../../ui/notify";
+import { StartedRuns } from "../../ui/Ended";
 import { Card, CopyButton, KeyValueList, Labels } from "../../ui/kit";
 import { RelativeTime, AbsoluteTime, Elapsed } from "../../ui/Time";
 import style from "./job.module.css";
@@ -77,6 +78,9 @@ export function Summary({ job, execution, isExplained }: Props) {
             ],
             usage && [t("job.details.cpuTime"), formatDuration(parseDuration(usage.cpu_time) ?? 0)],
             usage && [t("job.details.memory"), formatBytes(usage.peak_memory_bytes)],
+            job.started_runs?.length
+              ? [t("trigger.startedRuns"), <StartedRuns key="" ids={job.started_runs} />]
+              : null,
           ]}
         />
       </Card>

@@ -9,6 +9,8 @@ import type { WorkflowRun } from "../../api/schema";
 import { resumeRun } from "../../api/workflows";
 import { isRunEnded } from "../../lib/runs";
 import { transitionDetail, attemptText } from "../../lib/serverMessages";
+import { startedByText } from "../../lib/triggers";
+import { EndedLink, StartedRuns } from "../../ui/Ended";
 import { runAction } from "../../ui/notify";
 import { Card, CopyButton, KeyValueList } from "../../ui/kit";
 import { RelativeTime, AbsoluteTime, Elapsed } from "../../ui/Time";
@@ -17,13 +19,13 @@ import style from "./run.module.css";
 
 export function RunSummary({ run }: { run: WorkflowRun }) {
   const { t } = useTranslation();
-  const { origin, caller } = run;
+  const { origin, caller, trigger } = run;
   return (
     <div className={style.side}>
       <Card title={t("run.details.title")}>
         <KeyValueList
           rows={[
-            [t("run.details.actor"), run.actor],
+            [t("run.details.actor"), trigger ? startedByText(trigger, t) : run.actor],
             run.note ? [t("run.details.note"), run.note] : null,
             [t("run.details.created"), <RelativeTime key="" at={run.created_at} />],
             run.started_at && run.started_at !== run.created_at
@@ -75,6 +77,9 @@ export function RunSummary({ run }: { run: WorkflowRun }) {
                   </Link>,
                 ]
               : null,
+            run.started_runs?.length
+              ? [t("trigger.startedRuns"), <StartedRuns key="" ids={run.started_runs} />]
+              : null,
             [
               t("nav.jobs"),
               <Link key="" to="/jobs" search={{ run: run.id }}>
@@ -98,6 +103,18 @@ export function RunSummary({ run }: { run: WorkflowRun }) {
               [t("job.origin.cause"), t(`firingCause.${origin.cause}`)],
             ]}
           />
+        </Card>
+      )}
+      {trigger && (
+        <Card title={t("trigger.startedBy")}>
+          <div className={style.ends} data-testid="trigger">
+            {trigger.ended.map((ended, i) => (
+              <EndedLink key={i} ended={ended} />
+            ))}
+          </div>
+          {trigger.chain.length > 1 && (
+            <KeyValueList rows={[[t("trigger.chain"), trigger.chain.join(" → ")]]} />
+          )}
         </Card>
       )}
       <JsonCard title={t("workflow.parameters")} value={run.parameters} />

@@ -3,6 +3,7 @@
 import { Button, VisuallyHidden } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import type { TFunction } from "i18next";
 import { type ReactNode, useRef } from "react";
 import { useTranslation } from "react-i18next";
 
@@ -13,6 +14,7 @@ import type { Column } from "../../lib/columns";
 import { useNarrow } from "../../lib/narrow";
 import { isRunEnded, progressOf, STEP_STATUSES, stepTone } from "../../lib/runs";
 import { transitionDetail } from "../../lib/serverMessages";
+import { startedByText } from "../../lib/triggers";
 import { CompareBar } from "../../ui/CompareBar";
 import { RowCheckbox } from "../../ui/RowCheckbox";
 import { Loading, ErrorBox } from "../../ui/kit";
@@ -145,6 +147,11 @@ function RunTable({ rows, namespace, isSingleWorkflow, selection, children }: Ta
   );
 }
 
+function starterText({ origin, trigger, actor }: WorkflowRun, t: TFunction): string {
+  if (origin) return t("run.bySchedule", { name: origin.name });
+  return trigger ? startedByText(trigger, t) : actor;
+}
+
 function titleOf({ workflow, number }: WorkflowRun): string {
   return number > 0 ? `${workflow} #${number}` : workflow;
 }
@@ -221,7 +228,7 @@ function NameCell({ run, isSingleWorkflow, isNamespaceInName }: Omit<CellProps, 
         )}
       </span>
       <span className="quiet clip">
-        {run.origin ? t("run.bySchedule", { name: run.origin.name }) : run.actor}
+        {starterText(run, t)}
         {run.note && ` · ${run.note}`}
       </span>
       {failure && <span className={`${style.failure} clip`}>{failure}</span>}

@@ -35,6 +35,7 @@ import { RunList } from "../runs/RunList";
 import { Crumbs } from "../workflows/EditPage";
 import { StartDialog } from "../workflows/StartDialog";
 import { RunsGrid } from "./RunsGrid";
+import { SchedulesCard, TriggersCard } from "./Triggers";
 import style from "./workflow.module.css";
 
 const route = getRouteApi("/workflows/$id");
@@ -172,7 +173,7 @@ function WorkflowSummary({ workflow }: { workflow: Workflow }) {
               </span>,
             ],
             [
-              t("workflow.columns.runs"),
+              t("nav.runs"),
               <span key="" className="num">
                 {workflow.runs.toLocaleString()}
               </span>,
@@ -212,6 +213,8 @@ function WorkflowSummary({ workflow }: { workflow: Workflow }) {
           ]}
         />
       </Card>
+      <TriggersCard workflow={workflow} />
+      <SchedulesCard workflow={workflow} />
       {parameters.length > 0 && (
         <Card title={t("workflow.parameters")}>
           <KeyValueList
