@@ -24,38 +24,115 @@ export interface Span {
 
 const ESCAPES =
   /\u001b\[([0-9;:?<=>]*)[ -/]*([@-~])|\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|\u001b[@-_]?/g;
+// The end of a text that may be the start of a longer sequence.
+
+const INCOMPLETE = /\u001b(?:\[[0-9;:?<=>]*[ -/]*|\][^\u0007\u001b]*\u001b?)?$/;
 // Remaining control characters, and characters that change the text direction.
 
 const INVISIBLE = /[\u0000-\u0008\u000b-\u001f\u007f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
-/** Parses a line, starting with the style at the end of the previous line. */
-export function parseAnsi(line: string, before: Style = {}): { spans: Span[]; style: Style } {
-  if (!line.includes("\u001b")) {
-    const text = clean(line);
-    return { spans: text === "" ? [] : [{ text, style: before }], style: before };
+const CSI = "\u001b[";
+const OSC = "\u001b]";
+
+/**
+ * Parses a line that arrives in parts, starting with the style at the end of the previous line. Each part costs time
+ * for its own length only. The result does not depend on where the parts are cut.
+ */
+export class AnsiLine {
+  /** The spans before the last escape sequence. */
+  #spans: Span[] = [];
+  #style: Style;
+  /** The visible text after the last escape sequence. */
+  #text = "";
+  /** Whether the raw text ends with a carriage return: the next character overwrites the visible text. */
+  #isReturned = false;
+  /** The start of an escape sequence that the next part may continue, without parameters or content. */
+  #incomplete: "" | "\u001b" | typeof CSI | typeof OSC | `${typeof OSC}\u001b` = "";
+  /** Parameters of an incomplete CSI sequence; only appended to until it is complete. */
+  #parameters = "";
+  /** Whether only intermediate bytes and the final byte may follow the parameters. */
+  #hasIntermediates = false;
+
+  constructor(before: Style = {}) {
+    this.#style = before;
   }
-  const spans: Span[] = [];
-  let style = before;
-  let from = 0;
-  const addSpan = (until: number) => {
-    const text = clean(line.slice(from, until));
-    if (text !== "") spans.push({ text, style });
-  };
-  for (const match of line.matchAll(ESCAPES)) {
-    addSpan(match.index);
-    from = match.index + match[0].length;
-    if (match[2] === "m") style = applySgr(style, match[1] ?? "");
+
+  /** The style at the end of the line so far. */
+  get style(): Style {
+    return this.#style;
   }
-  addSpan(line.length);
-  return { spans, style };
+
+  /** The spans so far. The start of a sequence is invisible, unless its parameters look like text. */
+  get spans(): Span[] {
+    const spans = [...this.#spans];
+    for (const text of [this.#text, this.#parameters])
+      if (text !== "") spans.push({ text, style: this.#style });
+    return spans;
+  }
+
+  push(part: string): void {
+    if (this.#incomplete === "" && !part.includes("\u001b")) return this.#addText(part);
+    if (this.#incomplete === CSI && this.#continuesParameters(part)) return;
+    const text = this.#incomplete + this.#parameters + part;
+    const end = INCOMPLETE.exec(text)?.index ?? text.length;
+    let from = 0;
+    for (const match of text.slice(0, end).matchAll(ESCAPES)) {
+      this.#addText(text.slice(from, match.index));
+      this.#endSpan();
+      from = match.index + match[0].length;
+      if (match[2] === "m") this.#style = applySgr(this.#style, match[1] ?? "");
+    }
+    this.#addText(text.slice(from, end));
+    this.#keep(text.slice(end));
+  }
+
+  /** Adds a part that contains only parameters to a CSI sequence. Returns whether the part does. */
+  #continuesParameters(part: string): boolean {
+    const rest = this.#hasIntermediates ? /^[ -/]*$/ : /^[0-9;:?<=>]*[ -/]*$/;
+    if (!rest.test(part)) return false;
+    this.#parameters += part;
+    this.#hasIntermediates ||= /[ -/]/.test(part);
+    return true;
+  }
+
+  /** Keeps the start of a sequence. The content of an OSC sequence is invisible. */
+  #keep(incomplete: string): void {
+    const isCsi = incomplete.startsWith(CSI);
+    this.#parameters = isCsi ? incomplete.slice(CSI.length) : "";
+    this.#hasIntermediates = /[ -/]$/.test(this.#parameters);
+    if (incomplete !== "") this.#endSpan();
+    if (isCsi) this.#incomplete = CSI;
+    else if (incomplete.startsWith(OSC))
+      this.#incomplete = incomplete.endsWith("\u001b") ? `${OSC}\u001b` : OSC;
+    else this.#incomplete = incomplete === "" ? "" : "\u001b";
+  }
+
+  /** A progress bar overwrites itself: only the text after the last carriage return is visible. */
+  #addText(text: string): void {
+    // Without `/\r+$/`, which takes quadratic time.
+    let end = text.length;
+    while (text[end - 1] === "\r") end -= 1;
+    if (end > 0) {
+      const start = text.lastIndexOf("\r", end - 1) + 1;
+      if (start > 0 || this.#isReturned) this.#text = "";
+      this.#text += text.slice(start, end).replace(INVISIBLE, "");
+      this.#isReturned = false;
+    }
+    if (end < text.length) this.#isReturned = true;
+  }
+
+  #endSpan(): void {
+    if (this.#text !== "") this.#spans.push({ text: this.#text, style: this.#style });
+    this.#text = "";
+    this.#isReturned = false;
+  }
 }
 
-function clean(text: string): string {
-  // A progress bar overwrites itself: only the last text is visible.
-  // Without `/\r+$/`, which takes quadratic time.
-  let end = text.length;
-  while (text[end - 1] === "\r") end -= 1;
-  return text.slice(text.lastIndexOf("\r", end - 1) + 1, end).replace(INVISIBLE, "");
+/** Parses a line, starting with the style at the end of the previous line. */
+export function parseAnsi(line: string, before: Style = {}): { spans: Span[]; style: Style } {
+  const parsed = new AnsiLine(before);
+  parsed.push(line);
+  return { spans: parsed.spans, style: parsed.style };
 }
 
 function applySgr(style: Style, parameters: string): Style {

@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 
 import { linesOfPage, LogLines, splitLinks } from "./log";
 
@@ -60,6 +60,80 @@ test("an escape sequence split across entries is parsed as one", () => {
     [{ text: "red", style: { color: 1 } }],
     [{ text: "still red", style: { color: 1 } }],
   ]);
+});
+
+afterEach(() => vi.restoreAllMocks());
+
+/** Returns the number of characters in all texts that are searched, split or replaced. */
+function processedCharacters(run: () => void): number {
+  let count = 0;
+  for (const method of ["split", "replace", "matchAll", "includes", "lastIndexOf", "startsWith"] as const) {
+    // eslint-disable-next-line @typescript-eslint/unbound-method -- it is called with its own `this`
+    const original = String.prototype[method] as (...args: unknown[]) => unknown;
+    vi.spyOn(String.prototype, method).mockImplementation(function (this: string, ...args: unknown[]) {
+      count += this.length;
+      return original.apply(this, args) as never;
+    });
+  }
+  // eslint-disable-next-line @typescript-eslint/unbound-method -- it is called with its own `this`
+  const exec = RegExp.prototype.exec;
+  vi.spyOn(RegExp.prototype, "exec").mockImplementation(function (this: RegExp, text: string) {
+    count += text.length;
+    return exec.call(this, text);
+  });
+  run();
+  vi.restoreAllMocks();
+  return count;
+}
+
+test.each([
+  ["text", "downloading "],
+  ["a progress bar", "\r 50 % of the file"],
+  ["colours", "\u001b[32mok\u001b[0m "],
+  ["a sequence in two parts", "1mred\u001b[3"],
+  ["parameters that never end", "\u001b[38;5;1"],
+  ["one sequence that never ends", ";38;5"],
+  ["a title that never ends", "\u001b]0;title"],
+  ["several streams", "x"],
+])("the cost of a long line without a line end grows with its length: %s", (name, part) => {
+  const write = (parts: number) =>
+    processedCharacters(() => {
+      const lines = new LogLines();
+      if (name === "one sequence that never ends") lines.push([entry("\u001b[")]);
+      for (let i = 0; i < parts; i += 1) {
+        lines.push([entry(part, name === "several streams" && i % 2 ? "stderr" : "stdout")]);
+      }
+    });
+  const once = write(500);
+  expect(once).toBeGreaterThan(500 * part.length - 1);
+  // It would be four times as many if each part read the earlier ones again.
+  expect(write(1_000)).toBeLessThan(once * 2.1);
+  expect(once).toBeLessThan(500 * part.length * 20);
+});
+
+test("a line in parts has the same spans as in one, wherever it is cut", () => {
+  const escape = "\u001b";
+  const lines = [
+    "10 %\r20 %\r\r30 %\r",
+    `${escape}[1;31mred${escape}[0m plain${escape}[2K\rover${escape}[0m\r\rlast`,
+    `a${escape}]8;;https://a.example${escape}\\link${escape}]8;;\u0007 b${escape}]0;open`,
+    `${escape}${escape}[3${escape}[38;5;208mx${escape}[12é${escape}(B${escape}`,
+    `tail ${escape}[38;2;1`,
+    `a\r\u0000${escape}[${"1".repeat(300)}mlong`,
+  ];
+  const spansOf = (parts: readonly string[]) => {
+    const log = new LogLines();
+    for (const part of parts) log.push([entry(part)]);
+    return log.lines.map(({ spans, text }) => ({ spans, text }));
+  };
+  for (const line of lines) {
+    const whole = spansOf([line]);
+    expect(spansOf([...line])).toEqual(whole);
+    for (let i = 1; i < line.length; i += 1) {
+      expect(spansOf([line.slice(0, i), line.slice(i)]), JSON.stringify(line.slice(0, i))).toEqual(whole);
+    }
+    expect(spansOf([...line, "\n"]).length).toBe(1);
+  }
 });
 
 test("an endless log does not fill the memory", () => {

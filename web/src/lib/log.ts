@@ -1,7 +1,7 @@
 /** Log lines, assembled from log entries. */
 
 import type { LogEntry, LogPage } from "../api/schema";
-import { parseAnsi, type Span, type Style } from "./ansi";
+import { AnsiLine, type Span, type Style } from "./ansi";
 
 export interface LogLine {
   /** Line number, from 1, by the order of line ends, as on the server. */
@@ -11,6 +11,18 @@ export interface LogLine {
   spans: readonly Span[];
   /** Text without styles, for searching. */
   text: string;
+}
+
+/** A line without a line end so far. */
+interface OpenLine {
+  at: string;
+  stream: string;
+  parsed: AnsiLine;
+}
+
+function toLogLine({ at, stream, parsed }: OpenLine, number: number): LogLine {
+  const { spans } = parsed;
+  return { number, at, stream, spans, text: spans.map(({ text }) => text).join("") };
 }
 
 /** The streams in the order in which the server numbers their incomplete last lines. */
@@ -30,13 +42,13 @@ export class LogLines {
   #lines: LogLine[] = [];
   #count = 0;
   #styles = new Map<string, Style>();
-  /** The incomplete line of each stream: its raw text, and the style before it. */
-  #incomplete = new Map<string, { raw: string; line: LogLine; before: Style }>();
+  /** The incomplete line of each stream. */
+  #incomplete = new Map<string, OpenLine>();
 
   /** All lines; incomplete ones come last. */
   get lines(): readonly LogLine[] {
-    const open = STREAMS.flatMap((stream) => this.#incomplete.get(stream)?.line ?? []);
-    return [...this.#lines, ...open.map((line, i) => ({ ...line, number: this.#count + 1 + i }))];
+    const open = STREAMS.flatMap((stream) => this.#incomplete.get(stream) ?? []);
+    return [...this.#lines, ...open.map((line, i) => toLogLine(line, this.#count + 1 + i))];
   }
 
   /** The complete lines. */
@@ -66,27 +78,24 @@ export class LogLines {
     const parts = entry.text.split("\n");
     const rest = parts.pop() ?? "";
     for (const part of parts) {
-      const line = this.#write(entry, part);
+      const open = this.#write(entry, part);
       this.#incomplete.delete(entry.stream);
       this.#count += 1;
-      this.#lines.push({ ...line, number: this.#count });
+      this.#lines.push(toLogLine(open, this.#count));
     }
-    if (rest !== "") this.#write(entry, rest);
+    if (rest !== "") this.#incomplete.set(entry.stream, this.#write(entry, rest));
   }
 
-  /** Continues the incomplete line of a stream, or starts one. */
-  #write(entry: LogEntry, part: string): LogLine {
-    const open = this.#incomplete.get(entry.stream);
-    const raw = (open?.raw ?? "") + part;
-    const before = open?.before ?? this.#styles.get(entry.stream) ?? {};
-    const { spans, style } = parseAnsi(raw, before);
-    this.#styles.set(entry.stream, style);
-    const text = spans.map((span) => span.text).join("");
-    const at = open?.line.at ?? entry.at;
-    // A new object, so that views detect the change.
-    const line = { number: 0, at, stream: entry.stream, spans, text };
-    this.#incomplete.set(entry.stream, { raw, line, before });
-    return line;
+  /** Continues the incomplete line of a stream, or starts one. The earlier parts of the line are not read again. */
+  #write({ stream, at }: LogEntry, part: string): OpenLine {
+    const open = this.#incomplete.get(stream) ?? {
+      at,
+      stream,
+      parsed: new AnsiLine(this.#styles.get(stream)),
+    };
+    open.parsed.push(part);
+    this.#styles.set(stream, open.parsed.style);
+    return open;
   }
 }
 
