@@ -667,6 +667,28 @@ test("a workflow shows its triggers and schedules, and a triggered run shows its
   await expect(page.getByTestId("run-rows")).toContainText("任务 rates；工作流 ledger");
 });
 
+test("on a phone a workflow's description has its own lines beside long labels", async ({ page, server }) => {
+  const labels = { "app.kubernetes.io/component": "settlement-reconciler", "cost-center": "finance-2026" };
+  const description = "Loads the settlement entries of each region and compares them with the ledger.";
+  const steps = [{ name: "one", job: scriptJob("true") }];
+  await apply(server, {
+    name: "described-with-a-name-that-is-longer-than-a-phone-is-wide",
+    labels,
+    description,
+    steps,
+  });
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.goto("/workflows");
+  const row = page.getByTestId("workflow-rows").getByRole("row", { name: /^described/ });
+  const text = await row.getByText(description).boundingBox();
+  const label = await row.getByText("cost-center=finance-2026").boundingBox();
+  expect(text?.width).toBeGreaterThan(240);
+  expect(text?.y).toBeGreaterThan((label?.y ?? 0) + 10);
+  const link = row.getByRole("link", { name: /^described/ });
+  // It wraps instead of being cut.
+  expect((await link.boundingBox())?.height).toBeGreaterThan(30);
+});
+
 test("on a phone the tabs of a run stay in one line", async ({ page, server }) => {
   await apply(server, { name: "narrow", steps: [{ name: "one", job: scriptJob("true") }] });
   const id = await start(server, "narrow");

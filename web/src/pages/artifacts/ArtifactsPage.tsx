@@ -112,8 +112,8 @@ function ArtifactRow({ artifact }: { artifact: Artifact }) {
     });
   return (
     <div className={style.row} role="row">
-      <span role="cell" className="clip">
-        <Link to="/artifacts" search={{ name, namespace }} className={style.name}>
+      <span role="cell" className={style.name}>
+        <Link to="/artifacts" search={{ name, namespace }}>
           {name}
         </Link>
       </span>

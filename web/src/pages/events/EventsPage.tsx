@@ -10,6 +10,7 @@ import { useTranslation } from "react-i18next";
 import { feed } from "../../api/feed";
 import { useWorkerName } from "../../api/queries";
 import type { FeedEvent } from "../../api/schema";
+import { useNarrow } from "../../lib/narrow";
 import { usePreferences } from "../../lib/preferences";
 import { formatClock, formatExact } from "../../lib/time";
 import { usePageTitle } from "../../lib/title";
@@ -31,6 +32,7 @@ const TYPES = [
   "queue",
 ] as const;
 const ROW_HEIGHT = 32;
+const ROW_HEIGHT_NARROW = 78;
 
 /** Returns the recent events; while paused, those at the time of the pause. */
 function useEvents(paused: boolean): readonly FeedEvent[] {
@@ -56,6 +58,7 @@ export function EventsPage() {
   const [paused, setPaused] = useState(false);
   const events = useEvents(paused);
   const scroller = useRef<HTMLDivElement>(null);
+  const isNarrow = useNarrow();
 
   const matching = useMemo(() => {
     const query = find.toLowerCase();
@@ -69,10 +72,11 @@ export function EventsPage() {
   const virtual = useVirtualizer({
     count: matching.length,
     getScrollElement: () => scroller.current,
-    estimateSize: () => ROW_HEIGHT,
+    estimateSize: () => (isNarrow ? ROW_HEIGHT_NARROW : ROW_HEIGHT),
     getItemKey: (index) => matching[index]?.seq ?? index,
     overscan: 12,
   });
+  useEffect(() => virtual.measure(), [isNarrow, virtual]);
 
   return (
     <Page

@@ -101,7 +101,7 @@ function QueueRow(props: {
     <>
       <div className={style.row} role="row" data-paused={settings.paused || undefined}>
         <span role="cell" className={style.name}>
-          <Link to="/jobs" search={{ queue: name }} className="clip">
+          <Link to="/jobs" search={{ queue: name }}>
             {name}
           </Link>
           {settings.paused && <ToneBadge tone="waiting" icon={CirclePause} word={t("queue.paused")} />}

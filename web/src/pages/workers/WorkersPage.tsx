@@ -32,11 +32,11 @@ function byAttention(a: Worker, b: Worker): number {
 }
 
 const COLUMNS = [
-  { name: "name", width: 200, grows: true, rank: 0 },
+  { name: "name", width: 160, grows: true, rank: 0 },
   { name: "status", width: 90, rank: 0 },
   { name: "slots", width: 100, rank: 1 },
   { name: "cpu", width: 120, rank: 1 },
-  { name: "memory", width: 150, rank: 2 },
+  { name: "memory", width: 130, rank: 2 },
   { name: "custom", width: 150, rank: 3 },
   { name: "labels", width: 150, rank: 5 },
   { name: "heartbeat", width: 90, rank: 4 },

@@ -116,13 +116,13 @@ function Row({ workflow, onLabel, onStart }: RowProps) {
   return (
     <div className={`${frame.row} ${style.row}`} role="row">
       <span role="cell" className={style.name}>
-        <Link to="/workflows/$id" params={{ id }} className={`${style.title} clip`}>
+        <Link to="/workflows/$id" params={{ id }} className={style.title}>
           {name}
         </Link>
         <span className={style.under}>
           {namespace !== "default" && <span className={`${style.ofName} quiet`}>{namespace}</span>}
           <Labels labels={labels} onPick={onLabel} />
-          {workflow.description && <span className="quiet clip">{workflow.description}</span>}
+          {workflow.description && <span className={`${style.about} quiet`}>{workflow.description}</span>}
         </span>
       </span>
       <span role="cell" className={`${style.namespace} quiet clip`}>
