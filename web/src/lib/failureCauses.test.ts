@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import type { JobEvent, RunHistoryEntry, RunStep } from "../api/schema";
+import type { Job, JobEvent, Origin, RunHistoryEntry, RunStep, StepCause, StepWhy } from "../api/schema";
 import english from "../i18n/en.json";
 import {
   adviceFor,
@@ -8,6 +8,7 @@ import {
   failedFirst,
   jobFailureOf,
   runFailureOf,
+  stepCauseOf,
   stepInFocus,
 } from "./failureCauses";
 
@@ -36,26 +37,63 @@ test("the advice follows from the error code of the result", () => {
   expect(codes.filter((code) => adviceFor(code) === "timeline")).toEqual([]);
 });
 
+const ofStep = { step: { run: "run_1", workflow: "etl", name: "load", step: 0 } };
+const ofElement = { step: { ...ofStep.step, element: { index: 0, total: 2, value: "eu" } } };
+const bySchedule = { origin: { name: "nightly" } as Origin };
+
 test("a job that expired, or that the system cancelled, is explained; one that a user cancelled is not", () => {
-  const ended = (status: "cancelled" | "expired" | "succeeded" | "running", events: JobEvent[] = []) =>
-    jobFailureOf({ status, result: null }, events);
+  const ended = (
+    status: "cancelled" | "expired" | "succeeded" | "running",
+    events: JobEvent[] = [],
+    more: Pick<Job, "step" | "origin"> = {},
+  ) => jobFailureOf({ status, result: null, ...more }, events);
   // Also without its events: the card of a run does not read them.
   expect(ended("expired")).toMatchObject({ advice: "deadline", endCause: "deadline_passed" });
-  expect(ended("cancelled", cancelled("the run: the step was stopped"))).toMatchObject({
+  expect(ended("cancelled", cancelled("the run: the step was stopped"), ofElement)).toMatchObject({
     advice: "stepStopped",
     stoppedBy: { by: "run" },
   });
-  expect(ended("cancelled", cancelled(`schedule nightly: replaced by the firing for ${AT}`))).toMatchObject({
+  const replaced = cancelled(`schedule nightly: replaced by the firing for ${AT}`);
+  expect(ended("cancelled", replaced, bySchedule)).toMatchObject({
     advice: "replaced",
     stoppedBy: { by: "schedule", name: "nightly", at: AT },
   });
   const whileRunning = cancelled("cancelled by the run: the step was stopped");
-  expect(ended("cancelled", whileRunning)?.stoppedBy).toEqual({ by: "run" });
+  expect(ended("cancelled", whileRunning, ofElement)?.stoppedBy).toEqual({ by: "run" });
+  // A user's words: the run and the schedule stop only their own jobs.
+  expect(ended("cancelled", whileRunning)).toBeNull();
+  expect(ended("cancelled", replaced)).toBeNull();
+  expect(ended("cancelled", replaced, { origin: { name: "hourly" } as Origin })).toBeNull();
+  const upstream: JobEvent[] = [{ ...whileRunning[0]!, cause: "dependency_never_satisfied" }];
+  expect(ended("cancelled", upstream, ofElement)).toBeNull();
   expect(ended("cancelled", cancelled("cancelled by ann"))).toBeNull();
   expect(ended("cancelled", cancelled("ann: the run: is wrong"))).toBeNull();
   expect(ended("cancelled")).toBeNull();
   expect(ended("succeeded")).toBeNull();
   expect(ended("running")).toBeNull();
+});
+
+test("the cause of its step tells who cancelled a job, whatever the texts say", () => {
+  const ended = (cause: StepCause | undefined, detail: string) =>
+    jobFailureOf({ status: "cancelled", result: null, ...ofStep }, cancelled(detail), cause)?.stoppedBy;
+  expect(ended("stopped", "words of a newer server")).toEqual({ by: "run" });
+  expect(ended("timed_out", "ann")).toEqual({ by: "run" });
+  expect(ended("job_cancelled", "the run: the step was stopped")).toBeUndefined();
+  // The step has continued with another job.
+  expect(ended("job_succeeded", "the run: the step was stopped")).toEqual({ by: "run" });
+  expect(ended("job_succeeded", "ann")).toBeUndefined();
+  expect(ended(undefined, "the run: the step was stopped")).toEqual({ by: "run" });
+
+  const why: StepWhy = {
+    run: "run_1",
+    step: "load",
+    status: "cancelled",
+    reasons: [{ reason: "ended", cause: "stopped" }],
+  };
+  expect(stepCauseOf(ofStep, why)).toBe("stopped");
+  // The cause of a mapped step does not tell who cancelled one of its elements.
+  expect(stepCauseOf(ofElement, why)).toBeUndefined();
+  expect(stepCauseOf({}, undefined)).toBeUndefined();
 });
 
 test("a failed run is explained by the steps that failed themselves", () => {
@@ -76,7 +114,12 @@ test("a run without a failed step is explained by its own cause", () => {
   expect(runFailureOf(run("cancelled", "parent_stopped"), [])?.stoppedBy).toEqual({ by: "run" });
   expect(runFailureOf(run("cancelled", "cancel_requested", "ann: too late"), [])).toBeNull();
   const replaced = `schedule etl: replaced by the firing for ${AT}`;
-  expect(runFailureOf(run("cancelled", "cancel_requested", replaced), [])?.advice).toBe("replaced");
+  const scheduled = { ...run("cancelled", "cancel_requested", replaced), origin: { name: "etl" } as Origin };
+  expect(runFailureOf(scheduled, [])?.advice).toBe("replaced");
+  expect(runFailureOf(run("cancelled", "cancel_requested", replaced), [])).toBeNull();
+  expect(
+    runFailureOf({ ...scheduled, ...run("cancelled", "timed_out", replaced) }, [])?.stoppedBy,
+  ).toBeNull();
   expect(runFailureOf(run("running", "started"), [])).toBeNull();
 });
 

@@ -1,6 +1,15 @@
 /** Why a job ended badly, and what the user can do about it. */
 
-import type { Job, JobEvent, RunHistoryEntry, RunStep, StepCause, WorkflowRun } from "../api/schema";
+import type {
+  Job,
+  JobEvent,
+  Origin,
+  RunHistoryEntry,
+  RunStep,
+  StepCause,
+  StepWhy,
+  WorkflowRun,
+} from "../api/schema";
 import type english from "../i18n/en.json";
 
 export type Advice = keyof typeof english.advice;
@@ -46,14 +55,24 @@ export interface JobFailure {
 
 export type SystemStop = { by: "run" } | { by: "schedule"; name: string; at: string };
 
-/** Returns why a job ended badly; null if it has not, or if a user cancelled it. */
+/** Causes of the end of a step without elements whose job its run stopped. */
+const RUN_STOPS: ReadonlySet<StepCause> = new Set(["stopped", "timed_out", "marked"]);
+
+type StoppedJob = Pick<Job, "status" | "result" | "step" | "origin">;
+
+/**
+ * Returns why a job ended badly; null if it has not, or if a user cancelled it. `stepCause` is the cause of the end of
+ * its step, if the job belongs to a step and the step has ended.
+ */
 export function jobFailureOf(
-  { status, result }: Pick<Job, "status" | "result">,
+  job: StoppedJob,
   events: readonly JobEvent[],
+  stepCause?: StepCause | null,
 ): JobFailure | null {
+  const { status, result } = job;
   if (status === "failed") return { advice: adviceFor(result?.error), endCause: null, stoppedBy: null };
   if (status === "expired") return { advice: "deadline", endCause: "deadline_passed", stoppedBy: null };
-  const stoppedBy = status === "cancelled" ? systemStopOf(events.at(-1)?.detail) : null;
+  const stoppedBy = status === "cancelled" ? stopOfJob(job, events.at(-1), stepCause) : null;
   const advice = stoppedBy?.by === "run" ? "stepStopped" : "replaced";
   return stoppedBy && { advice, endCause: "cancel_requested", stoppedBy };
 }
@@ -62,15 +81,41 @@ export function adviceFor(error: string | null | undefined): Advice {
   return ADVICE[error as keyof typeof ADVICE] ?? "timeline";
 }
 
+/** Returns the cause by which the run of a job can have stopped it; undefined for an element, which has none here. */
+export function stepCauseOf({ step }: Pick<Job, "step">, why: StepWhy | undefined): StepCause | undefined {
+  if (!step || step.element) return undefined;
+  return why?.reasons.find((reason) => reason.reason === "ended")?.cause;
+}
+
 /**
- * Returns who cancelled a job or run, by the detail of its last transition; null for a user. The detail of a job that
- * was running has a prefix.
+ * Returns who cancelled a job; null for a user. The cause of the step decides. For an element, or if the run was
+ * deleted or has retried the step, only the detail of the transition tells who it was; that of a job that was running
+ * has a prefix.
  */
-function systemStopOf(detail: string | null | undefined): SystemStop | null {
-  const text = detail?.replace(/^cancelled by /, "") ?? "";
-  if (text === "the run: the step was stopped") return { by: "run" };
-  const [, name, at] = /^schedule (\S+): replaced by the firing for (\S+)$/.exec(text) ?? [];
-  return name && at ? { by: "schedule", name, at } : null;
+function stopOfJob(
+  { step, origin }: StoppedJob,
+  end: JobEvent | undefined,
+  stepCause: StepCause | null | undefined,
+): SystemStop | null {
+  if (step && stepCause === "job_cancelled") return null;
+  if (step && stepCause && RUN_STOPS.has(stepCause)) return { by: "run" };
+  if (end?.cause !== "cancel_requested") return null;
+  const detail = end.detail?.replace(/^cancelled by /, "");
+  if (step && detail === "the run: the step was stopped") return { by: "run" };
+  return scheduleStopOf(origin, detail);
+}
+
+/**
+ * Returns the schedule that replaced a job or run with a later firing; null if a user cancelled it. Only a schedule
+ * that created the job or run can replace it. Only the detail says that it did.
+ */
+function scheduleStopOf(
+  origin: Origin | null | undefined,
+  detail: string | null | undefined,
+): SystemStop | null {
+  const prefix = `schedule ${origin?.name}: replaced by the firing for `;
+  if (!origin || !detail?.startsWith(prefix)) return null;
+  return { by: "schedule", name: origin.name, at: detail.slice(prefix.length) };
 }
 
 export interface RunFailure {
@@ -108,13 +153,15 @@ const RUN_ADVICE: Partial<Record<RunHistoryEntry["cause"], Advice>> = {
 
 /** Returns why a run ended badly; null if it has not, or if a user cancelled it. */
 export function runFailureOf(
-  { status, history }: Pick<WorkflowRun, "status" | "history">,
+  { status, history, origin }: Pick<WorkflowRun, "status" | "history" | "origin">,
   steps: readonly RunStep[],
 ): RunFailure | null {
   const end = history?.at(-1);
   if (!end || (status !== "failed" && status !== "cancelled")) return null;
-  const stoppedBy = end.cause === "parent_stopped" ? ({ by: "run" } as const) : systemStopOf(end.detail);
-  if (end.cause === "cancel_requested" && !stoppedBy) return null;
+  const isCancel = end.cause === "cancel_requested";
+  const bySchedule = isCancel ? scheduleStopOf(origin, end.detail) : null;
+  if (isCancel && !bySchedule) return null;
+  const stoppedBy = end.cause === "parent_stopped" ? ({ by: "run" } as const) : bySchedule;
   const failed = status === "failed" ? steps.filter((step) => step.status === "failed") : [];
   const advice = stoppedBy?.by === "schedule" ? "replaced" : (RUN_ADVICE[end.cause] ?? "timeline");
   return { end, failed, advice, stoppedBy };

@@ -22,7 +22,8 @@ import { retryJob } from "../../api/actions";
 import { lastSuccessOfJob } from "../../api/compare";
 import { jobEventsQuery, jobExecutionsQuery, jobQuery, jobsByNameQuery } from "../../api/queries";
 import type { Execution, Job } from "../../api/schema";
-import { jobFailureOf } from "../../lib/failureCauses";
+import { stepWhyQuery } from "../../api/workflows";
+import { jobFailureOf, stepCauseOf } from "../../lib/failureCauses";
 import { toResubmitCommand } from "../../lib/submitCommands";
 import { isLive } from "../../lib/statuses";
 import { usePageTitle } from "../../lib/title";
@@ -108,7 +109,13 @@ function JobDetails({ job, executions }: { job: Job; executions: readonly Execut
   const number = search.execution === undefined ? undefined : Number(search.execution);
   const line = search.line === undefined ? undefined : Number(search.line);
   const live = isLive(job.status);
-  const failure = jobFailureOf(job, events.data?.items ?? []);
+  const { step } = job;
+  const stepWhy = useQuery({
+    ...stepWhyQuery(step?.run ?? "", step?.name ?? ""),
+    enabled: job.status === "cancelled" && step != null && step.element == null,
+    retry: false,
+  }).data;
+  const failure = jobFailureOf(job, events.data?.items ?? [], stepCauseOf(job, stepWhy));
   const execution = executions.find(({ id }) => id === job.execution_id);
 
   return (
