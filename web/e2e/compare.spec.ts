@@ -99,6 +99,37 @@ test("two executions of a job are compared", async ({ page, server }) => {
   await expect(lines).toContainText("−this is try 1");
 });
 
+test("the logs are compared only when both have loaded to their end", async ({ page, server }) => {
+  const ids: string[] = [];
+  for (const word of ["slow", "quick"]) {
+    ids.push(await server.submit(script("loads-in-turn", `echo same; echo ${word}`)));
+    await server.waitForStatus(ids.at(-1) ?? "", "succeeded");
+  }
+  // The server has the log later than the end of the execution: first its answer is late, then its end is missing.
+  let answer = () => {};
+  const isAnswered = new Promise<void>((resolve) => (answer = resolve));
+  let hasEnd = false;
+  await page.route(new RegExp(`/jobs/${ids[0]}/logs`), async (route) => {
+    await isAnswered;
+    if (hasEnd) return route.continue();
+    await route.fulfill({ json: { items: [], next_offset: 0, complete: false, first_line: 1 } });
+  });
+  await page.goto(`/compare?a=${ids[0]}&b=${ids[1]}`);
+  const log = page.getByRole("region", { name: "Log" });
+  const loading = log.getByRole("status", { name: "Loading" });
+  await expect(page.getByTestId("sides")).toBeVisible();
+  await expect(loading).toBeVisible();
+  await expect(log.getByTestId("log-difference")).toHaveCount(0);
+  const isRead = page.waitForResponse(new RegExp(`/jobs/${ids[0]}/logs`));
+  answer();
+  await isRead;
+  await expect(loading).toBeVisible();
+  await expect(log.getByTestId("log-difference")).toHaveCount(0);
+  hasEnd = true;
+  await expect(log.getByTestId("log-difference")).toHaveText("Lines: 1 only in B, 1 only in A.");
+  await expect(loading).toHaveCount(0);
+});
+
 test("two runs are compared: parameters, steps and the log of a step", async ({ page, server }) => {
   const steps = [
     { name: "prepare", job: { run: { process: { script: "true" } } } },

@@ -15,18 +15,26 @@ export interface ComparedLog {
   lines: readonly string[];
   /** Number of the first line, from 1. */
   first: number;
+  /** Whether the log has no further lines that are compared. */
+  isComplete: boolean;
 }
 
 /** Refetch interval of the log of a job that runs. */
 const LOG_REFETCH_MS = 5_000;
+/** Refetch interval of the log of an ended execution whose last lines the server does not have yet. */
+const LOG_END_REFETCH_MS = 1_000;
 
-/** The newest lines of the log of an execution. It is read again when the execution ends. */
+/**
+ * The newest lines of the log of an execution. It is read again when the execution ends, and then until the server has
+ * its last lines: the worker sends them after the end.
+ */
 export const comparedLogQuery = (job: string, execution: number | undefined, isEnded: boolean) =>
   queryOptions({
     queryKey: ["compared-log", job, execution ?? null, isEnded],
     queryFn: async ({ signal }): Promise<ComparedLog> => {
       const entries: LogEntry[] = [];
       let first = 1;
+      let isComplete = true;
       let position: Record<string, string> = { tail: String(COMPARED_LINES) };
       for (let i = 0; i < RESPONSES_MAX; i += 1) {
         const query = { ...position, ...(execution === undefined ? {} : { execution: String(execution) }) };
@@ -34,6 +42,7 @@ export const comparedLogQuery = (job: string, execution: number | undefined, isE
         const page = (await (await fetchRaw(path, { signal, cache: "no-store" })).json()) as LogPage;
         if (i === 0) first = page.first_line ?? 1;
         entries.push(...page.items);
+        isComplete = page.complete || page.items.length > 0;
         if (page.complete || page.items.length === 0) break;
         position = { offset: String(page.next_offset) };
       }
@@ -41,11 +50,13 @@ export const comparedLogQuery = (job: string, execution: number | undefined, isE
       lines.push(entries);
       const texts = lines.lines.map(({ text }) => text);
       const excess = Math.max(0, texts.length - COMPARED_LINES);
-      return { lines: texts.slice(excess), first: first + excess };
+      return { lines: texts.slice(excess), first: first + excess, isComplete };
     },
-    staleTime: isEnded ? Infinity : undefined,
-    refetchInterval: isEnded ? false : LOG_REFETCH_MS,
-    placeholderData: (before, query) => (query?.queryKey[1] === job ? before : undefined),
+    staleTime: ({ state }) => (isEnded && state.data?.isComplete ? Infinity : 0),
+    refetchInterval: ({ state }) => {
+      if (!isEnded) return LOG_REFETCH_MS;
+      return state.data?.isComplete ? false : LOG_END_REFETCH_MS;
+    },
   });
 
 /** Returns the newest succeeded job of the same name before a job, or else the newest one after it. */

@@ -6,7 +6,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { COMPARED_LINES, comparedLogQuery } from "../../api/compare";
+import { COMPARED_LINES, type ComparedLog, comparedLogQuery } from "../../api/compare";
 import { collapse, type DiffOptions, type DiffRow } from "../../lib/lineDiff";
 import { usePreferences } from "../../lib/preferences";
 import { Card, ErrorBox, Loading } from "../../ui/kit";
@@ -34,9 +34,10 @@ export function LogDiff({ sides: [a, b], ignoresNumbers, onIgnore, choice }: Pro
   const { language } = usePreferences();
   const left = useQuery(comparedLogQuery(a.job, a.execution, a.isEnded));
   const right = useQuery(comparedLogQuery(b.job, b.execution, b.isEnded));
-  const rows = useLineDiff(left.data?.lines, right.data?.lines, ignoresNumbers);
   const error = (left.data ? null : left.error) ?? (right.data ? null : right.error);
-  const isTail = (left.data?.first ?? 1) > 1 || (right.data?.first ?? 1) > 1;
+  const diff = useLineDiff(loadedLog(left.data, a), loadedLog(right.data, b), ignoresNumbers);
+  const rows = diff?.rows;
+  const isTail = diff && (diff.a.first > 1 || diff.b.first > 1);
   const count = (kind: DiffRow["kind"]) => rows?.filter((row) => row.kind === kind).length ?? 0;
   return (
     <Card
@@ -55,7 +56,7 @@ export function LogDiff({ sides: [a, b], ignoresNumbers, onIgnore, choice }: Pro
       flush
     >
       {error ? <ErrorBox error={error} /> : null}
-      {rows === undefined && !error && (
+      {!diff && !error && (
         <div className={style.padded}>
           <Loading rows={6} />
         </div>
@@ -74,30 +75,42 @@ export function LogDiff({ sides: [a, b], ignoresNumbers, onIgnore, choice }: Pro
           {isTail && ` ${t("compare.tail", { count: COMPARED_LINES.toLocaleString(language) })}`}
         </p>
       )}
-      {rows && rows.length > 0 && (
-        <DiffLines rows={rows} firstA={left.data?.first ?? 1} firstB={right.data?.first ?? 1} />
-      )}
+      {rows && rows.length > 0 && <DiffLines rows={rows} firstA={diff.a.first} firstB={diff.b.first} />}
     </Card>
   );
 }
 
-/** Returns the rows; undefined while they are computed, null if the logs are too different. */
+/** Returns a log once it is loaded: as far as it has got while the execution runs, and with its end afterwards. */
+function loadedLog(log: ComparedLog | undefined, { isEnded }: LogSide): ComparedLog | undefined {
+  return isEnded && !log?.isComplete ? undefined : log;
+}
+
+interface LogDifference {
+  a: ComparedLog;
+  b: ComparedLog;
+  ignoresNumbers: boolean;
+  /** Null if the logs are too different. */
+  rows: DiffRow[] | null;
+}
+
+/** Returns the difference of exactly these logs; undefined until both are loaded and it is computed. */
 function useLineDiff(
-  a: readonly string[] | undefined,
-  b: readonly string[] | undefined,
+  a: ComparedLog | undefined,
+  b: ComparedLog | undefined,
   ignoresNumbers: boolean,
-): DiffRow[] | null | undefined {
-  const [rows, setRows] = useState<DiffRow[] | null>();
+): LogDifference | undefined {
+  const [diff, setDiff] = useState<LogDifference>();
   useEffect(() => {
-    setRows(undefined);
     if (!a || !b) return;
     const worker = new Worker(new URL("../../lib/lineDiff.worker.ts", import.meta.url), { type: "module" });
-    worker.onmessage = ({ data }: MessageEvent<DiffRow[] | null>) => setRows(data);
+    worker.onmessage = ({ data: rows }: MessageEvent<DiffRow[] | null>) =>
+      setDiff({ a, b, ignoresNumbers, rows });
     const options: DiffOptions = { ignoresNumbers };
-    worker.postMessage({ a, b, options });
+    worker.postMessage({ a: a.lines, b: b.lines, options });
     return () => worker.terminate();
   }, [a, b, ignoresNumbers]);
-  return rows;
+  const isCurrent = diff?.a === a && diff?.b === b && diff?.ignoresNumbers === ignoresNumbers;
+  return isCurrent ? diff : undefined;
 }
 
 function DiffLines({ rows, firstA, firstB }: { rows: readonly DiffRow[]; firstA: number; firstB: number }) {
