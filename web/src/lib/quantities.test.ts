@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { formatBytes, formatDuration, parseBytes, parseCpu, parseDuration } from "./quantities";
+import { formatBytes, formatDuration, parseBytes, parseCpu, parseDuration, peakMemory } from "./quantities";
 
 test("durations of the API are parsed", () => {
   expect(parseDuration("1h30m")).toBe(5_400_000);
@@ -33,4 +33,10 @@ test("quantities are parsed with their units", () => {
     "1.5 KiB",
     "23.5 GiB",
   ]);
+});
+
+test("a peak memory of 0 is unknown: every process uses memory", () => {
+  expect(peakMemory({ peak_memory_bytes: 4_096 })).toBe(4_096);
+  expect(peakMemory({ peak_memory_bytes: 0 })).toBeNull();
+  expect(peakMemory(null)).toBeNull();
 });

@@ -1,5 +1,7 @@
 /** Durations, CPU and byte quantities: parsing and formatting. */
 
+import type { Usage } from "../api/schema";
+
 const UNITS_MS: Record<string, number> = {
   ns: 1e-6,
   us: 1e-3,
@@ -78,4 +80,9 @@ export function formatBytes(bytes: number): string {
   }
   const digits = unit === "B" || amount >= 100 ? 0 : amount >= 10 ? 1 : 2;
   return `${Number(amount.toFixed(digits))} ${unit}`;
+}
+
+/** Returns the peak memory of an execution in bytes; null if it is unknown, which the API reports as 0. */
+export function peakMemory(usage: Pick<Usage, "peak_memory_bytes"> | null | undefined): number | null {
+  return usage?.peak_memory_bytes || null;
 }

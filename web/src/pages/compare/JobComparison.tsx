@@ -8,7 +8,7 @@ import { useTranslation } from "react-i18next";
 import { jobExecutionsQuery, jobQuery, useWorkerName } from "../../api/queries";
 import type { Execution, Job } from "../../api/schema";
 import { comparedSpec, type CompareSearch } from "../../lib/compare";
-import { formatBytes, formatDuration, parseDuration } from "../../lib/quantities";
+import { formatBytes, formatDuration, parseDuration, peakMemory } from "../../lib/quantities";
 import { resultText } from "../../lib/serverMessages";
 import { isLive } from "../../lib/statuses";
 import { Card, ErrorBox, Loading } from "../../ui/kit";
@@ -78,7 +78,7 @@ export function JobComparison({ a: idA, b: idB, search, onChange }: Props) {
     },
     {
       label: t("job.details.memory"),
-      numbers: of(({ execution }) => execution?.usage?.peak_memory_bytes),
+      numbers: of(({ execution }) => peakMemory(execution?.usage)),
       format: formatBytes,
     },
     {

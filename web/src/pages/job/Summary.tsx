@@ -17,7 +17,7 @@ import type {
   UpstreamJob,
 } from "../../api/schema";
 import { saveAs } from "../../lib/download";
-import { formatBytes, formatDuration, parseDuration } from "../../lib/quantities";
+import { formatBytes, formatDuration, parseDuration, peakMemory } from "../../lib/quantities";
 import { resultText } from "../../lib/serverMessages";
 import { isLive, isScheduled } from "../../lib/statuses";
 import { runAction } from "../../ui/notify";
@@ -38,6 +38,7 @@ export function Summary({ job, execution, isExplained }: Props) {
   const workerName = useWorkerName();
   const { spec } = job;
   const usage = execution?.usage;
+  const memory = peakMemory(usage);
   return (
     <>
       {job.result && (!isExplained || job.result.output) && (
@@ -77,7 +78,16 @@ export function Summary({ job, execution, isExplained }: Props) {
               </span>,
             ],
             usage && [t("job.details.cpuTime"), formatDuration(parseDuration(usage.cpu_time) ?? 0)],
-            usage && [t("job.details.memory"), formatBytes(usage.peak_memory_bytes)],
+            usage && [
+              t("job.details.memory"),
+              memory === null ? (
+                <span key="" className="quiet">
+                  –
+                </span>
+              ) : (
+                formatBytes(memory)
+              ),
+            ],
             job.started_runs?.length
               ? [t("trigger.startedRuns"), <StartedRuns key="" ids={job.started_runs} />]
               : null,
