@@ -127,7 +127,7 @@ fn dependencies_between_crates_point_inwards() {
         ("belfry-worker", &["crashpoint", "model", "mutation", "proto", "supervisor"]),
         (
             "belfry-server",
-            &["crashpoint", "engine", "leader", "model", "mutation", "proto", "store", "timetable"],
+            &["access", "crashpoint", "engine", "leader", "model", "mutation", "proto", "store", "timetable"],
         ),
     ] {
         assert_eq!(ours(&dependencies(package)), knows, "{package}");

@@ -16,9 +16,9 @@ use model::record::{
 };
 use model::spec::Summary;
 use model::worker::WorkerStatus;
-use model::{JobSpec, JobStatus, Timestamp};
+use model::{JobSpec, JobStatus, ScheduleSpec, Timestamp};
 use store::EventSeq;
-use store::query::{self, ExecutionRow, JobRow};
+use store::query::{self, ExecutionRow, JobRow, ScheduleRow};
 
 use super::problem::ApiError;
 
@@ -75,6 +75,11 @@ pub(super) fn job_with_spec(row: &JobRow) -> Result<Job, ApiError> {
 
 /// Returns the spec of a job.
 pub(super) fn spec(row: &JobRow) -> Result<JobSpec, ApiError> {
+    serde_json::from_str(&row.body).map_err(|error| ApiError::internal(&error))
+}
+
+/// Returns the spec of a schedule.
+pub(super) fn schedule_spec(row: &ScheduleRow) -> Result<ScheduleSpec, ApiError> {
     serde_json::from_str(&row.body).map_err(|error| ApiError::internal(&error))
 }
 

@@ -13,7 +13,6 @@ use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 
 use super::Api;
 use super::problem::{ApiError, Code};
-use crate::auth::Identity;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Exposure;
 
@@ -39,16 +38,16 @@ pub(super) fn new(
     HeaderValue::try_from(text).map_err(|error| ApiError::internal(&error))
 }
 
-/// Returns the user of the request's session, if it has a valid one.
+/// Returns the id of the token of the request's session, if it has a valid one.
 ///
 /// # Errors
 /// `cross_site` if a page of another site made, or may have made, the browser send the request.
-pub(super) fn identity(
+pub(super) fn token_id(
     api: &Api,
     method: &Method,
     uri: &Uri,
     headers: &HeaderMap,
-) -> Result<Option<Identity>, ApiError> {
+) -> Result<Option<String>, ApiError> {
     let name = cookie_name(uri, headers);
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -61,8 +60,7 @@ pub(super) fn identity(
         let detail = format!("a change with a session requires the header `{CSRF}`");
         return Err(ApiError::new(Code::CrossSite, detail));
     }
-    let token_id = api.shared.sessions.read(value, SystemClock.now());
-    Ok(token_id.and_then(|id| api.access.bearer_of(id)))
+    Ok(api.shared.sessions.read(value, SystemClock.now()).map(str::to_owned))
 }
 
 /// Cookies do not depend on the port, so servers of one machine use different names.

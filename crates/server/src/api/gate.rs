@@ -149,8 +149,8 @@ async fn received(
 enum Credentials {
     /// Token that must be verified.
     Token(String),
-    /// Identity of a browser session.
-    Session(Identity),
+    /// Id of the token of a browser session.
+    Session(String),
 }
 
 impl Credentials {
@@ -160,8 +160,8 @@ impl Credentials {
     /// `unauthenticated` without a token and without a session; `cross_site` from a page of another site.
     fn of(api: &Api, request: &Request) -> Result<Self, ApiError> {
         let Some(header) = request.headers().get(AUTHORIZATION) else {
-            let identity = cookie::identity(api, request.method(), request.uri(), request.headers())?;
-            return identity.map(Self::Session).ok_or_else(|| {
+            let token_id = cookie::token_id(api, request.method(), request.uri(), request.headers())?;
+            return token_id.map(Self::Session).ok_or_else(|| {
                 ApiError::new(Code::Unauthenticated, "authentication required: no token was sent")
             });
         };
@@ -175,7 +175,9 @@ impl Credentials {
     async fn identity(self, api: &Api) -> Result<Identity, ApiError> {
         match self {
             Self::Token(token) => api.access.authenticate(&token).await.ok_or_else(invalid_token),
-            Self::Session(identity) => Ok(identity),
+            Self::Session(token_id) => api.access.bearer(&token_id).await.ok_or_else(|| {
+                ApiError::new(Code::Unauthenticated, "the session has ended: its token is no longer valid")
+            }),
         }
     }
 }

@@ -14,7 +14,7 @@ use store::query::{BackfillRow, ExecutionRow, JobRow, RunRow, ScheduleRow, Workf
 use timetable::CalendarMap;
 
 use super::problem::{ApiError, Code, excerpt};
-use super::{Api, convert, schedules};
+use super::{Api, convert};
 use crate::auth::Actor;
 
 /// The namespace of the name in an address.
@@ -96,7 +96,7 @@ pub(super) async fn backfill(api: &Api, actor: &Actor, id: BackfillId) -> Result
     let row = store.backfill(id).await?.ok_or_else(missing)?;
     if !actor.is_unrestricted() {
         let schedule = store.schedule(row.head.schedule).await?.ok_or_else(missing)?;
-        permit(actor, &schedules::spec(&schedule)?.namespace, missing)?;
+        permit(actor, &convert::schedule_spec(&schedule)?.namespace, missing)?;
     }
     Ok(row)
 }
@@ -117,7 +117,7 @@ pub(super) async fn schedule(
     let missing = || ApiError::new(Code::ScheduleNotFound, detail.clone());
     let row = found.ok_or_else(missing)?;
     if !actor.is_unrestricted() {
-        permit(actor, &schedules::spec(&row)?.namespace, missing)?;
+        permit(actor, &convert::schedule_spec(&row)?.namespace, missing)?;
     }
     Ok(row)
 }

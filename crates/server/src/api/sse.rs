@@ -6,19 +6,17 @@
 //! change: the client connects again with the new ones.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::future::BoxFuture;
 use serde::Serialize;
-use tokio::sync::watch;
 
 use super::Api;
 use super::limits::{Caller, Permits};
 use super::problem::ApiError;
-use crate::auth::{AccessControl, Actor, Identity};
+use crate::auth::{Actor, RightsWatch};
 
 /// Longest time without an event or a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -38,34 +36,8 @@ struct Streaming<S> {
     source: S,
     sent_retry: bool,
     stopping: BoxFuture<'static, ()>,
-    reader: Reader,
+    rights: RightsWatch,
     _place: Permits,
-}
-
-/// Reader of a stream, with the rights that it had at the start.
-struct Reader {
-    access: Arc<AccessControl>,
-    changes: watch::Receiver<u64>,
-    identity: Identity,
-}
-
-impl Reader {
-    fn is_unchanged(&self) -> bool {
-        self.access.bearer_of(&self.identity.token_id).as_ref() == Some(&self.identity)
-    }
-
-    /// Completes when the reader has lost its token, or has other rights.
-    async fn changed(&mut self) {
-        loop {
-            // A server that ends has no changes any more; the stream ends with it.
-            if self.changes.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-            if !self.is_unchanged() {
-                return;
-            }
-        }
-    }
 }
 
 /// Returns a streaming response.
@@ -82,9 +54,8 @@ pub(super) fn stream(
     let place = api.shared.limits.streams.enter(caller)?;
     let node = api.node.clone();
     let stopping = Box::pin(async move { node.leadership_ended().await });
-    let access = Arc::clone(&api.access);
-    let reader = Reader { changes: access.changes(), access, identity: actor.identity().clone() };
-    let state = Streaming { source, sent_retry: false, stopping, reader, _place: place };
+    let rights = RightsWatch::new(&api.access, actor.identity());
+    let state = Streaming { source, sent_retry: false, stopping, rights, _place: place };
     let events = futures::stream::unfold(state, |mut state| async move {
         let event = next(&mut state).await?;
         Some((Ok::<_, Infallible>(event), state))
@@ -100,10 +71,9 @@ async fn next<S: Source>(state: &mut Streaming<S>) -> Option<Event> {
     tokio::select! {
         event = state.source.next() => event,
         () = &mut state.stopping => None,
-        () = state.reader.changed() => None,
-        // A token may have expired.
+        () = state.rights.changed() => None,
         () = tokio::time::sleep(HEARTBEAT) => {
-            state.reader.is_unchanged().then(|| Event::default().comment("").id(state.source.resume_position().to_string()))
+            Some(Event::default().comment("").id(state.source.resume_position().to_string()))
         }
     }
 }

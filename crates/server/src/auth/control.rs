@@ -102,14 +102,28 @@ impl AccessControl {
         identity.filter(|identity| is_same && identity.kind == parsed.kind)
     }
 
-    /// Returns the bearer of the token with this id, as long as the token is usable.
+    /// Returns the bearer of the token with this id, as long as the token is usable. A new token of another server is
+    /// found.
+    pub async fn bearer(&self, token_id: &str) -> Option<Identity> {
+        if !self.knows(token_id) && self.search().await.is_err() {
+            return None;
+        }
+        self.bearer_of(token_id)
+    }
+
+    /// Returns the bearer of a token that this server knows, as long as the token is usable.
     pub fn bearer_of(&self, token_id: &str) -> Option<Identity> {
         self.state().directory.identity(token_id, SystemClock.now())
     }
 
-    /// Returns whether a usable token of this kind exists.
-    pub fn has_token(&self, kind: IdentityKind) -> bool {
-        self.state().directory.has_token(kind, SystemClock.now())
+    /// Returns whether a token can do what the first token of this kind is for. An account can replace the first admin
+    /// token.
+    pub fn has_bearer(&self, kind: IdentityKind) -> bool {
+        let (state, now) = (self.state(), SystemClock.now());
+        match kind {
+            IdentityKind::Admin => state.directory.has_admin(now),
+            kind => state.directory.has_token(kind, now),
+        }
     }
 
     /// Reads the directory.
@@ -242,5 +256,149 @@ fn stored(Row { kind, key, body }: Row) -> AccessRow {
 impl std::fmt::Debug for AccessControl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AccessControl").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use access::{AccountKind, Bearer};
+    use store::faulty::{FaultyStore, Operation};
+    use store::sqlite::{Options, SqliteStore};
+
+    use super::*;
+
+    /// A store, and two servers that share it.
+    struct Scene {
+        store: Arc<FaultyStore<SqliteStore>>,
+        one: AccessControl,
+        other: AccessControl,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Scene {
+        async fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let options = Options { shards: 1, ballast_bytes: 0, ..Options::default() };
+            let store = SqliteStore::open(folder.path().join("x.db"), options).unwrap();
+            let store = Arc::new(FaultyStore::new(store));
+            let control = || AccessControl::load(Arc::clone(&store) as _);
+            let (one, other) = (control().await.unwrap(), control().await.unwrap());
+            Self { store, one, other, _folder: folder }
+        }
+
+        fn calls(&self) -> u64 {
+            self.store.calls(Operation::Access)
+        }
+    }
+
+    fn admin() -> Identity {
+        Identity::admin("test")
+    }
+
+    async fn token_on(control: &AccessControl, name: &str) -> String {
+        let text = token::generate(IdentityKind::Admin);
+        let parsed = token::parse(&text).unwrap();
+        let change = Change::CreateToken {
+            id: parsed.id.to_owned(),
+            hash: parsed.hash().into(),
+            bearer: Bearer::Admin(name.to_owned()),
+            description: None,
+            scope: None,
+            expires_at: None,
+        };
+        control.change(&admin(), &change).await.unwrap();
+        text
+    }
+
+    fn account(name: &str) -> Change {
+        Change::CreateAccount { name: name.to_owned(), kind: AccountKind::User, title: None }
+    }
+
+    #[tokio::test]
+    async fn a_new_token_of_another_server_is_accepted_at_once() {
+        let scene = Scene::new().await;
+        let token = token_on(&scene.one, "ann").await;
+        let found = scene.other.authenticate(&token).await.unwrap();
+        assert_eq!((&*found.name, found.kind), ("ann", IdentityKind::Admin));
+        let id = token::parse(&token_on(&scene.one, "bob").await).unwrap().id.to_owned();
+        assert_eq!(&*scene.other.bearer(&id).await.unwrap().name, "bob");
+    }
+
+    #[tokio::test]
+    async fn a_wrong_secret_is_refused_without_a_query() {
+        let scene = Scene::new().await;
+        let (token, other) = (token_on(&scene.one, "ann").await, token::generate(IdentityKind::Admin));
+        assert!(scene.one.authenticate(&other).await.is_none());
+        let calls = scene.calls();
+        let known = token::parse(&token).unwrap().id.to_owned();
+        let forged = token::with_id(&other, &known);
+        assert_eq!(token::parse(&forged).unwrap().id, known);
+        assert!(scene.one.authenticate(&forged).await.is_none());
+        for text in ["", "x", "bf_admin_a_b"] {
+            assert!(scene.one.authenticate(text).await.is_none());
+        }
+        assert_eq!(scene.calls(), calls);
+    }
+
+    /// An attacker can generate unknown tokens, but each query of the store serves all that wait.
+    #[tokio::test]
+    async fn unknown_tokens_cost_at_most_ten_queries_a_second() {
+        let scene = Scene::new().await;
+        let before = scene.calls();
+        let unknown: Vec<_> = (0..200).map(|_| token::generate(IdentityKind::Admin)).collect();
+        let started = Instant::now();
+        for chunk in unknown.chunks(50) {
+            let tries = chunk.iter().map(|token| scene.one.authenticate(token));
+            assert!(futures::future::join_all(tries).await.iter().all(Option::is_none));
+        }
+        let most = started.elapsed().as_millis() / SEARCH_INTERVAL.as_millis() + 1;
+        assert!(u128::from(scene.calls() - before) <= most, "{} queries", scene.calls() - before);
+    }
+
+    #[tokio::test]
+    async fn changes_of_two_servers_at_the_same_time_are_both_made() {
+        let scene = Scene::new().await;
+        let (actor, ann, bob) = (admin(), account("ann"), account("bob"));
+        let (one, other) = tokio::join!(scene.one.change(&actor, &ann), scene.other.change(&actor, &bob));
+        one.unwrap();
+        other.unwrap();
+        for control in [&scene.one, &scene.other] {
+            control.refresh().await.unwrap();
+            let names =
+                control.read(|directory| directory.accounts().map(|it| it.name.clone()).collect::<Vec<_>>());
+            assert_eq!(names, ["ann", "bob"]);
+        }
+        let again = scene.other.change(&admin(), &account("ann")).await.unwrap_err();
+        assert!(matches!(again, ChangeError::Refused(Refusal::Exists { .. })), "{again:?}");
+    }
+
+    #[tokio::test]
+    async fn a_revocation_is_effective_on_every_server_within_a_second() {
+        let scene = Scene::new().await;
+        let token = token_on(&scene.one, "ann").await;
+        token_on(&scene.one, "another").await;
+        assert!(scene.other.authenticate(&token).await.is_some());
+        let id = token::parse(&token).unwrap().id.to_owned();
+        scene.one.change(&admin(), &Change::RevokeToken { id }).await.unwrap();
+        assert!(scene.one.authenticate(&token).await.is_none());
+        let polled = tokio::time::timeout(Duration::from_secs(1), async {
+            let mut changes = scene.other.changes();
+            tokio::select! {
+                () = scene.other.run() => {}
+                changed = changes.changed() => changed.unwrap(),
+            }
+        });
+        polled.await.unwrap();
+        assert!(scene.other.authenticate(&token).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn the_directory_stays_valid_while_the_store_fails() {
+        let scene = Scene::new().await;
+        let token = token_on(&scene.one, "ann").await;
+        scene.store.fail_all(Operation::Access);
+        assert!(scene.one.refresh().await.is_err());
+        assert!(scene.one.authenticate(&token).await.is_some());
+        assert!(scene.one.authenticate(&token::generate(IdentityKind::Admin)).await.is_none());
     }
 }

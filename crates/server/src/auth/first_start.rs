@@ -1,8 +1,8 @@
 //! First tokens of a server: no default password, and no manual setup.
 //!
-//! If the store has no admin token, one is created and written to `admin-token` in the data folder, readable by its
-//! owner only; the binary prints it once. The same applies to `worker-token`, for workers. If several servers start
-//! with an empty store, one of them creates the tokens.
+//! If no usable token can administrate everything, an admin token is created and written to `admin-token` in the data
+//! folder, readable by its owner only; the binary prints it once. If there is no usable worker token, `worker-token` is
+//! created in the same way. If several servers start with an empty store, one of them creates the tokens.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -83,7 +83,7 @@ async fn ensure(
     name: &str,
     path: &Path,
 ) -> Result<Option<String>, FirstStartError> {
-    if control.has_token(kind) {
+    if control.has_bearer(kind) {
         return Ok(None);
     }
     let word = token::kind_name(kind);
@@ -129,7 +129,7 @@ async fn is_created_elsewhere(
     }
     for _ in 0..TOKEN_POLLS_MAX {
         control.refresh().await?;
-        if control.has_token(kind) {
+        if control.has_bearer(kind) {
             return Ok(true);
         }
         tokio::time::sleep(TOKEN_POLL_INTERVAL).await;

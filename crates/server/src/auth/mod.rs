@@ -4,6 +4,7 @@
 //! - [`AccessControl`]: accounts, roles, bindings and tokens in memory; the store has only hashes of tokens. The crate
 //!   `access` has all rules.
 //! - [`Actor`]: the caller of a request, with the action that it takes.
+//! - [`RightsWatch`]: ends a stream when the rights of its reader change.
 //! - [`Keys`]: signing keys, shared by all servers of a store.
 //! - [`Sessions`]: browser sessions, which represent a token.
 //! - [`first_start()`]: creates the first admin token and the first worker token.
@@ -16,6 +17,7 @@ mod actor;
 mod control;
 pub mod first_start;
 mod keys;
+mod rights;
 mod session;
 pub mod token;
 
@@ -24,4 +26,5 @@ pub use actor::Actor;
 pub use control::{AccessControl, ChangeError};
 pub use first_start::{FirstStart, FirstStartError, first_start};
 pub use keys::Keys;
+pub use rights::RightsWatch;
 pub use session::Sessions;

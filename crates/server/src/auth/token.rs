@@ -79,6 +79,15 @@ pub fn generate(kind: IdentityKind) -> String {
     body + &checksum
 }
 
+/// Returns the token with another id, as an attacker makes it who does not know the secret of that id.
+#[cfg(test)]
+pub fn with_id(text: &str, id: &str) -> String {
+    let parsed = parse(text).unwrap();
+    let body = format!("bf_{}_{id}_{}", kind_name(parsed.kind), parsed.secret);
+    let checksum = checksum_of(&body);
+    body + &checksum
+}
+
 fn checksum_of(body: &str) -> String {
     encode(&crc32(body.as_bytes()).to_be_bytes())
 }

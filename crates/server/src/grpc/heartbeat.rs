@@ -10,7 +10,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use super::convert;
-use super::{Replies, malformed};
+use super::{Replies, malformed, revoked};
+use crate::auth::RightsWatch;
 use crate::node::{Grant, HeartbeatRequest};
 use crate::services::Services;
 
@@ -18,7 +19,11 @@ use crate::services::Services;
 const GRANTS_MAX: usize = 16;
 
 /// Opens a stream of heartbeats.
-pub(super) fn open(services: Services, inbound: Streaming<Heartbeat>) -> Replies<LeaseGrant> {
+pub(super) fn open(
+    services: Services,
+    mut rights: RightsWatch,
+    inbound: Streaming<Heartbeat>,
+) -> Replies<LeaseGrant> {
     let (grants, granted) = mpsc::channel(GRANTS_MAX);
     let (verdict_tx, verdict) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -26,6 +31,7 @@ pub(super) fn open(services: Services, inbound: Streaming<Heartbeat>) -> Replies
         let status = tokio::select! {
             status = read(&services, inbound, grants) => status,
             () = closed.closed() => return,
+            () = rights.changed() => revoked(),
             () = services.node.leadership_ended() => Status::unavailable("this server is no longer the leader"),
         };
         // The worker may have disconnected.

@@ -15,7 +15,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use super::convert;
-use super::{Replies, malformed};
+use super::{Replies, malformed, revoked};
+use crate::auth::RightsWatch;
 use crate::objects::ObjectError;
 use crate::services::Services;
 
@@ -27,7 +28,11 @@ const CHUNKS: usize = 64;
 const OWNERS_MAX: usize = 4_096;
 
 /// Opens a stream of logs.
-pub(super) fn open(services: Services, inbound: Streaming<LogChunk>) -> Replies<LogAck> {
+pub(super) fn open(
+    services: Services,
+    mut rights: RightsWatch,
+    inbound: Streaming<LogChunk>,
+) -> Replies<LogAck> {
     let (acks, replies) = mpsc::channel(ACKS_MAX);
     tokio::spawn(async move {
         let mut lane = LogStream { services, acks: acks.clone(), owners: HashMap::new() };
@@ -35,6 +40,7 @@ pub(super) fn open(services: Services, inbound: Streaming<LogChunk>) -> Replies<
         let status = tokio::select! {
             status = lane.read(inbound) => status,
             () = acks.closed() => return,
+            () = rights.changed() => Some(revoked()),
             () = node.leadership_ended() => Some(Status::unavailable("this server is no longer the leader")),
         };
         if let Some(status) = status {

@@ -1,6 +1,6 @@
 //! The gRPC service of workers, on the same listener as the REST API.
 //!
-//! Workers open all streams. Each call carries a worker's token.
+//! Workers open all streams. Each call carries a worker's token. A stream ends when its token is revoked or expires.
 //!
 //! - `session`: assignments to a worker, and its reports; `heartbeat`: heartbeats and leases.
 //! - `logs`: log output of executions; `artifacts`: their files; `tasks`: requests of running tasks.
@@ -28,7 +28,7 @@ use proto::v1::{
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::auth::{Actor, Resource, Verb};
+use crate::auth::{Actor, Resource, RightsWatch, Verb};
 use crate::services::Services;
 
 /// Largest accepted message: a batch of reports with their output values.
@@ -52,8 +52,8 @@ struct WorkerService {
 }
 
 impl WorkerService {
-    /// Authenticates a worker, and authorizes it for `resource`.
-    async fn admit(&self, metadata: &MetadataMap, resource: Resource) -> Result<Actor, Status> {
+    /// Authenticates a worker, and authorizes it for `resource`. Returns its rights, which streams watch.
+    async fn admit(&self, metadata: &MetadataMap, resource: Resource) -> Result<RightsWatch, Status> {
         let token = metadata.get("authorization").and_then(|value| value.to_str().ok());
         let token =
             token.and_then(|text| text.strip_prefix("Bearer ").or_else(|| text.strip_prefix("bearer ")));
@@ -72,8 +72,15 @@ impl WorkerService {
             self.services.metrics.worker_stream_closed("denied");
             Status::permission_denied(denied.to_string())
         })?;
-        Ok(actor)
+        Ok(RightsWatch::new(&self.services.access, actor.identity()))
     }
+}
+
+/// Returns the end of a stream whose worker has lost its token.
+fn revoked() -> Status {
+    Status::unauthenticated(
+        "the worker's token was revoked or has expired: start the worker with a new token",
+    )
 }
 
 #[tonic::async_trait]
@@ -87,24 +94,24 @@ impl Worker for WorkerService {
         &self,
         request: Request<Streaming<WorkerMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        self.admit(request.metadata(), Resource::Workers).await?;
-        Ok(Response::new(session::open(self.services.clone(), request.into_inner())))
+        let rights = self.admit(request.metadata(), Resource::Workers).await?;
+        Ok(Response::new(session::open(self.services.clone(), rights, request.into_inner())))
     }
 
     async fn heartbeat(
         &self,
         request: Request<Streaming<Heartbeat>>,
     ) -> Result<Response<Self::HeartbeatStream>, Status> {
-        self.admit(request.metadata(), Resource::Workers).await?;
-        Ok(Response::new(heartbeat::open(self.services.clone(), request.into_inner())))
+        let rights = self.admit(request.metadata(), Resource::Workers).await?;
+        Ok(Response::new(heartbeat::open(self.services.clone(), rights, request.into_inner())))
     }
 
     async fn logs(
         &self,
         request: Request<Streaming<LogChunk>>,
     ) -> Result<Response<Self::LogsStream>, Status> {
-        self.admit(request.metadata(), Resource::Logs).await?;
-        Ok(Response::new(logs::open(self.services.clone(), request.into_inner())))
+        let rights = self.admit(request.metadata(), Resource::Logs).await?;
+        Ok(Response::new(logs::open(self.services.clone(), rights, request.into_inner())))
     }
 
     async fn get_artifact(

@@ -19,7 +19,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Status, Streaming};
 
 use super::convert::{self, Malformed};
-use super::{FIRST_MESSAGE_TIMEOUT, Replies, malformed};
+use super::{FIRST_MESSAGE_TIMEOUT, Replies, malformed, revoked};
+use crate::auth::RightsWatch;
 use crate::members::{Leader, Members};
 use crate::node::{MESSAGES_MAX, ToWorker};
 use crate::services::Services;
@@ -31,7 +32,11 @@ const LEADER: &str = "belfry-leader";
 const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Opens a session and reads the worker's messages.
-pub(super) fn open(services: Services, inbound: Streaming<WorkerMessage>) -> Replies<ServerMessage> {
+pub(super) fn open(
+    services: Services,
+    mut rights: RightsWatch,
+    inbound: Streaming<WorkerMessage>,
+) -> Replies<ServerMessage> {
     let (outbox, messages) = mpsc::channel(MESSAGES_MAX);
     let (verdict_tx, verdict) = oneshot::channel();
     let gone = CancellationToken::new();
@@ -43,6 +48,9 @@ pub(super) fn open(services: Services, inbound: Streaming<WorkerMessage>) -> Rep
             verdict = read(&services, inbound, outbox, &mut joined) => {
                 // The worker may have disconnected. It gets the end of the session even while the engine is busy.
                 let _gone = verdict_tx.send(verdict);
+            }
+            () = rights.changed() => {
+                let _gone = verdict_tx.send(revoked());
             }
             () = gone.cancelled() => {}
         }

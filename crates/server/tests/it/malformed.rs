@@ -1,8 +1,10 @@
-//! Malformed messages and unauthenticated peers. Each closes its own stream with a status, and affects nothing else.
+//! Malformed messages, unauthenticated peers and revoked tokens. Each closes its own stream with a status, and affects nothing else.
 
 use model::JobStatus;
 use proto::v1::{self, WorkerMessage, worker_message::Body};
+use serde_json::{Value, json};
 use server::testing;
+use store::Access as _;
 use tokio_stream::StreamExt as _;
 use tonic::{Code, Status};
 
@@ -157,5 +159,42 @@ async fn a_session_requires_a_token() {
         assert_eq!(refused.unwrap_err().code(), Code::Unauthenticated, "{token}");
     }
     let refused = client.session(tonic::Request::new(empty())).await.map(|_| ());
+    assert_eq!(refused.unwrap_err().code(), Code::Unauthenticated);
+}
+
+/// H2. Also if another server revoked the token: it writes to the same store.
+#[tokio::test]
+async fn the_streams_of_a_worker_end_when_its_token_is_revoked() {
+    let server = Server::start().await;
+    let token = server.worker_token();
+    let mut client = testing::client(&server.url()).await.unwrap();
+    let messages = futures::stream::iter([WorkerMessage { body: Some(hello()) }]);
+    let messages = messages.chain(futures::stream::pending());
+    let mut session = client.session(testing::with_token(messages, &token)).await.unwrap().into_inner();
+    soon("a welcome", session.message()).await.unwrap();
+    let silent = testing::with_token(futures::stream::pending::<v1::Heartbeat>(), &token);
+    let mut grants = client.heartbeat(silent).await.unwrap().into_inner();
+    let silent = testing::with_token(futures::stream::pending::<v1::LogChunk>(), &token);
+    let mut acks = client.logs(silent).await.unwrap().into_inner();
+
+    let entries = server.store.access(0).await.unwrap();
+    let mut row = entries.rows.into_iter().find(|row| row.body.contains("{\"worker\":")).unwrap();
+    let mut body: Value = serde_json::from_str(&row.body).unwrap();
+    body["revoked_at"] = json!("2026-11-28T00:00:00Z");
+    row.body = body.to_string();
+    assert!(server.store.change_access(entries.version, &[row]).await.unwrap().is_some());
+
+    let ends = async {
+        let session = loop {
+            if let Err(status) = session.message().await {
+                break status;
+            }
+        };
+        [session, grants.message().await.unwrap_err(), acks.message().await.unwrap_err()]
+    };
+    for status in soon("the end of the streams", ends).await {
+        assert_eq!(status.code(), Code::Unauthenticated, "{status}");
+    }
+    let refused = client.session(testing::with_token(futures::stream::empty(), &token)).await.map(|_| ());
     assert_eq!(refused.unwrap_err().code(), Code::Unauthenticated);
 }

@@ -26,13 +26,12 @@ use store::query::{BackfillRow, JobFilter, LedgerFilter, Page, RunFilter};
 use timetable::Timetable;
 use utoipa_axum::routes;
 
-use super::read;
 use crate::api::extract::{MaybeBody, Params, Path, RawBody};
 use crate::api::page::Selection;
 use crate::api::problem::{ApiError, Code, field_error, fields_at};
 use crate::api::requests::{self, unexpected};
 use crate::api::routes::Routes;
-use crate::api::{Api, page, rows};
+use crate::api::{Api, convert, page, rows};
 use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
 
@@ -97,7 +96,7 @@ async fn start_backfill(
     let asked: StartBackfill = body.format.parse(&body.bytes)?;
     check(&asked, SystemClock.now())?;
     let row = rows::schedule(&api, &actor, &name, params.namespace.as_deref()).await?;
-    let spec = read::spec(&row)?;
+    let spec = convert::schedule_spec(&row)?;
     let mut plan = plan(&api, &spec, &asked).await?;
     if asked.reprocess != Reprocess::All {
         leave_out_completed(&api, row.id, &asked, &mut plan).await?;
@@ -442,7 +441,7 @@ async fn named(api: &Api, rows: &[BackfillRow]) -> Result<Vec<Backfill>, ApiErro
 
 async fn name_of(api: &Api, schedule: ScheduleId) -> Result<Option<String>, ApiError> {
     let row = api.node.store().schedule(schedule).await?;
-    row.map(|row| read::spec(&row).map(|spec| spec.name)).transpose()
+    row.map(|row| convert::schedule_spec(&row).map(|spec| spec.name)).transpose()
 }
 
 fn shown(row: &BackfillRow, schedule: Option<String>) -> Backfill {

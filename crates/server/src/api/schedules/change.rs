@@ -22,7 +22,7 @@ use crate::api::problem::{ApiError, Code};
 use crate::api::requests::{self, deleted, unexpected};
 use crate::api::routes::Routes;
 use crate::api::rows::{self, Scope};
-use crate::api::{Api, submit, workflows};
+use crate::api::{Api, convert, submit, workflows};
 use crate::auth::{Actor, Resource, Verb};
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -183,7 +183,7 @@ async fn trigger_schedule(
 
 /// Returns the number of jobs that a firing counts as for the job rate.
 async fn jobs_of(api: &Api, row: &ScheduleRow) -> Result<usize, ApiError> {
-    let spec = read::spec(row)?;
+    let spec = convert::schedule_spec(row)?;
     match &spec.action {
         Action::Job(_) => Ok(1),
         Action::Workflow(call) => workflows::jobs_of_call(api, &spec.namespace, call).await,

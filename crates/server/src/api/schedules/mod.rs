@@ -18,8 +18,6 @@ mod warnings;
 
 use super::routes::Routes;
 
-pub(super) use read::spec;
-
 pub(super) fn routes(routes: &mut Routes) {
     read::routes(routes);
     apply::routes(routes);

@@ -27,7 +27,7 @@ use crate::api::extract::{Params, Path, RawBody};
 use crate::api::page::Selection;
 use crate::api::problem::{ApiError, Code, field_error, fields_at};
 use crate::api::routes::Routes;
-use crate::api::{Api, page, rows};
+use crate::api::{Api, convert, page, rows};
 use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
 use crate::preview::{TimingContext, preview};
@@ -85,7 +85,7 @@ async fn get_next_firings(
 ) -> Result<Json<Preview>, ApiError> {
     let n = count(params.count).map_err(|wrong| ApiError::parameter("count", wrong))?;
     let row = rows::schedule(&api, &actor, &name, params.namespace.as_deref()).await?;
-    let spec = read::spec(&row)?;
+    let spec = convert::schedule_spec(&row)?;
     let left = spec.max_firings.map(|max| max.saturating_sub(row.state.fired));
     let n = left.map_or(n, |left| n.min(usize::try_from(left).unwrap_or(usize::MAX)));
     let seed = engine::timetable_seed(&spec.namespace, &spec.name);
@@ -217,7 +217,7 @@ async fn list_upcoming_firings(
     let mut calendars = std::collections::BTreeMap::new();
     let mut all = Vec::with_capacity(rows.len());
     for row in rows {
-        let spec = read::spec(&row)?;
+        let spec = convert::schedule_spec(&row)?;
         if !calendars.contains_key(&spec.namespace) {
             calendars.insert(spec.namespace.clone(), rows::calendars(&api, &spec.namespace).await?);
         }

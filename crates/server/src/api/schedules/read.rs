@@ -29,7 +29,7 @@ use crate::api::page::Selection;
 use crate::api::problem::{ApiError, Code};
 use crate::api::routes::Routes;
 use crate::api::rows::{self, Scope};
-use crate::api::{Api, page};
+use crate::api::{Api, convert, page};
 use crate::auth::{Actor, Resource, Verb};
 
 /// Number of schedules of a page that are read concurrently.
@@ -232,7 +232,7 @@ async fn named(
     let found: Vec<_> = found.buffered(LOOKUPS).try_collect().await?;
     let mut rows: Vec<_> = found.into_iter().flatten().collect();
     if !actor.is_unrestricted() {
-        rows.retain(|row| spec(row).is_ok_and(|spec| actor.check(&spec.namespace).is_ok()));
+        rows.retain(|row| convert::schedule_spec(row).is_ok_and(|spec| actor.check(&spec.namespace).is_ok()));
     }
     Ok(rows)
 }
@@ -247,7 +247,7 @@ struct Include {
 
 /// Returns a schedule for a list. Health costs a query for jobs and one for runs; the newest runs cost two more.
 async fn with_parts(api: &Api, row: ScheduleRow, look: Include) -> Result<Schedule, ApiError> {
-    let spec = spec(&row)?;
+    let spec = convert::schedule_spec(&row)?;
     let health = match look.health {
         true => Some(health::of(api, &row, &spec).await?),
         false => None,
@@ -334,14 +334,9 @@ async fn get_schedule(
     Ok(([(ETAG, etag(schedule.version))], Json(schedule)).into_response())
 }
 
-/// Returns the spec of a schedule.
-pub(in crate::api) fn spec(row: &ScheduleRow) -> Result<ScheduleSpec, ApiError> {
-    serde_json::from_str(&row.body).map_err(|error| ApiError::internal(&error))
-}
-
 /// Returns a schedule with its spec and its health.
 pub(super) async fn schedule_with_spec(api: &Api, row: &ScheduleRow) -> Result<Schedule, ApiError> {
-    let spec = spec(row)?;
+    let spec = convert::schedule_spec(row)?;
     let health = health::of(api, row, &spec).await?;
     let schedule = shown(row.id, &spec, &row.state);
     Ok(Schedule { health: Some(health), spec: Some(Box::new(spec)), ..schedule })

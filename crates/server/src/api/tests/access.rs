@@ -258,3 +258,27 @@ async fn the_first_start_makes_one_admin_and_one_worker_token() {
     assert_eq!(std::fs::read_to_string(&first.worker_token_file).unwrap(), worker);
     drop(world);
 }
+
+/// A start must not undo that an operator revoked the admin tokens.
+#[tokio::test]
+async fn a_start_makes_no_admin_token_while_an_account_can_administrate_everything() {
+    let world = World::new().await;
+    world.account("ann", &[("admin", "*")]).await;
+    let own = world.get("/api/v1/tokens?kind=admin").await.column("id").remove(0);
+    assert_eq!(world.delete(&format!("/api/v1/tokens/{own}")).await.status, StatusCode::NO_CONTENT);
+    let folder = tempfile::tempdir().unwrap();
+    let first = || crate::auth::first_start(&world.services.access, world.store.as_ref(), folder.path());
+    assert_eq!(first().await.unwrap().admin_token, None);
+    let disable = ::access::Change::RevokeToken {
+        id: world.services.access.read(|directory| {
+            directory
+                .tokens()
+                .find(|it| it.bearer.name() == "ann" && it.revoked_at.is_none())
+                .unwrap()
+                .id
+                .clone()
+        }),
+    };
+    let refused = world.services.access.change(&crate::auth::Identity::admin("test"), &disable).await;
+    assert!(refused.is_err(), "the last way to administrate everything cannot be removed");
+}

@@ -221,7 +221,7 @@ fn request(tenant: &Tenant, method: &Method, route: &str) -> (String, Value, Exp
             body = json!({"rules": [{"verbs": ["read"], "resources": ["jobs"]}]});
             (route.replace("{name}", "new"), Refused)
         }
-        // Whoever may give roles in a namespace sees whom it can give them to.
+        // An administrator of a namespace sees the accounts to which it can give roles.
         "/accounts" if is_get => plain(WithoutTrace),
         "/accounts" => {
             body = json!({"name": "new", "kind": "user"});
