@@ -46,6 +46,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod access;
 pub mod artifacts;
 mod bulk;
 pub mod calendars;
@@ -68,6 +69,7 @@ pub mod watch;
 pub mod workers;
 pub mod workflows;
 
+pub use access::{AccessQuestion, AccountFilter, BindingFilter, TokenFilter};
 pub use artifacts::{ArtifactBody, ArtifactFilter};
 pub use bulk::ChangeJobs;
 pub use error::Error;
@@ -80,7 +82,7 @@ pub use page::{Items, Page};
 pub use retry::Timeouts;
 pub use runs::RunFilter;
 pub use schedules::{LedgerFilter, ScheduleFilter, ScheduleRef};
-pub use server::{Me, ServerVersion};
+pub use server::ServerVersion;
 pub use statistics::TotalsQuery;
 pub use task::{AddedElements, SavedCheckpoint, Task};
 pub use watch::RunView;

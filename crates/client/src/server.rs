@@ -1,18 +1,9 @@
-//! Identity of the token, and version of the server.
+//! Version of the server.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::http::{Client, Request};
-
-/// Identity of a token.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Me {
-    /// Name of the owner of the token.
-    pub name: String,
-    /// Kind of the token: `admin` or `worker`.
-    pub kind: String,
-}
 
 /// Version of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,14 +16,6 @@ pub struct ServerVersion {
 }
 
 impl Client {
-    /// Returns the identity of the token.
-    ///
-    /// # Errors
-    /// [Request errors](crate#request-errors), among them `unauthenticated`.
-    pub async fn me(&self) -> Result<Me, Error> {
-        self.json(Request::get(["me"])).await
-    }
-
     /// Returns the version of the server.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, too, fail by panicking")]
 
+mod access;
 mod fake;
 mod retrying;
 mod schedules;
