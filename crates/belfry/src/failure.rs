@@ -209,6 +209,25 @@ impl From<client::Error> for Failure {
 fn help_of(code: &str) -> Option<&'static str> {
     Some(match Code::from_word(code)? {
         Code::Unauthenticated => crate::connect::TOKEN_HELP,
+        Code::Forbidden => {
+            "run `belfry auth whoami` to show your rights, and ask an administrator for a role (`belfry role bind`)"
+        }
+        Code::AccountNotFound => "run `belfry account list` to list all accounts",
+        Code::AccountExists => "choose another name, or change the account with `belfry account update`",
+        Code::RoleNotFound => "run `belfry role list` to list all roles",
+        Code::RoleInUse => {
+            "run `belfry role bindings --role ROLE`, then `belfry role unbind`; `belfry token revoke` for tokens"
+        }
+        Code::BindingNotFound => {
+            "run `belfry role bindings` to list all role bindings; check the namespace (`-n`)"
+        }
+        Code::TokenNotFound => {
+            "run `belfry token list --all`; a token is deleted 30 days after it expired or was revoked"
+        }
+        Code::LastAdmin => {
+            "first run `belfry token create --kind admin`, or `belfry role bind admin ACCOUNT -n '*'` for an account \
+             that has a token without limits"
+        }
         Code::WorkerNotFound => "run `belfry worker list` to list all workers",
         Code::ServerNotFound => "run `belfry server list` to list all servers",
         Code::QueueNotFound => "create the queue with `belfry queue set`, or submit a job to it",
@@ -325,6 +344,24 @@ mod tests {
         (problem.code, problem.errors) = ("unauthenticated".into(), Vec::new());
         let shown = Failure::from(client::Error::Problem(problem)).render(false);
         assert!(shown.contains("--token-file FILE"), "{shown}");
+    }
+
+    /// The server's hints name routes, so the command replaces them.
+    #[test]
+    fn refusals_of_access_control_name_commands() {
+        for code in [
+            Code::Forbidden,
+            Code::AccountNotFound,
+            Code::AccountExists,
+            Code::RoleNotFound,
+            Code::RoleInUse,
+            Code::BindingNotFound,
+            Code::TokenNotFound,
+            Code::LastAdmin,
+        ] {
+            let help = help_of(code.as_str()).unwrap_or_else(|| panic!("{}", code.as_str()));
+            assert!(help.contains("`belfry ") && !help.contains("/api/"), "{help}");
+        }
     }
 
     /// Exit codes are a contract with scripts.

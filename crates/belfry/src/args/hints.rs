@@ -43,7 +43,51 @@ const COMMANDS: &[Words] = &[
     words("", &["node", "nodes", "sinfo"], "`belfry worker list`"),
     words("", &["drain"], "`belfry worker drain WORKER`"),
     words("", &["cordon"], "`belfry worker cordon WORKER`"),
-    words("", &["login", "use", "use-context"], "`belfry context use NAME`"),
+    words("", &["use", "use-context"], "`belfry context use NAME`"),
+    words(
+        "",
+        &["login", "signin", "sign-in"],
+        "`belfry context set NAME --url URL --token-file FILE --use`, then `belfry auth whoami`",
+    ),
+    words("", &["whoami", "me", "who"], "`belfry auth whoami`"),
+    words("", &["can-i", "can", "may"], "`belfry auth can-i VERB RESOURCE`"),
+    words("", &["user", "users", "serviceaccount", "serviceaccounts", "sa"], "`belfry account list`"),
+    words("", &["adduser", "useradd"], "`belfry account create NAME`"),
+    words("", &["permission", "permissions", "rights", "acl"], "`belfry role list` or `belfry auth whoami`"),
+    words(
+        "",
+        &["rolebinding", "rolebindings", "binding", "bindings", "clusterrolebinding"],
+        "`belfry role bindings`",
+    ),
+    words("", &["clusterrole", "clusterroles"], "`belfry role list`"),
+    words("", &["grant", "bind", "assign"], "`belfry role bind ROLE ACCOUNT -n NAMESPACE`"),
+    words(
+        "",
+        &["revoke", "unbind"],
+        "`belfry token revoke ID` or `belfry role unbind ROLE ACCOUNT -n NAMESPACE`",
+    ),
+    words("", &["apikey", "apikeys", "api-key", "api-token", "pat"], "`belfry token create`"),
+    words("account", &["add", "new", "set"], "`belfry account create NAME`"),
+    words("account", &["rm", "remove"], "`belfry account delete NAME`"),
+    words("account", &["show", "describe", "info"], "`belfry account get NAME`"),
+    words("account", &["edit", "modify", "change"], "`belfry account update NAME`"),
+    words("account", &["disable", "lock", "suspend"], "`belfry account update NAME --disable`"),
+    words("account", &["enable", "unlock"], "`belfry account update NAME --enable`"),
+    words(
+        "role",
+        &["create", "add", "update", "edit", "change"],
+        "`belfry role set ROLE --rule VERBS:RESOURCES`",
+    ),
+    words("role", &["show", "describe", "permissions"], "`belfry role get ROLE`"),
+    words("role", &["grant", "assign", "give"], "`belfry role bind ROLE ACCOUNT -n NAMESPACE`"),
+    words("role", &["revoke", "remove", "take"], "`belfry role unbind ROLE ACCOUNT -n NAMESPACE`"),
+    words("token", &["new", "add", "generate", "issue"], "`belfry token create`"),
+    words("token", &["delete", "rm", "remove"], "`belfry token revoke ID`"),
+    words("token", &["show", "describe"], "`belfry token get ID`"),
+    words("token", &["rotate", "renew"], "`belfry token create`, then `belfry token revoke ID`"),
+    words("auth", &["check", "can", "test"], "`belfry auth can-i VERB RESOURCE`"),
+    words("auth", &["status", "me", "show"], "`belfry auth whoami`"),
+    words("auth", &["login"], "`belfry context set NAME --url URL --token-file FILE --use`"),
     words("job", &["kill", "stop", "rm", "delete"], "`belfry job cancel JOB`"),
     words("job", &["show", "describe", "status", "inspect", "info"], "`belfry job get JOB`"),
     words("job", &["submit", "create", "run", "add", "start"], "`belfry submit -- COMMAND`"),
@@ -194,6 +238,27 @@ mod tests {
         assert_eq!(tip("belfry jobs kill job_x"), "did you mean `belfry job cancel JOB`?");
         assert_eq!(tip("belfry run ./load"), NO_COMMAND_OF_RUN);
         assert_eq!(tip("belfry run start etl"), "did you mean `belfry workflow start WORKFLOW`?");
+    }
+
+    #[test]
+    fn words_of_access_control_get_the_command() {
+        let tips: Vec<_> =
+            ["user", "users", "rolebinding", "permission", "grant", "revoke", "apikey", "login", "whoami"]
+                .map(|word| format!("{word}: {}", tip(&format!("belfry {word}"))))
+                .into();
+        insta::assert_snapshot!(tips.join("\n"), @r"
+        user: did you mean `belfry account list`?
+        users: did you mean `belfry account list`?
+        rolebinding: did you mean `belfry role bindings`?
+        permission: did you mean `belfry role list` or `belfry auth whoami`?
+        grant: did you mean `belfry role bind ROLE ACCOUNT -n NAMESPACE`?
+        revoke: did you mean `belfry token revoke ID` or `belfry role unbind ROLE ACCOUNT -n NAMESPACE`?
+        apikey: did you mean `belfry token create`?
+        login: did you mean `belfry context set NAME --url URL --token-file FILE --use`, then `belfry auth whoami`?
+        whoami: did you mean `belfry auth whoami`?
+        ");
+        assert_eq!(tip("belfry account add ann"), "did you mean `belfry account create NAME`?");
+        assert_eq!(tip("belfry tokens rm x"), "did you mean `belfry token revoke ID`?");
     }
 
     #[test]

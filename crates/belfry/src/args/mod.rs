@@ -10,6 +10,7 @@
 //! - [`reference`]: IDs of jobs, runs and backfills, or `@last`.
 //! - [`schedule`]: `schedule`, `backfill`, `calendar`, `apply`, `diff`; [`workflow`]: `workflow`, `run`;
 //!   [`forecast`]: `forecast`.
+//! - [`access`]: `auth`, `account`, `role`, `token`.
 //! - [`serve`]: `dev`, `server`, `worker`; [`store`]: `store`; [`task`]: `task`; [`context`]: `context`;
 //!   [`more`]: `queue`, `artifact`, `events`, `config`.
 //!
@@ -19,6 +20,7 @@
 //! argument names the expected text: "ID of the job", "Name or ID of the schedule". The help of every command is in
 //! one snapshot, `the_help_of_every_command`; a test parses all examples.
 
+pub(crate) mod access;
 pub(crate) mod context;
 pub(crate) mod failure;
 pub(crate) mod forecast;
@@ -219,6 +221,33 @@ pub(crate) enum Command {
     /// Run a server, or manage servers
     #[command(visible_alias = "servers")]
     Server(Box<serve::ServerArgs>),
+    /// Manage accounts of people and programs
+    #[command(subcommand, visible_alias = "accounts", before_help = examples! {
+        "belfry account create ann@example.com"
+        "belfry role bind developer ann@example.com -n finance"
+        "belfry token create --account ann@example.com"
+    })]
+    Account(access::AccountCommand),
+    /// Manage roles, and bind them to accounts
+    #[command(subcommand, visible_alias = "roles", before_help = examples! {
+        "belfry role list"
+        "belfry role bind developer ann@example.com -n finance"
+        "belfry role bindings --account ann@example.com"
+    })]
+    Role(access::RoleCommand),
+    /// Manage API tokens
+    #[command(subcommand, visible_alias = "tokens", before_help = examples! {
+        "belfry token create --description laptop > token"
+        "belfry token list"
+        "belfry token revoke 4w1kq0zj8x2m"
+    })]
+    Token(access::TokenCommand),
+    /// Show who you are, and check what you may do
+    #[command(subcommand, before_help = examples! {
+        "belfry auth whoami"
+        "belfry auth can-i create jobs -n finance"
+    })]
+    Auth(access::AuthCommand),
     /// Check, back up, copy or repair the store of a server
     #[command(subcommand, before_help = examples! {
         "belfry store check /var/lib/belfry"

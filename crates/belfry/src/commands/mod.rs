@@ -12,8 +12,10 @@
 //!   exception is [`for_each_item`], which prints the failure of each object and continues.
 //! - With several objects, the exit code is that of the first failure.
 
+mod accounts;
 mod apply;
 mod artifacts;
+mod auth;
 mod calendars;
 mod completion;
 mod config;
@@ -27,6 +29,7 @@ mod last;
 mod logs;
 mod multiple;
 mod queues;
+mod roles;
 mod runs;
 mod schedules;
 pub(crate) mod serve;
@@ -35,6 +38,7 @@ mod statistics;
 mod store;
 mod submit;
 mod task;
+mod tokens;
 mod top;
 mod wait;
 mod watch;
@@ -137,6 +141,11 @@ impl Namespace {
         }
     }
 
+    /// Returns the text of the selection: the name of a namespace, or `*`.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Whether the namespace comes from `--namespace`, not from the environment or a file.
     pub(crate) fn by_flag(&self) -> bool {
         self.by_flag
@@ -190,6 +199,10 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Top(args) => block_on(&context, top::run(&context, args)),
         Command::Stats(args) => block_on(&context, statistics::run(&context, args)),
         Command::Failure(command) => block_on(&context, failures::run(&context, command)),
+        Command::Account(command) => block_on(&context, accounts::run(&context, command)),
+        Command::Role(command) => block_on(&context, roles::run(&context, command)),
+        Command::Token(command) => block_on(&context, tokens::run(&context, command)),
+        Command::Auth(command) => block_on(&context, auth::run(&context, command)),
         Command::Store(command) => block_on(&context, store::run(&context, command)),
         Command::Context(command) => contexts::run(&context, command),
         Command::Config(command) => config::run(&context, command),

@@ -13,6 +13,7 @@
 //! - [`table`]: tables and detailed views. The objects implement [`table::Row`] and [`table::Detail`] in [`objects`]
 //!   (jobs, executions, queues, artifacts), [`machines`] (servers, workers), [`schedules`], [`workflows`], [`runs`]
 //!   and [`running_elements`] (running elements).
+//! - [`access`]: accounts, roles, role bindings, tokens, and the caller.
 //! - [`added_elements`]: result of `belfry task add`.
 //! - [`forecast`]: tables of `belfry forecast`.
 //! - [`top`]: page of `belfry top`.
@@ -20,6 +21,7 @@
 //! - [`time`] and [`text`]: formatting of times, durations and untrusted text.
 //! - [`progress`]: progress line of a command that waits; [`screen`]: a text that is redrawn in place.
 
+pub(crate) mod access;
 pub(crate) mod added_elements;
 mod failures;
 pub(crate) mod forecast;
@@ -314,7 +316,8 @@ mod tests {
             api::SubmittedJob api::CancelledJob api::Server api::Worker api::WorkflowRun api::RunStep
             api::RunElement running_elements::RunningElement api::Schedule api::TriggeredSchedule
             api::UpcomingFiring api::LedgerEntry api::Backfill api::Calendar api::Workflow api::PlannedStep
-            api::StatisticsTotal crate::settings::SettingRow
+            api::StatisticsTotal crate::settings::SettingRow api::Account api::Role api::Binding api::Token
+            access::Caller
         };
         for (row, width) in widths {
             assert!(width <= 80, "{row}: {width}");
