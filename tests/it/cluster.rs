@@ -3,11 +3,12 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, process};
 
 use client::{Client, Timeouts};
 use harness::{Pid, belfry, repository, until};
+use model::api::{CreateToken, CreatedToken, TokenKind};
 use model::{JobSpec, JobStatus};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -76,6 +77,7 @@ async fn one_command_starts_a_cluster_that_survives_its_leader() {
     });
     let servers = clients[0].servers().await.unwrap();
     assert_eq!(servers.len(), 3, "{shown}");
+    a_token_is_valid_and_revoked_on_every_server(&clients, port).await;
     let leader = servers.iter().find(|server| server.leader).unwrap();
     let number = ["a", "b", "c"].iter().position(|name| *name == leader.name).unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -103,4 +105,25 @@ async fn one_command_starts_a_cluster_that_survives_its_leader() {
     let left = fs::read_to_string(data.join("database/postmaster.pid"));
     assert!(left.is_err(), "the database is still running");
     drop(running.1.take());
+}
+
+/// H2. A new token is accepted by every server at once, and a revoked one is refused by every server within a second.
+async fn a_token_is_valid_and_revoked_on_every_server(clients: &[Client; 3], port: u16) {
+    let new = CreateToken { kind: Some(TokenKind::Admin), name: Some("ci".into()), ..CreateToken::default() };
+    let CreatedToken { secret, token } = clients[0].create_token(&new).await.unwrap();
+    let others = [0, 1, 2]
+        .map(|number| Client::new(&format!("http://127.0.0.1:{}", port + number), Some(&secret)).unwrap());
+    for client in &others {
+        assert_eq!(client.me().await.unwrap().name, "ci");
+    }
+    clients[2].revoke_token(&token.id).await.unwrap();
+    let revoked_at = Instant::now();
+    for client in &others {
+        until("the server refuses the revoked token", SOON, async || {
+            client.me().await.is_err().then_some(())
+        })
+        .await;
+    }
+    let took = revoked_at.elapsed();
+    assert!(took < Duration::from_secs(2), "the servers refused the token after {took:?}");
 }
