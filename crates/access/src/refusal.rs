@@ -38,7 +38,7 @@ pub enum Refusal {
     )]
     Escalation { actor: String, action: String, namespace: Option<String>, missing: Vec<(Verb, Resource)> },
     /// `limit` is for example "the role `viewer`".
-    #[error("`{actor}` may not create a token with this scope: its own token is limited to {limit}")]
+    #[error("`{actor}` may not create this token: its own token is limited to {limit}")]
     WiderScope { actor: String, limit: String },
     /// `action` is for example "revoke token `4w1…`".
     #[error("cannot {action}: no other usable token may administrate everything")]

@@ -101,12 +101,13 @@ impl BuiltInRole {
         match self {
             Self::Viewer => "Reads everything except accounts, roles, bindings and tokens",
             Self::Operator => {
-                "Also cancels, retries and starts jobs and runs, and pauses schedules, queues and workers"
+                "Reads like a viewer; cancels, retries and starts jobs and runs; pauses schedules, queues and workers"
             }
             Self::Developer => {
-                "Also creates, changes and deletes jobs, schedules, workflows, runs, calendars and artifacts"
+                "Operates like an operator; creates, changes and deletes jobs, schedules, workflows, runs, calendars \
+                 and artifacts"
             }
-            Self::Admin => "Also manages queues, workers, accounts, roles, bindings and tokens",
+            Self::Admin => "All permissions, also on queues, workers, accounts, roles, bindings and tokens",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Changes of tokens.
 //!
-//! An account creates and revokes its own tokens without a role. All other tokens need rights on access in the whole
+//! An account creates and revokes its own tokens without a role. A limited token creates no token that outlives it, and
+//! revokes only itself. All other tokens need rights on access in the whole
 //! cluster, and the actor must have all rights of the bearer: with the token, the actor could act as the bearer.
 
 use model::{Duration, Timestamp};
@@ -47,6 +48,7 @@ impl Plan<'_> {
             self.ensure_holds_rights_of(&new.bearer)?;
         }
         self.ensure_not_wider(new.scope.as_ref())?;
+        self.ensure_not_longer(new.expires_at)?;
         let NewToken { id, hash, bearer, description, scope, expires_at } = new;
         let (created_at, created_by) = (self.now, self.actor_name());
         let token = Token {
@@ -65,8 +67,9 @@ impl Plan<'_> {
 
     pub(super) fn revoke_token(&self, id: &str) -> Result<Vec<Row>, Refusal> {
         let token = self.directory.token(id);
-        let is_own = token.is_some_and(|token| self.is_own(&token.bearer) || self.is_actors(token));
-        if !is_own {
+        // A limited token has not the rights of its account, so it ends only itself.
+        let is_own = |token: &Token| self.actor.ceiling.is_none() && self.is_own(&token.bearer);
+        if !token.is_some_and(|token| is_own(token) || self.is_actors(token)) {
             self.authorize(Verb::Delete, "*")?;
         }
         let token = token.ok_or_else(|| self.absent(EntryKind::Token, id))?;
@@ -122,6 +125,17 @@ impl Plan<'_> {
                     self.directory.role(&binding.role).map_or(Permissions::NONE, Role::permissions);
                 self.ensure_held(permissions, &binding.namespace, action)
             }),
+        }
+    }
+
+    /// Refuses a token that outlives the limited token of the actor: a leaked one could renew itself for ever.
+    fn ensure_not_longer(&self, expires_at: Option<Timestamp>) -> Result<(), Refusal> {
+        let own = self.directory.token(&self.actor.token_id).filter(|_| self.actor.ceiling.is_some());
+        match own.and_then(|own| own.expires_at) {
+            Some(end) if expires_at.is_none_or(|new| new > end) => {
+                Err(Refusal::WiderScope { actor: self.actor_name(), limit: format!("the time until {end}") })
+            }
+            _ => Ok(()),
         }
     }
 

@@ -52,12 +52,12 @@ fn a_limited_token_creates_only_tokens_with_the_same_or_a_narrower_scope() {
     }
     insta::assert_snapshot!(
         plan(Some(scope(Some("admin"), &[]))).unwrap_err(),
-        @"`chief` may not create a token with this scope: its own token is limited to the namespaces `finance`, `team/*`"
+        @"`chief` may not create this token: its own token is limited to the namespaces `finance`, `team/*`"
     );
     let viewer = office().limited("bob", scope(Some("viewer"), &[]));
     insta::assert_snapshot!(
         viewer.refusal("bob", create_token(of("bob"), Some(scope(Some("operator"), &[])))),
-        @"`bob` may not create a token with this scope: its own token is limited to the role `viewer`"
+        @"`bob` may not create this token: its own token is limited to the role `viewer`"
     );
 }
 
@@ -83,4 +83,26 @@ fn the_token_of_an_account_expires_within_a_year() {
         }
         assert_eq!(plan(&bearer, Some(now())).unwrap_err().code(), "invalid");
     }
+}
+
+#[test]
+fn a_limited_token_creates_no_token_that_outlives_it() {
+    let end = now() + days(1);
+    let limit = Some(scope(Some("viewer"), &[]));
+    let own = Token { scope: limit.clone(), expires_at: Some(end), ..token("limited", of("bob")) };
+    let scenario = office().token(own);
+    let plan = |end| scenario.plan("limited", create_token_until(of("bob"), limit.clone(), Some(end)));
+    assert!(plan(end).is_ok());
+    insta::assert_snapshot!(
+        plan(end + Duration::from_millis(1)).unwrap_err(),
+        @"`bob` may not create this token: its own token is limited to the time until 2026-03-03T08:00:00Z"
+    );
+}
+
+#[test]
+fn a_limited_token_revokes_only_itself() {
+    let limited = Token { scope: Some(scope(Some("viewer"), &[])), ..token("limited", of("bob")) };
+    let mut scenario = office().token(limited);
+    assert_codes(&scenario, "denied", [("limited", revoke("bob"))]);
+    assert_eq!(scenario.act("limited", revoke("limited")), ["token limited"]);
 }

@@ -19,7 +19,7 @@ mod tokens;
 use access::{Change, Refusal};
 
 use super::Api;
-use super::problem::{ApiError, Code};
+use super::problem::{ApiError, Code, field_error};
 use super::routes::Routes;
 use crate::auth::{Actor, ChangeError};
 
@@ -46,7 +46,14 @@ fn refused(error: ChangeError) -> ApiError {
         ChangeError::Contended => return ApiError::new(Code::Busy, error.to_string()),
     };
     let code = match &refusal {
-        Refusal::Invalid(invalid) => return ApiError::invalid(invalid),
+        Refusal::Invalid(invalid) => {
+            // A request has the fields of the scope beside the others.
+            let path = |path: &str| path.trim_start_matches("scope.").to_owned();
+            let problems = invalid.problems.iter();
+            return ApiError::invalid_fields(
+                problems.map(|it| field_error(&path(&it.path), &it.message)).collect(),
+            );
+        }
         Refusal::Denied(denied) => return denied.clone().into(),
         Refusal::NotFound { what, .. } => not_found(what),
         Refusal::Exists { .. } => Code::AccountExists,

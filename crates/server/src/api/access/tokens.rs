@@ -137,7 +137,12 @@ async fn create_token(
     let asked: CreateToken = body.format.parse(&body.bytes)?;
     let (bearer, kind) = bearer(&api, &actor, &asked)?;
     let now = SystemClock.now();
-    let lifetime = asked.expires_in.or_else(|| matches!(bearer, Bearer::Account(_)).then_some(LIFETIME));
+    let default = matches!(bearer, Bearer::Account(_)).then_some(now + LIFETIME);
+    let expires_at = match asked.expires_in {
+        Some(lifetime) => Some(now + lifetime),
+        // A limited token cannot create a token that outlives it.
+        None => default.into_iter().chain(own_end(&api, &actor)).min(),
+    };
     let scope = (asked.role.is_some() || !asked.namespaces.is_empty())
         .then_some(TokenScope { role: asked.role, namespaces: asked.namespaces });
     let secret = token::generate(kind);
@@ -149,7 +154,7 @@ async fn create_token(
         bearer,
         description: asked.description,
         scope,
-        expires_at: lifetime.map(|lifetime| now + lifetime),
+        expires_at,
     };
     change(&api, &actor, create).await?;
     tracing::info!(token_id = id, by = %actor.name, "token created");
@@ -157,6 +162,12 @@ async fn create_token(
     let token = found.ok_or_else(|| no_token(&id))?;
     let headers = [(LOCATION, format!("/api/v1/tokens/{id}")), (CACHE_CONTROL, "no-store".to_owned())];
     Ok((StatusCode::CREATED, headers, Json(CreatedToken { secret, token })).into_response())
+}
+
+/// Returns the end of the token that sent the request, if it is limited.
+fn own_end(api: &Api, actor: &Actor) -> Option<Timestamp> {
+    api.access
+        .read(|directory| directory.token(&actor.token_id).filter(|own| own.scope.is_some())?.expires_at)
 }
 
 /// Returns the bearer of a new token.
