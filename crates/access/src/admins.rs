@@ -27,7 +27,7 @@ pub(crate) enum Without<'a> {
 }
 
 impl Directory {
-    /// Returns whether a usable token exists that may administrate everything: a admin token without a scope, or one
+    /// Returns whether a usable token exists that may administrate everything: an admin token without a scope, or one
     /// without a scope of an account with all permissions of `admin` in `*`.
     pub fn has_admin(&self, now: Timestamp) -> bool {
         self.has_admin_without(Without::Nothing, now)

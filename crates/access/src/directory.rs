@@ -308,6 +308,11 @@ impl Directory {
         self.accounts.get(account).is_some_and(|record| record.bindings.contains_key(&key))
     }
 
+    /// Returns whether entries exist that could not be read.
+    pub fn has_unreadable(&self) -> bool {
+        !self.unreadable.is_empty()
+    }
+
     /// Returns whether the newest row of the key could not be read.
     pub(crate) fn is_unreadable(&self, kind: EntryKind, key: &str) -> bool {
         self.unreadable.contains(&(kind, key.into()))

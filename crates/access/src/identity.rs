@@ -14,7 +14,7 @@ use crate::role::BuiltInRole;
 /// Caller of a request: the bearer of a usable token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Name of the account, or of a admin or worker token: the owner of submitted jobs, and the actor in histories.
+    /// Name of the account, or of an admin or worker token: the owner of submitted jobs, and the actor in histories.
     pub name: Arc<str>,
     /// Kind of the caller.
     pub kind: IdentityKind,
@@ -29,7 +29,7 @@ pub struct Identity {
 /// Kind of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IdentityKind {
-    /// Bearer of a admin token: has the role `admin` in `*`, independently of accounts.
+    /// Bearer of an admin token: has the role `admin` in `*`, independently of accounts.
     Admin,
     /// Worker: may do [`Verb::Work`](crate::Verb::Work), and nothing else.
     Worker,

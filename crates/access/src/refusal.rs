@@ -40,6 +40,8 @@ pub enum Refusal {
     /// `limit` is for example "the role `viewer`".
     #[error("`{actor}` may not create this token: its own token is limited to {limit}")]
     WiderScope { actor: String, limit: String },
+    #[error("account `{account}` has {max} usable tokens: it cannot have more")]
+    TokenLimit { account: String, max: usize },
     /// `action` is for example "revoke token `4w1…`".
     #[error("cannot {action}: no other usable token may administrate everything")]
     LastAdmin { action: String },
@@ -68,6 +70,7 @@ impl Refusal {
             Self::Invalid(_) => "invalid",
             Self::Escalation { .. } => "escalation",
             Self::WiderScope { .. } => "wider_scope",
+            Self::TokenLimit { .. } => "token_limit",
             Self::LastAdmin { .. } => "last_admin",
             Self::Denied(_) => "denied",
         }
@@ -86,6 +89,7 @@ impl Refusal {
             Self::Invalid(_) => "correct the named fields",
             Self::Escalation { .. } => "ask an administrator who has these permissions",
             Self::WiderScope { .. } => "choose the same or a narrower scope, or use a token without a scope",
+            Self::TokenLimit { .. } => "revoke tokens that are not used any more",
             Self::LastAdmin { .. } => {
                 "first create another admin token without a scope, or bind role `admin` in `*` to another account that \
                  has a token without a scope"

@@ -1,7 +1,7 @@
 //! The contract of access control: the entries that say who may do what (accounts, roles, bindings and tokens).
 //!
 //! The store does not know what an entry means: it has a kind, a key, and a body, which the crate `access` defines.
-//! Every change of entries has a version, which increases by one. So a server reads what has changed since its last look
+//! Every change of entries has a greater version. So a server reads what has changed since its last look
 //! with one small query, and two servers that change entries at the same time cannot overwrite each other's change.
 //!
 //! Callers: `server::auth`.
@@ -22,10 +22,15 @@ pub trait Access: Send + Sync + 'static {
     /// Returns all rows that changed after version `since`, ordered by kind and key. `0` returns all rows.
     async fn access(&self, since: u64) -> Result<AccessRows, StoreError>;
 
-    /// Writes rows, each in place of the row with its kind and key, and returns the new version of the entries.
+    /// Writes rows, each in place of the row with its kind and key, as version `next`. Returns whether they were
+    /// written: not if the version is no longer `expected`.
     ///
-    /// Returns `None`, and writes nothing, if the version is no longer `expected`.
-    async fn change_access(&self, expected: u64, rows: &[AccessRow]) -> Result<Option<u64>, StoreError>;
+    /// The caller chooses a random step to `next`. So if a database loses its last commits, a later change does not get
+    /// the version of a lost one, and a server that has seen the lost one detects it.
+    ///
+    /// # Panics
+    /// May panic unless `next` is greater than `expected`.
+    async fn change_access(&self, expected: u64, next: u64, rows: &[AccessRow]) -> Result<bool, StoreError>;
 
     /// Deletes rows without a new version, unless they have changed. The caller names rows that every server ignores:
     /// tokens that ended long ago, and notes of deletions.

@@ -1,8 +1,8 @@
 //! Changes of tokens.
 //!
 //! An account creates and revokes its own tokens without a role. A limited token creates no token that outlives it, and
-//! revokes only itself. All other tokens need rights on access in the whole
-//! cluster, and the actor must have all rights of the bearer: with the token, the actor could act as the bearer.
+//! revokes only itself. All other tokens need the role `admin` in the
+//! whole cluster: with the token, the actor could act as the bearer.
 
 use model::{Duration, Timestamp};
 
@@ -13,12 +13,15 @@ use crate::check::Check;
 use crate::decide::List;
 use crate::entry::{Bearer, Entry, EntryKind, Row, Token, TokenHash, TokenScope};
 use crate::identity::{Ceiling, IdentityKind};
-use crate::permissions::Permissions;
+
 use crate::refusal::Refusal;
-use crate::role::{BuiltInRole, Role};
+use crate::role::BuiltInRole;
 
 /// Maximum time to the end of the token of an account.
 const LIFETIME_MAX: Duration = Duration::from_hours(24 * 366);
+
+/// Maximum number of usable tokens of an account.
+const TOKENS_MAX: usize = 100;
 
 /// Fields of a token that the caller chooses.
 pub(super) struct NewToken {
@@ -45,10 +48,11 @@ impl Plan<'_> {
             self.existing_role(role)?;
         }
         if !is_own {
-            self.ensure_holds_rights_of(&new.bearer)?;
+            self.ensure_administrates(&new.bearer)?;
         }
         self.ensure_not_wider(new.scope.as_ref())?;
         self.ensure_not_longer(new.expires_at)?;
+        self.ensure_few(&new.bearer)?;
         let NewToken { id, hash, bearer, description, scope, expires_at } = new;
         let (created_at, created_by) = (self.now, self.actor_name());
         let token = Token {
@@ -113,19 +117,21 @@ impl Plan<'_> {
         }
     }
 
-    /// Refuses a token for a bearer with more rights than the actor.
-    fn ensure_holds_rights_of(&self, bearer: &Bearer) -> Result<(), Refusal> {
+    /// Refuses a token of another bearer, unless the actor administrates everything. A bearer can get further rights
+    /// later, and a worker gets the specs and the input of jobs of all namespaces.
+    fn ensure_administrates(&self, bearer: &Bearer) -> Result<(), Refusal> {
         let action = || format!("create a token of `{}`", bearer.name());
-        match bearer {
-            Bearer::Admin(_) => self.ensure_held(BuiltInRole::Admin.permissions(), "*", action),
-            // Only workers may work, so no actor has the rights of a worker: the right to create tokens is enough.
-            Bearer::Worker(_) => Ok(()),
-            Bearer::Account(account) => self.directory.bindings_of(account).try_for_each(|binding| {
-                let permissions =
-                    self.directory.role(&binding.role).map_or(Permissions::NONE, Role::permissions);
-                self.ensure_held(permissions, &binding.namespace, action)
-            }),
+        self.ensure_held(BuiltInRole::Admin.permissions(), "*", action)
+    }
+
+    /// Refuses a further token of an account that has many: each one costs memory on every server.
+    fn ensure_few(&self, bearer: &Bearer) -> Result<(), Refusal> {
+        let Bearer::Account(account) = bearer else { return Ok(()) };
+        let of_account = self.directory.tokens().filter(|token| token.bearer == *bearer);
+        if of_account.filter(|token| token.is_usable(self.now)).count() < TOKENS_MAX {
+            return Ok(());
         }
+        Err(Refusal::TokenLimit { account: account.clone(), max: TOKENS_MAX })
     }
 
     /// Refuses a token that outlives the limited token of the actor: a leaked one could renew itself for ever.

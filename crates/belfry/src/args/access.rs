@@ -333,9 +333,26 @@ fn kind_without_account(text: &str) -> Result<TokenKind, String> {
     }
 }
 
+/// Returns the commands that need a verb, which users type instead of it.
+const fn commands_of(verb: Verb) -> &'static [&'static str] {
+    match verb {
+        Verb::Read => &["get", "list", "watch"],
+        Verb::Operate => &[
+            "cancel", "retry", "pause", "resume", "trigger", "start", "approve", "reject", "drain", "cordon",
+        ],
+        Verb::Create => &["submit"],
+        Verb::Change => &["update", "apply", "set"],
+        Verb::Delete | Verb::Work => &[],
+    }
+}
+
 /// Returns a parser that completes and suggests verbs.
 fn verb() -> impl TypedValueParser<Value = Verb> {
-    PossibleValuesParser::new(Verb::ALL.iter().map(|verb| verb.as_str())).try_map(|text| text.parse::<Verb>())
+    let value = |verb: &Verb| PossibleValue::new(verb.as_str()).aliases(commands_of(*verb));
+    PossibleValuesParser::new(Verb::ALL.iter().map(value)).try_map(|text| {
+        let named = |verb: &Verb| commands_of(*verb).contains(&text.as_str());
+        Verb::ALL.iter().copied().find(named).map_or_else(|| text.parse::<Verb>(), Ok)
+    })
 }
 
 /// Returns a parser that completes and suggests resources. It also accepts the singular: `job`.
@@ -403,7 +420,10 @@ mod tests {
         };
         assert_eq!(asked("belfry auth can-i create job"), Ok((Verb::Create, Resource::Jobs)));
         assert_eq!(asked("belfry auth why read access"), Ok((Verb::Read, Resource::Access)));
-        assert!(asked("belfry auth can-i get jobs").unwrap_err().contains("read, operate, create"));
+        assert_eq!(asked("belfry auth can-i cancel jobs"), Ok((Verb::Operate, Resource::Jobs)));
+        assert_eq!(asked("belfry auth can-i submit jobs"), Ok((Verb::Create, Resource::Jobs)));
+        assert_eq!(asked("belfry auth can-i get jobs"), Ok((Verb::Read, Resource::Jobs)));
+        assert!(asked("belfry auth can-i fly jobs").unwrap_err().contains("read, operate, create"));
         assert!(asked("belfry auth can-i read pods").unwrap_err().contains("jobs, executions, logs"));
     }
 

@@ -77,6 +77,7 @@ codes! {
     AccountExists = 409, "account_exists", "An account with this name already exists.", "choose another name, or change the account with PATCH";
     RoleBuiltIn = 409, "role_built_in", "Built-in roles cannot be changed.", "create a custom role with another name";
     RoleInUse = 409, "role_in_use", "The role is in use.", "remove its bindings and the tokens that it limits first";
+    TokenLimit = 409, "token_limit", "The account has too many tokens.", "revoke tokens of the account that are not used any more";
     LastAdmin = 409, "last_admin", "This is the last way to administrate everything.", "create another admin token, or bind `admin` in `*` to an account with a token, and repeat the request";
     JobStarted = 409, "job_started", "The job has already started.", "only a job that has not started can be changed; cancel this job and submit a new one";
     JobEnded = 409, "job_ended", "The job has already ended.", "to run the job again, POST to its /retry";

@@ -73,6 +73,18 @@ pub(super) struct Gate {
     pub(super) right: Option<(Verb, Resource)>,
 }
 
+impl Gate {
+    /// Returns the caller of a request, if the route is open to it.
+    fn actor(&self, identity: Identity) -> Result<Actor, ApiError> {
+        let actor = match self.right {
+            Some((verb, resource)) => Actor::new(identity, verb, resource),
+            None => Actor::without_right(identity),
+        };
+        actor.check_route()?;
+        Ok(actor)
+    }
+}
+
 /// Authenticates a request and passes it to its handler, which finds the [`Actor`] in its extensions.
 ///
 /// A caller without the right in any namespace is refused here. The handler knows the namespace of the object, and
@@ -84,13 +96,7 @@ pub(super) async fn pass(
 ) -> Result<Response, ApiError> {
     let credentials = Credentials::of(&gate.api, &request)?;
     let identity = credentials.identity(&gate.api).await?;
-    let actor = match gate.right {
-        Some((verb, resource)) => Actor::new(identity, verb, resource),
-        None => Actor::without_right(identity),
-    };
-    actor.check_route().inspect_err(|denied| {
-        tracing::warn!(error = %denied, token_id = %actor.token_id, "request refused");
-    })?;
+    let mut actor = gate.actor(identity)?;
     let limits = &gate.api.shared.limits;
     let caller = Caller::of(&actor, &request, gate.api.config.exposure);
     let is_read = request.method().is_safe();
@@ -101,6 +107,9 @@ pub(super) async fn pass(
     let mut memory = limits.body_bytes.places_of(&caller);
     if has_body && !streams {
         request = received(limits, &caller, &mut memory, request).await?;
+        // The body may have taken half a minute, in which the caller may have lost its rights.
+        let identity = gate.api.access.bearer_of(&actor.token_id).ok_or_else(invalid_token)?;
+        actor = gate.actor(identity)?;
     }
     let of_leader = match gate.place {
         HandledBy::Here => false,
@@ -174,8 +183,8 @@ impl Credentials {
 
     async fn identity(self, api: &Api) -> Result<Identity, ApiError> {
         match self {
-            Self::Token(token) => api.access.authenticate(&token).await.ok_or_else(invalid_token),
-            Self::Session(token_id) => api.access.bearer(&token_id).await.ok_or_else(|| {
+            Self::Token(token) => api.access.authenticate(&token).await?.ok_or_else(invalid_token),
+            Self::Session(token_id) => api.access.bearer(&token_id).await?.ok_or_else(|| {
                 ApiError::new(Code::Unauthenticated, "the session has ended: its token is no longer valid")
             }),
         }

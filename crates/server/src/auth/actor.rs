@@ -39,7 +39,7 @@ impl Actor {
     pub fn check_route(&self) -> Result<(), Denied> {
         match self.resource.is_namespaced() {
             _ if !self.needs_right && self.kind != IdentityKind::Worker => Ok(()),
-            true => self.identity.anywhere(self.verb, self.resource),
+            true => self.identity.anywhere(self.verb, self.resource).inspect_err(|denied| self.log(denied)),
             false => self.check_cluster(),
         }
     }
@@ -57,7 +57,8 @@ impl Actor {
     /// # Errors
     /// [`Denied`]
     pub fn check_on(&self, resource: Resource, namespace: &str) -> Result<(), Denied> {
-        self.identity.decide(self.verb, Object { resource, namespace: Some(namespace) })
+        let object = Object { resource, namespace: Some(namespace) };
+        self.identity.decide(self.verb, object).inspect_err(|denied| self.log(denied))
     }
 
     /// Checks the right in all namespaces and on the cluster itself.
@@ -65,7 +66,18 @@ impl Actor {
     /// # Errors
     /// [`Denied`]
     pub fn check_cluster(&self) -> Result<(), Denied> {
-        self.identity.decide(self.verb, Object { resource: self.resource, namespace: None })
+        let object = Object { resource: self.resource, namespace: None };
+        self.identity.decide(self.verb, object).inspect_err(|denied| self.log(denied))
+    }
+
+    /// Returns whether the caller has the right in a namespace.
+    pub fn may(&self, namespace: &str) -> bool {
+        let object = Object { resource: self.resource, namespace: Some(namespace) };
+        self.identity.decide(self.verb, object).is_ok()
+    }
+
+    fn log(&self, denied: &Denied) {
+        tracing::warn!(error = %denied, token_id = %self.token_id, "request refused");
     }
 
     /// Returns whether the caller may read resources of this kind in a namespace. If not, they do not exist for it.
@@ -91,7 +103,7 @@ impl Actor {
 
     /// Returns whether the caller has the right in all namespaces, so that objects need not be looked up to check it.
     pub fn is_unrestricted(&self) -> bool {
-        self.check_cluster().is_ok()
+        self.may_on_cluster(self.verb, self.resource)
     }
 }
 

@@ -18,11 +18,11 @@
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use access::{Change, Directory, Identity, IdentityKind, Refusal, Row};
+use access::{Change, Directory, Identity, IdentityKind, Refusal, Row, Unreadable};
 use model::error_chain::Chain;
 use store::{AccessRow, Store, StoreError};
 use subtle::ConstantTimeEq;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::token;
@@ -32,6 +32,10 @@ use crate::clock::{Clock, SystemClock};
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Shortest interval between two looks for an unknown token.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(100);
+/// Most requests that wait for a look.
+const SEARCHES_MAX: usize = 64;
+/// Longest step from one version to the next. The step is random, see [`store::Access::change_access`].
+const STEP_MAX: u64 = 1 << 20;
 /// Interval of deleting entries that ended long ago.
 const PURGE_INTERVAL: Duration = Duration::from_secs(3_600);
 /// Attempts to write a change while other servers change entries.
@@ -43,8 +47,12 @@ pub struct AccessControl {
     state: RwLock<State>,
     /// Version of the directory.
     version: watch::Sender<u64>,
-    /// One look or change at a time; the time of the last look for an unknown token.
+    /// One change of this server at a time.
+    changing: Mutex<()>,
+    /// Time of the last look for an unknown token; one look at a time.
     searched: Mutex<Option<Instant>>,
+    /// Places of requests that wait for a look: anyone can invent unknown tokens.
+    searches: Semaphore,
 }
 
 #[derive(Default)]
@@ -62,6 +70,9 @@ pub enum ChangeError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The token of the caller was revoked or has expired since the request began.
+    #[error("the token of the caller is no longer valid")]
+    Revoked,
     /// Other servers changed entries before each attempt.
     #[error("the entries of access control change too often")]
     Contended,
@@ -77,7 +88,9 @@ impl AccessControl {
             store,
             state: RwLock::default(),
             version: watch::Sender::new(0),
+            changing: Mutex::default(),
             searched: Mutex::default(),
+            searches: Semaphore::new(SEARCHES_MAX),
         };
         control.refresh().await?;
         Ok(control)
@@ -85,12 +98,15 @@ impl AccessControl {
 
     /// Returns the bearer of a token; `None` if the token is malformed, unknown, revoked or expired, or its account is
     /// disabled.
-    pub async fn authenticate(&self, text: &str) -> Option<Identity> {
-        let parsed = token::parse(text)?;
-        if !self.knows(parsed.id) && self.search().await.is_err() {
-            return None;
+    ///
+    /// # Errors
+    /// Errors of the store, if this server does not know the token.
+    pub async fn authenticate(&self, text: &str) -> Result<Option<Identity>, StoreError> {
+        let Some(parsed) = token::parse(text) else { return Ok(None) };
+        if !self.knows(parsed.id) {
+            self.search().await?;
         }
-        self.verify(&parsed)
+        Ok(self.verify(&parsed))
     }
 
     /// Returns the bearer of a token that this server knows.
@@ -104,11 +120,14 @@ impl AccessControl {
 
     /// Returns the bearer of the token with this id, as long as the token is usable. A new token of another server is
     /// found.
-    pub async fn bearer(&self, token_id: &str) -> Option<Identity> {
-        if !self.knows(token_id) && self.search().await.is_err() {
-            return None;
+    ///
+    /// # Errors
+    /// Errors of the store, if this server does not know the token.
+    pub async fn bearer(&self, token_id: &str) -> Result<Option<Identity>, StoreError> {
+        if !self.knows(token_id) {
+            self.search().await?;
         }
-        self.bearer_of(token_id)
+        Ok(self.bearer_of(token_id))
     }
 
     /// Returns the bearer of a token that this server knows, as long as the token is usable.
@@ -136,23 +155,31 @@ impl AccessControl {
         self.version.subscribe()
     }
 
-    /// Plans a change and writes it. It is effective on this server when the function returns.
+    /// Plans a change and writes it. It is effective on this server when the function returns. The rights of the caller
+    /// are those at the time of the write, not those at the start of its request.
     ///
     /// # Errors
     /// [`ChangeError`]; nothing was changed then, except perhaps after [`StoreError::OutcomeUnknown`].
     pub async fn change(&self, actor: &Identity, change: &Change) -> Result<(), ChangeError> {
-        let _turn = self.searched.lock().await;
+        let _turn = self.changing.lock().await;
         for _ in 0..ATTEMPTS {
             let (version, rows) = {
-                let state = self.state();
-                (state.version, state.directory.plan(actor, change.clone(), SystemClock.now())?)
+                let (state, now) = (self.state(), SystemClock.now());
+                // The server itself has no token.
+                let current = match &*actor.token_id {
+                    "" => Some(actor.clone()),
+                    token_id => state.directory.identity(token_id, now),
+                };
+                let current = current.ok_or(ChangeError::Revoked)?;
+                (state.version, state.directory.plan(&current, change.clone(), now)?)
             };
             if rows.is_empty() {
                 return Ok(());
             }
             let rows: Vec<_> = rows.into_iter().map(stored).collect();
-            if let Some(written) = self.store.change_access(version, &rows).await? {
-                self.apply(written, rows);
+            let next = version + rand::random_range(1..=STEP_MAX);
+            if self.store.change_access(version, next, &rows).await? {
+                self.apply(next, rows);
                 return Ok(());
             }
             self.refresh().await?;
@@ -169,6 +196,24 @@ impl AccessControl {
         let changes = self.store.access(known).await?;
         if changes.version > known {
             self.apply(changes.version, changes.rows);
+        } else if changes.version < known {
+            self.reload(known).await?;
+        }
+        Ok(())
+    }
+
+    /// Loads everything again: the database has lost its last commits, or was restored from a backup.
+    async fn reload(&self, known: u64) -> Result<(), StoreError> {
+        let all = self.store.access(0).await?;
+        let mut directory = Directory::default();
+        note_unreadable(directory.apply(all.rows.into_iter().map(row)));
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        // Otherwise a change was applied meanwhile, and the next look decides again.
+        if state.version == known {
+            tracing::warn!(known, found = all.version, "tokens and roles loaded again: the store went back");
+            *state = State { directory, version: all.version };
+            drop(state);
+            self.version.send_replace(all.version);
         }
         Ok(())
     }
@@ -209,6 +254,9 @@ impl AccessControl {
 
     /// Looks for changes, unless it was done a moment ago.
     async fn search(&self) -> Result<(), StoreError> {
+        let _place = self.searches.try_acquire().map_err(|_| StoreError::Unavailable {
+            source: "too many requests with unknown tokens".into(),
+        })?;
         let asked = Instant::now();
         let mut searched = self.searched.lock().await;
         match *searched {
@@ -230,15 +278,7 @@ impl AccessControl {
         if version <= state.version {
             return;
         }
-        let rows = rows.into_iter().map(|AccessRow { kind, key, body }| Row { kind, key, body });
-        for unreadable in state.directory.apply(rows) {
-            tracing::warn!(
-                kind = unreadable.kind,
-                key = unreadable.key,
-                error = %unreadable.reason,
-                "entry of access control ignored: it cannot be read"
-            );
-        }
+        note_unreadable(state.directory.apply(rows.into_iter().map(row)));
         state.version = version;
         drop(state);
         self.version.send_replace(version);
@@ -253,6 +293,16 @@ fn stored(Row { kind, key, body }: Row) -> AccessRow {
     AccessRow { kind, key, body }
 }
 
+fn row(AccessRow { kind, key, body }: AccessRow) -> Row {
+    Row { kind, key, body }
+}
+
+fn note_unreadable(entries: Vec<Unreadable>) {
+    for Unreadable { kind, key, reason } in entries {
+        tracing::warn!(kind, key, error = reason, "entry of access control ignored: it cannot be read");
+    }
+}
+
 impl std::fmt::Debug for AccessControl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AccessControl").finish_non_exhaustive()
@@ -264,6 +314,7 @@ mod tests {
     use access::{AccountKind, Bearer};
     use store::faulty::{FaultyStore, Operation};
     use store::sqlite::{Options, SqliteStore};
+    use store::{Access as _, AccessRows};
 
     use super::*;
 
@@ -318,24 +369,24 @@ mod tests {
     async fn a_new_token_of_another_server_is_accepted_at_once() {
         let scene = Scene::new().await;
         let token = token_on(&scene.one, "ann").await;
-        let found = scene.other.authenticate(&token).await.unwrap();
+        let found = scene.other.authenticate(&token).await.unwrap().unwrap();
         assert_eq!((&*found.name, found.kind), ("ann", IdentityKind::Admin));
         let id = token::parse(&token_on(&scene.one, "bob").await).unwrap().id.to_owned();
-        assert_eq!(&*scene.other.bearer(&id).await.unwrap().name, "bob");
+        assert_eq!(&*scene.other.bearer(&id).await.unwrap().unwrap().name, "bob");
     }
 
     #[tokio::test]
     async fn a_wrong_secret_is_refused_without_a_query() {
         let scene = Scene::new().await;
         let (token, other) = (token_on(&scene.one, "ann").await, token::generate(IdentityKind::Admin));
-        assert!(scene.one.authenticate(&other).await.is_none());
+        assert!(scene.one.authenticate(&other).await.unwrap().is_none());
         let calls = scene.calls();
         let known = token::parse(&token).unwrap().id.to_owned();
         let forged = token::with_id(&other, &known);
         assert_eq!(token::parse(&forged).unwrap().id, known);
-        assert!(scene.one.authenticate(&forged).await.is_none());
+        assert!(scene.one.authenticate(&forged).await.unwrap().is_none());
         for text in ["", "x", "bf_admin_a_b"] {
-            assert!(scene.one.authenticate(text).await.is_none());
+            assert!(scene.one.authenticate(text).await.unwrap().is_none());
         }
         assert_eq!(scene.calls(), calls);
     }
@@ -349,7 +400,7 @@ mod tests {
         let started = Instant::now();
         for chunk in unknown.chunks(50) {
             let tries = chunk.iter().map(|token| scene.one.authenticate(token));
-            assert!(futures::future::join_all(tries).await.iter().all(Option::is_none));
+            assert!(futures::future::join_all(tries).await.iter().all(|found| matches!(found, Ok(None))));
         }
         let most = started.elapsed().as_millis() / SEARCH_INTERVAL.as_millis() + 1;
         assert!(u128::from(scene.calls() - before) <= most, "{} queries", scene.calls() - before);
@@ -377,10 +428,10 @@ mod tests {
         let scene = Scene::new().await;
         let token = token_on(&scene.one, "ann").await;
         token_on(&scene.one, "another").await;
-        assert!(scene.other.authenticate(&token).await.is_some());
+        assert!(scene.other.authenticate(&token).await.unwrap().is_some());
         let id = token::parse(&token).unwrap().id.to_owned();
         scene.one.change(&admin(), &Change::RevokeToken { id }).await.unwrap();
-        assert!(scene.one.authenticate(&token).await.is_none());
+        assert!(scene.one.authenticate(&token).await.unwrap().is_none());
         let polled = tokio::time::timeout(Duration::from_secs(1), async {
             let mut changes = scene.other.changes();
             tokio::select! {
@@ -389,7 +440,7 @@ mod tests {
             }
         });
         polled.await.unwrap();
-        assert!(scene.other.authenticate(&token).await.is_none());
+        assert!(scene.other.authenticate(&token).await.unwrap().is_none());
     }
 
     #[tokio::test]
@@ -398,7 +449,38 @@ mod tests {
         let token = token_on(&scene.one, "ann").await;
         scene.store.fail_all(Operation::Access);
         assert!(scene.one.refresh().await.is_err());
-        assert!(scene.one.authenticate(&token).await.is_some());
-        assert!(scene.one.authenticate(&token::generate(IdentityKind::Admin)).await.is_none());
+        assert!(scene.one.authenticate(&token).await.unwrap().is_some());
+        // It may be a new token of another server.
+        assert!(scene.one.authenticate(&token::generate(IdentityKind::Admin)).await.is_err());
+    }
+
+    /// The database loses its last commits in a failover, or is restored from a backup.
+    #[tokio::test]
+    async fn a_store_that_went_back_is_loaded_again() {
+        let scene = Scene::new().await;
+        let kept = token_on(&scene.one, "kept").await;
+        let lost = token_on(&scene.one, "lost").await;
+        let AccessRows { version, rows } = scene.store.access(0).await.unwrap();
+        let lost_id = token::parse(&lost).unwrap().id;
+        let lost_row: Vec<_> = rows.into_iter().filter(|row| row.key == lost_id).collect();
+        scene.store.delete_access(&lost_row).await.unwrap();
+        assert!(scene.store.change_access(version, 2, &[]).await.unwrap());
+        scene.one.refresh().await.unwrap();
+        let known = |token: &str| scene.one.verify(&token::parse(token).unwrap()).is_some();
+        assert!(!known(&lost) && known(&kept));
+        scene.one.change(&admin(), &account("ann")).await.unwrap();
+    }
+
+    /// A slow request must not outlive the rights of its caller.
+    #[tokio::test]
+    async fn a_change_needs_the_rights_of_the_caller_at_the_time_of_the_write() {
+        let scene = Scene::new().await;
+        let token = token_on(&scene.one, "ann").await;
+        token_on(&scene.one, "another").await;
+        let caller = scene.one.authenticate(&token).await.unwrap().unwrap();
+        let id = token::parse(&token).unwrap().id.to_owned();
+        scene.one.change(&admin(), &Change::RevokeToken { id }).await.unwrap();
+        let refused = scene.one.change(&caller, &account("bob")).await.unwrap_err();
+        assert!(matches!(refused, ChangeError::Revoked), "{refused:?}");
     }
 }

@@ -49,6 +49,15 @@ pub enum FirstStartError {
         #[source]
         source: io::Error,
     },
+    /// No token of the kind is usable, but entries of access control cannot be read, perhaps that token.
+    #[error(
+        "no usable {kind} token exists, and some tokens or roles cannot be read: they are damaged, or a newer version \
+         wrote them"
+    )]
+    Unreadable {
+        /// Kind of the token.
+        kind: &'static str,
+    },
     /// The token could not be stored.
     #[error("cannot store the first {kind} token")]
     Store {
@@ -85,6 +94,9 @@ async fn ensure(
 ) -> Result<Option<String>, FirstStartError> {
     if control.has_bearer(kind) {
         return Ok(None);
+    }
+    if control.read(access::Directory::has_unreadable) {
+        return Err(FirstStartError::Unreadable { kind: token::kind_name(kind) });
     }
     let word = token::kind_name(kind);
     let failed = |source| FirstStartError::Store { kind: word, source };

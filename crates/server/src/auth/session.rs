@@ -1,7 +1,7 @@
 //! Browser sessions: the rights of a token, in a cookie that no script can read.
 //!
 //! A session is a text with the id of its token and its end time, and a MAC with a key of the server. The server stores
-//! nothing: [`Sessions::read`] checks the MAC and the time. [`Tokens::bearer_of`](super::Tokens::bearer_of) returns
+//! nothing: [`Sessions::read`] checks the MAC and the time. [`AccessControl::bearer`](super::AccessControl::bearer) returns
 //! `None` after the token was deleted.
 //!
 //! # Invariants

@@ -58,7 +58,10 @@ impl WorkerService {
         let token =
             token.and_then(|text| text.strip_prefix("Bearer ").or_else(|| text.strip_prefix("bearer ")));
         let identity = match token {
-            Some(token) => self.services.access.authenticate(token.trim()).await,
+            Some(token) => {
+                let found = self.services.access.authenticate(token.trim()).await;
+                found.map_err(|error| Status::unavailable(error.to_string()))?
+            }
             None => None,
         };
         let identity = identity.ok_or_else(|| {

@@ -182,7 +182,7 @@ async fn the_streams_of_a_worker_end_when_its_token_is_revoked() {
     let mut body: Value = serde_json::from_str(&row.body).unwrap();
     body["revoked_at"] = json!("2026-11-28T00:00:00Z");
     row.body = body.to_string();
-    assert!(server.store.change_access(entries.version, &[row]).await.unwrap().is_some());
+    assert!(server.store.change_access(entries.version, entries.version + 1, &[row]).await.unwrap());
 
     let ends = async {
         let session = loop {

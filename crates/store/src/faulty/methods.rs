@@ -195,7 +195,7 @@ methods! {
 
     impl Access {
         Access: access(since: u64) -> AccessRows;
-        ChangeAccess: change_access(expected: u64, rows: &[AccessRow]) -> Option<u64>;
+        ChangeAccess: change_access(expected: u64, next: u64, rows: &[AccessRow]) -> bool;
         DeleteAccess: delete_access(rows: &[AccessRow]) -> ();
     }
 

@@ -19,10 +19,9 @@ impl Access for PostgresStore {
         Ok(AccessRows::from_changes(changes))
     }
 
-    async fn change_access(&self, expected: u64, rows: &[AccessRow]) -> Result<Option<u64>, StoreError> {
-        let answers = self.change(&[change(expected, rows)]).await?;
-        let is_changed = answers.first().is_some_and(|rows| !rows.is_empty());
-        Ok(is_changed.then_some(expected + 1))
+    async fn change_access(&self, expected: u64, next: u64, rows: &[AccessRow]) -> Result<bool, StoreError> {
+        let answers = self.change(&[change(expected, next, rows)]).await?;
+        Ok(answers.first().is_some_and(|rows| !rows.is_empty()))
     }
 
     async fn delete_access(&self, rows: &[AccessRow]) -> Result<(), StoreError> {
@@ -36,16 +35,16 @@ fn changes(answer: &[Row]) -> Result<Decoded<(u64, Option<AccessRow>)>, DecodeEr
     Ok(sorted)
 }
 
-/// Writes rows if the version is `expected`; returns a row if it was. Another change waits for the row of `meta`, and
+/// Writes rows as version `next` if the version is `expected`; returns a row if it was. Another change waits for the row of `meta`, and
 /// then finds a newer version.
-fn change(expected: u64, rows: &[AccessRow]) -> Query {
+fn change(expected: u64, next: u64, rows: &[AccessRow]) -> Query {
     let checksum = |row: &AccessRow| i64::from(access_checksum(&row.kind, &row.key, &row.body));
     let mut params = columns(rows);
     params.push(bigs(rows.iter().map(checksum).collect()));
-    params.push(big(expected.cast_signed()));
+    params.extend([big(expected.cast_signed()), big(next.cast_signed())]);
     Query::new(
         "WITH advanced AS (
-             UPDATE meta SET access_version = access_version + 1 WHERE access_version = $5
+             UPDATE meta SET access_version = $6 WHERE access_version = $5
              RETURNING access_version
          ), written AS (
              INSERT INTO access (kind, key, version, body, checksum)

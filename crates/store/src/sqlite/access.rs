@@ -19,9 +19,9 @@ impl Access for SqliteStore {
         Ok(AccessRows::from_changes(changes))
     }
 
-    async fn change_access(&self, expected: u64, rows: &[AccessRow]) -> Result<Option<u64>, StoreError> {
-        let changed = self.writer.changed(Operation::ChangeAccess { expected, rows: rows.to_vec() }).await?;
-        Ok((changed > 0).then_some(expected + 1))
+    async fn change_access(&self, expected: u64, next: u64, rows: &[AccessRow]) -> Result<bool, StoreError> {
+        let change = Operation::ChangeAccess { expected, next, rows: rows.to_vec() };
+        Ok(self.writer.changed(change).await? > 0)
     }
 
     async fn delete_access(&self, rows: &[AccessRow]) -> Result<(), StoreError> {
@@ -39,18 +39,19 @@ fn changes(connection: &Connection, since: u64) -> Result<Decoded<(u64, Option<A
     Ok(sorted)
 }
 
-/// Writes rows if the version is `expected`. Returns the number of written rows.
+/// Writes rows as version `next` if the version is `expected`. Returns the number of written rows.
 pub(super) fn change(
     statements: &mut Statements<'_>,
     expected: u64,
+    next: u64,
     rows: &[AccessRow],
 ) -> Result<u64, Failure> {
-    if statements.access_advance.execute([expected])? == 0 {
+    if statements.access_advance.execute([expected, next])? == 0 {
         return Ok(0);
     }
     for AccessRow { kind, key, body } in rows {
         let checksum = access_checksum(kind, key, body);
-        statements.access_put.execute(params![kind, key, expected + 1, body, checksum])?;
+        statements.access_put.execute(params![kind, key, next, body, checksum])?;
     }
     Ok(rows.len() as u64)
 }

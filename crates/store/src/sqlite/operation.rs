@@ -49,6 +49,7 @@ pub(super) enum Operation {
     NoteRestored,
     ChangeAccess {
         expected: u64,
+        next: u64,
         rows: Vec<AccessRow>,
     },
     DeleteAccess(Vec<AccessRow>),
@@ -177,8 +178,8 @@ impl Operation {
             Self::Reconciled { leases } => leases::reconciled(statements, leases).map(done),
             Self::NoteRestored => leases::mark_restored(statements, next_event).map(done),
             Self::ResetClock(to) => leases::reset_clock(statements, *to, next_event).map(done),
-            Self::ChangeAccess { expected, rows } => {
-                access::change(statements, *expected, rows).map(Answer::Changed)
+            Self::ChangeAccess { expected, next, rows } => {
+                access::change(statements, *expected, *next, rows).map(Answer::Changed)
             }
             Self::DeleteAccess(rows) => access::delete(statements, rows).map(done),
             Self::Secret { name, proposed } => {

@@ -208,7 +208,7 @@ statements! {
         (SELECT resolution, kind, chunk, namespace, name FROM statistics
          WHERE resolution = ?1 AND kind = ?2 AND chunk < ?3 LIMIT ?4)";
 
-    access_advance: "UPDATE meta SET access_version = access_version + 1 WHERE access_version = ?1";
+    access_advance: "UPDATE meta SET access_version = ?2 WHERE access_version = ?1";
     access_put: "INSERT OR REPLACE INTO access VALUES (?1, ?2, ?3, ?4, ?5)";
     access_delete: "DELETE FROM access WHERE kind = ?1 AND key = ?2 AND body = ?3";
     artifact_newest: "SELECT created_at FROM artifacts WHERE namespace = ?1 AND name = ?2

@@ -9,7 +9,7 @@ use model::limits::BODY_BYTES_MAX;
 use serde::Deserialize;
 use utoipa_axum::routes;
 
-use super::{change, refused};
+use super::{change, check_namespace, refused};
 use crate::api::Api;
 use crate::api::extract::{Params, RawBody};
 use crate::api::problem::{ApiError, Code};
@@ -94,11 +94,14 @@ async fn put_binding(
 ) -> Result<Json<Binding>, ApiError> {
     let PutBinding { role, account, namespace } = body.format.parse(&body.bytes)?;
     let bind = Change::Bind { role: role.clone(), account: account.clone(), namespace: namespace.clone() };
+    check_namespace("namespace", &namespace)?;
     match api.access.change(actor.identity(), &bind).await {
         Err(ChangeError::Refused(Refusal::Exists { .. })) => {}
-        changed => changed.map_err(refused)?,
+        changed => {
+            changed.map_err(refused)?;
+            tracing::info!(role, account, namespace, by = %actor.name, "role bound");
+        }
     }
-    tracing::info!(role, account, namespace, by = %actor.name, "role bound");
     let found = api.access.read(|directory| {
         directory.bindings_of(&account).find(|it| it.role == role && it.namespace == namespace)
     });

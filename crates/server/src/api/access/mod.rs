@@ -19,7 +19,7 @@ mod tokens;
 use access::{Change, Refusal};
 
 use super::Api;
-use super::problem::{ApiError, Code, field_error};
+use super::problem::{ApiError, Code, excerpt, field_error};
 use super::routes::Routes;
 use crate::auth::{Actor, ChangeError};
 
@@ -43,12 +43,16 @@ fn refused(error: ChangeError) -> ApiError {
     let refusal = match error {
         ChangeError::Refused(refusal) => refusal,
         ChangeError::Store(error) => return error.into(),
+        ChangeError::Revoked => return ApiError::new(Code::Unauthenticated, error.to_string()),
         ChangeError::Contended => return ApiError::new(Code::Busy, error.to_string()),
     };
     let code = match &refusal {
         Refusal::Invalid(invalid) => {
             // A request has the fields of the scope beside the others.
-            let path = |path: &str| path.trim_start_matches("scope.").to_owned();
+            let path = |path: &str| match path {
+                "expires_at" => "expires_in".to_owned(),
+                path => path.trim_start_matches("scope.").to_owned(),
+            };
             let problems = invalid.problems.iter();
             return ApiError::invalid_fields(
                 problems.map(|it| field_error(&path(&it.path), &it.message)).collect(),
@@ -60,11 +64,22 @@ fn refused(error: ChangeError) -> ApiError {
         Refusal::BuiltInRole { .. } => Code::RoleBuiltIn,
         Refusal::RoleInUse { .. } => Code::RoleInUse,
         Refusal::Escalation { .. } | Refusal::WiderScope { .. } => Code::Escalation,
+        Refusal::TokenLimit { .. } => Code::TokenLimit,
         Refusal::LastAdmin { .. } => Code::LastAdmin,
         Refusal::Unreadable { .. } => Code::StoreUnavailable,
         _ => return ApiError::internal(&refusal),
     };
     ApiError::new(code, refusal.to_string()).hint(refusal.hint())
+}
+
+/// Refuses prefixes of namespaces such as `team/*`: no namespace has such a name yet.
+fn check_namespace(path: &str, namespace: &str) -> Result<(), ApiError> {
+    if !namespace.contains('/') {
+        return Ok(());
+    }
+    let shown = excerpt(namespace);
+    let wrong = format!("`{shown}` is not a namespace: expected the name of a namespace, or `*` for all");
+    Err(ApiError::invalid_fields(vec![field_error(path, &wrong)]))
 }
 
 /// Returns the code for an entry that does not exist.

@@ -15,7 +15,7 @@ use model::{Duration, Timestamp};
 use serde::Deserialize;
 use utoipa_axum::routes;
 
-use super::change;
+use super::{change, check_namespace};
 use crate::api::Api;
 use crate::api::extract::{Many, Params, Path, RawBody};
 use crate::api::problem::{ApiError, Code, excerpt, field_error};
@@ -32,6 +32,7 @@ pub(super) fn routes(routes: &mut Routes) {
         Code::AccountNotFound,
         Code::RoleNotFound,
         Code::Escalation,
+        Code::TokenLimit,
         Code::InvalidSpec,
         Code::UnsupportedMediaType,
     ];
@@ -135,6 +136,9 @@ async fn create_token(
     body: RawBody<BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
     let asked: CreateToken = body.format.parse(&body.bytes)?;
+    for (index, namespace) in asked.namespaces.iter().enumerate() {
+        check_namespace(&format!("namespaces[{index}]"), namespace)?;
+    }
     let (bearer, kind) = bearer(&api, &actor, &asked)?;
     let now = SystemClock.now();
     let default = matches!(bearer, Bearer::Account(_)).then_some(now + LIFETIME);
@@ -203,7 +207,9 @@ fn bearer(api: &Api, actor: &Actor, asked: &CreateToken) -> Result<(Bearer, Iden
         // Whether it exists is not told before the rights are checked.
         _ => (IdentityKind::User, TokenKind::User),
     };
-    if asked.kind.is_some_and(|kind| kind != expected) && found.is_some() {
+    let is_own = actor.is_account() && account == *actor.name;
+    let may_know = is_own || actor.may_on_cluster(Verb::Create, Resource::Access);
+    if asked.kind.is_some_and(|kind| kind != expected) && found.is_some() && may_know {
         return invalid("kind", &format!("is not that of the account `{account}`: expected `{expected}`"));
     }
     Ok((Bearer::Account(account), own))

@@ -140,8 +140,11 @@ async fn create_schedule(
     Params(params): Params<DryRun>,
     body: RawBody<BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
-    let head = Arc::new(one(&api, body.format.parse(&body.bytes)?).await?);
-    actor.check(&head.spec.namespace)?;
+    let mut spec: ScheduleSpec = body.format.parse(&body.bytes)?;
+    spec.fill();
+    // Before the spec is compared with calendars of the namespace, whose names an error could tell.
+    actor.check(&spec.namespace)?;
+    let head = Arc::new(one(&api, spec).await?);
     if params.dry_run {
         return Ok(Json(ScheduleSpec::clone(&head.spec)).into_response());
     }

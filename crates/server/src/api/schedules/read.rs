@@ -232,7 +232,7 @@ async fn named(
     let found: Vec<_> = found.buffered(LOOKUPS).try_collect().await?;
     let mut rows: Vec<_> = found.into_iter().flatten().collect();
     if !actor.is_unrestricted() {
-        rows.retain(|row| convert::schedule_spec(row).is_ok_and(|spec| actor.check(&spec.namespace).is_ok()));
+        rows.retain(|row| convert::schedule_spec(row).is_ok_and(|spec| actor.may(&spec.namespace)));
     }
     Ok(rows)
 }

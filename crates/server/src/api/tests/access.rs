@@ -251,8 +251,8 @@ async fn the_first_start_makes_one_admin_and_one_worker_token() {
     assert_eq!(std::fs::read_to_string(&first.admin_token_file).unwrap().trim(), admin);
     let worker = std::fs::read_to_string(&first.worker_token_file).unwrap();
     let again = AccessControl::load(store.clone()).await.unwrap();
-    assert_eq!(again.authenticate(&admin).await.unwrap().kind, IdentityKind::Admin);
-    assert_eq!(again.authenticate(worker.trim()).await.unwrap().kind, IdentityKind::Worker);
+    assert_eq!(again.authenticate(&admin).await.unwrap().unwrap().kind, IdentityKind::Admin);
+    assert_eq!(again.authenticate(worker.trim()).await.unwrap().unwrap().kind, IdentityKind::Worker);
     let second = crate::auth::first_start(&again, store.as_ref(), folder.path()).await.unwrap();
     assert_eq!(second.admin_token, None);
     assert_eq!(std::fs::read_to_string(&first.worker_token_file).unwrap(), worker);

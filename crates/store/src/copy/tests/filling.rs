@@ -85,7 +85,7 @@ impl Filling {
         }
         for (expected, (kind, key)) in (1..).zip([("token", "a"), ("token", "b\0"), ("account", "钟")]) {
             let row = AccessRow { kind: kind.into(), key: key.into(), body: "{\"name\": \"钟\"}".into() };
-            self.store.change_access(expected, &[row]).await.unwrap();
+            self.store.change_access(expected, expected + 1, &[row]).await.unwrap();
         }
         for (name, sha256, at) in [("x", "1", 1), ("x", "2", 2), ("y", "3", 2)] {
             let artifact = Artifact {
