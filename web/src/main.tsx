@@ -8,12 +8,13 @@ import "./i18n";
 
 import { createRoot } from "react-dom/client";
 
-import { initSession, sessionNumber } from "./api/auth";
+import { initialCaller, initSession, sessionNumber } from "./api/auth";
 import { feed } from "./api/feed";
 import { watchVisibility } from "./api/streams";
 import { App } from "./app/App";
 import { ChunkLoadError } from "./app/lazyPage";
 import { nonce } from "./app/nonce";
+import { canSomewhere } from "./lib/rights";
 
 // The library that locks scrolling behind a dialog inserts its own style element, which needs the CSP nonce.
 (globalThis as { __webpack_nonce__?: string }).__webpack_nonce__ = nonce;
@@ -31,6 +32,6 @@ const root = document.getElementById("root");
 if (root)
   void initSession().then(() => {
     // Start the feed before the first queries: data that is read earlier must be read again once the feed is open.
-    if (sessionNumber() > 0) feed.start();
+    if (sessionNumber() > 0 && canSomewhere(initialCaller(), "read", "events")) feed.start();
     createRoot(root, { onCaughtError }).render(<App />);
   });

@@ -9,6 +9,7 @@
 import { randomId } from "../lib/randomId";
 import { CSRF_HEADERS } from "./csrf";
 import { ApiError } from "./errors";
+import type { Me } from "./schema";
 import { isNewerSession, sessionAfter } from "./sessions";
 
 const SESSION_PATH = "/api/v1/session";
@@ -22,6 +23,9 @@ let signedIn = false;
 /** Number of sign-ins in this page. Data read in an earlier session is discarded when it grows. */
 let signIns = 0;
 const listeners = new Set<() => void>();
+/** Caller of the session, as the server returned it at the sign-in or at the start of the page. */
+let caller: Me | undefined;
+const forbiddenListeners = new Set<() => void>();
 /**
  * Message from a tab to the other tabs. It carries the id, because local storage may show another tab's write later
  * than the message arrives.
@@ -79,6 +83,21 @@ function nextSession(): string {
   return currentId;
 }
 
+/** Returns the caller of the session with its rights, as they were at its start; undefined if not known. */
+export function initialCaller(): Me | undefined {
+  return caller;
+}
+
+/** Reports that the server has denied a request: the rights of the caller may have changed. */
+export function markForbidden(): void {
+  for (const listener of forbiddenListeners) listener();
+}
+
+export function onForbidden(listener: () => void): () => void {
+  forbiddenListeners.add(listener);
+  return () => forbiddenListeners.delete(listener);
+}
+
 export function onSessionChange(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -102,6 +121,7 @@ export async function signIn(token: string, remember: boolean): Promise<void> {
     body: JSON.stringify({ remember }),
   });
   if (!response.ok) throw await ApiError.ofResponse(response);
+  caller = await readCaller(response);
   const id = nextSession();
   setSignedIn(true);
   channel?.postMessage({ state: "in", id } satisfies SessionMessage);
@@ -138,11 +158,16 @@ async function signInWithUrlToken(): Promise<boolean> {
   );
 }
 
+async function readCaller(response: Response): Promise<Me | undefined> {
+  return (await response.json().catch(() => undefined)) as Me | undefined;
+}
+
 /**
  * Returns whether there is a session. An unreachable server counts as a session: it is no reason to ask for a token.
  */
 async function hasSession(): Promise<boolean> {
   const response = await fetch("/api/v1/me").catch(() => null);
+  caller = response?.ok ? await readCaller(response) : undefined;
   return response?.status !== 401 && response?.status !== 403;
 }
 
@@ -151,6 +176,8 @@ export async function initSession(): Promise<void> {
   addEventListener("hashchange", () => void signInWithUrlToken());
   channel?.addEventListener("message", ({ data }: MessageEvent<SessionMessage>) => {
     adoptSession(data.id);
+    // Another user may have signed in.
+    caller = undefined;
     setSignedIn(data.state === "in");
   });
   if (!(await signInWithUrlToken()) && (await hasSession())) setSignedIn(true);

@@ -3,12 +3,12 @@
  *
  * `unwrap(api.GET(…))` returns the body of a response or throws an {@link ApiError}. While there is no leader,
  * requests are retried ({@link withLeaderRetry}). On a 401 response, the user is signed out and the sign-in page is
- * shown.
+ * shown. On a 403 response, the rights of the caller are read again.
  */
 
 import createClient from "openapi-fetch";
 
-import { markSignedOut } from "./auth";
+import { markForbidden, markSignedOut } from "./auth";
 import { CSRF_HEADERS } from "./csrf";
 import { withLeaderRetry } from "./leaderRetry";
 import { ApiError } from "./errors";
@@ -23,6 +23,7 @@ export const api = createClient<paths>({
 api.use({
   onResponse({ response }) {
     if (response.status === 401) markSignedOut();
+    if (response.status === 403) markForbidden();
     return undefined;
   },
   onError({ error }) {
@@ -53,6 +54,7 @@ export async function fetchRaw(path: string, init: RequestInit = {}): Promise<Re
     throw init.signal?.aborted ? error : ApiError.from(error);
   });
   if (response.status === 401) markSignedOut();
+  if (response.status === 403) markForbidden();
   if (!response.ok) throw await ApiError.ofResponse(response);
   return response;
 }

@@ -98,6 +98,11 @@ class Feed {
     return () => this.#onReset.delete(listener);
   };
 
+  /** Lets all displayed data be read again, for example after the rights of the caller have changed. */
+  reset(): void {
+    this.#reset(Date.now());
+  }
+
   #lost(error: ApiError): void {
     this.#set({ state: "lost", lostAt: this.#status.lostAt ?? Date.now(), error });
   }

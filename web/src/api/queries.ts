@@ -12,6 +12,8 @@ import { ALL_NAMESPACES, isAllNamespaces } from "../lib/namespaces";
 import { type Range, RANGES } from "../lib/statistics";
 import { updateCounts, type Counts, isLive, STATUSES } from "../lib/statuses";
 import { waitsForJobs } from "../lib/triggers";
+import { hasLostRights } from "../lib/rights";
+import { initialCaller, onForbidden } from "./auth";
 import { unwrap, api } from "./client";
 import { feed } from "./feed";
 import { isTakeover, ApiError } from "./errors";
@@ -70,8 +72,29 @@ function updateLoadedCounts(batch: readonly FeedEvent[]): void {
 export const meQuery = queryOptions({
   queryKey: ["me"],
   queryFn: () => unwrap(api.GET("/api/v1/me")),
+  initialData: initialCaller,
   staleTime: Infinity,
 });
+
+/** Query keys that do not depend on the rights of the caller. */
+const INDEPENDENT = new Set<unknown>(["me", "version", "ready"]);
+
+/**
+ * Reads the caller again. If its rights have changed, all other data is read again; after a loss of rights it is
+ * discarded first, because the caller may no longer see it.
+ */
+export async function refreshMe(): Promise<void> {
+  const { queryKey } = meQuery;
+  const before = queryClient.getQueryData(queryKey);
+  await queryClient.fetchQuery({ ...meQuery, staleTime: 0, retry: false }).catch(() => undefined);
+  // Equal data keeps its identity.
+  const after = queryClient.getQueryData(queryKey);
+  if (!after || !before || after === before) return;
+  const predicate = (query: Query) => !INDEPENDENT.has(query.queryKey[0]);
+  if (hasLostRights(before, after)) void queryClient.resetQueries({ predicate });
+  else void queryClient.invalidateQueries({ predicate });
+  feed.reset();
+}
 
 export const versionQuery = queryOptions({
   queryKey: ["version"],
@@ -309,6 +332,9 @@ function isWorkflowWaitingForJobs(): boolean {
   return loaded.some(([, workflow]) => waitsForJobs(workflow?.spec));
 }
 
+/** Minimum interval between reads of the caller after denied requests. */
+const ME_REFRESH_MS = 2_000;
+
 /** Refetches the queries that events affect, until the returned function is called. */
 export function startRefreshing(): () => void {
   const pending = new Map<string, { key: readonly unknown[]; changedAt: number }>();
@@ -363,21 +389,33 @@ export function startRefreshing(): () => void {
     const predicate = (query: Query) => (sentAt.get(query) ?? 0) < since;
     void queryClient.invalidateQueries({ predicate });
   };
+  // The server ends the streams of a caller whose rights have changed.
+  const me = new Throttle(ME_REFRESH_MS, () => void refreshMe());
+  let wasLost = false;
   const onStatus = () => {
-    if (feed.status.state !== "live") return;
+    const { state } = feed.status;
+    if (state === "live" && wasLost) me.request();
+    wasLost = state === "lost";
+    if (state !== "live") return;
     void queryClient.invalidateQueries({ predicate: ({ state }) => state.status === "error" });
   };
   const onVisible = () => {
     if (document.hidden) return;
     if (pending.size > 0) throttle.request();
+    me.request();
     for (const refresher of refreshers) refresher.throttle.request();
   };
 
   document.addEventListener("visibilitychange", onVisible);
-  const stops = [feed.onBatch(onBatch), feed.onReset(onReset), feed.onStatus(onStatus)];
+  const stops = [
+    feed.onBatch(onBatch),
+    feed.onReset(onReset),
+    feed.onStatus(onStatus),
+    onForbidden(() => me.request()),
+  ];
   return () => {
     stops.forEach((stop) => stop());
     document.removeEventListener("visibilitychange", onVisible);
-    for (const each of [throttle, ...refreshers.map((refresher) => refresher.throttle)]) each.stop();
+    for (const each of [throttle, me, ...refreshers.map((refresher) => refresher.throttle)]) each.stop();
   };
 }

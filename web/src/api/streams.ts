@@ -5,7 +5,7 @@
  * event that the page has received, if possible.
  */
 
-import { adoptSession, onSessionChange, sessionId, markSignedOut } from "./auth";
+import { adoptSession, onSessionChange, sessionId, markForbidden, markSignedOut } from "./auth";
 import { FEED, type HubMessage, Hub, deserializeError, type HubRequest } from "./hub";
 import type { ApiError } from "./errors";
 import type { StreamHandlers, ServerEvent } from "./sse";
@@ -168,6 +168,7 @@ function receiveEvents(id: number, stream: Stream, events: ServerEvent[]): void 
 
 function handleRefused(handlers: StreamHandlers, error: ApiError): void {
   if (error.status === 401) markSignedOut();
+  if (error.status === 403) markForbidden();
   handlers.onRefused?.(error);
 }
 

@@ -2,14 +2,16 @@
 
 import { MantineProvider, useMantineColorScheme } from "@mantine/core";
 import { Notifications } from "@mantine/notifications";
-import { QueryClientProvider } from "@tanstack/react-query";
+import { QueryClientProvider, useQuery } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { useEffect, useSyncExternalStore } from "react";
 
 import { onSessionChange, sessionNumber } from "../api/auth";
 import { feed } from "../api/feed";
-import { startRefreshing, queryClient } from "../api/queries";
-import { usePreferences } from "../lib/preferences";
+import { meQuery, queryClient, refreshMe, startRefreshing } from "../api/queries";
+import { isAllNamespaces } from "../lib/namespaces";
+import { setPreferences, usePreferences } from "../lib/preferences";
+import { canSomewhere, covers, listedNamespaces } from "../lib/rights";
 import { closeDialog } from "./dialogs";
 import { clearWatched, startEndNotifications } from "./endNotifications";
 import { preloadPages } from "./lazyPage";
@@ -31,9 +33,11 @@ export function App() {
   );
 }
 
+/** Interval at which a caller without the right to read events reads its rights and the data of the page. */
+const POLL_MS = 5_000;
+
 function SignedIn() {
   useEffect(() => {
-    feed.start();
     const stops = [startRefreshing(), startEndNotifications(), router.subscribe("onRendered", preloadPages)];
     return () => {
       stops.forEach((stop) => stop());
@@ -43,7 +47,40 @@ function SignedIn() {
       queryClient.clear();
     };
   }, []);
+  useLiveData();
+  usePermittedNamespace();
   return <RouterProvider router={router} />;
+}
+
+/** Follows the feed; without the right to read events, polls. */
+function useLiveData(): void {
+  const me = useQuery(meQuery).data;
+  const hasFeed = canSomewhere(me, "read", "events");
+  useEffect(() => {
+    if (hasFeed) return feed.start();
+    feed.stop();
+    const poll = () => {
+      if (document.hidden) return;
+      void refreshMe();
+      void queryClient.invalidateQueries({
+        type: "active",
+        predicate: ({ queryKey }) => queryKey[0] !== "me",
+      });
+    };
+    const timer = setInterval(poll, POLL_MS);
+    return () => clearInterval(timer);
+  }, [hasFeed]);
+}
+
+/** Forgets a remembered namespace that the caller may not read: another user may have chosen it. */
+function usePermittedNamespace(): void {
+  const me = useQuery(meQuery).data;
+  const { namespace } = usePreferences();
+  useEffect(() => {
+    const permitted = listedNamespaces(me);
+    if (!permitted || namespace === null || isAllNamespaces(namespace)) return;
+    if (!permitted.some((pattern) => covers(pattern, namespace))) setPreferences({ namespace: null });
+  }, [me, namespace]);
 }
 
 function Theme() {

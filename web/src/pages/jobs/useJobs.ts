@@ -1,10 +1,12 @@
 /** A filtered list of jobs: paginated, and refreshed by events. */
 
+import { useQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef, useState } from "react";
 
 import { unwrap, api } from "../../api/client";
 import { feed } from "../../api/feed";
 import { ApiError } from "../../api/errors";
+import { meQuery } from "../../api/queries";
 import type { JobsSearch } from "../../app/router";
 import { toJobsQuery, type JobsQuery } from "../../lib/filters";
 import { appendPage, mergeNewestPage, NO_ROWS, applyEvents, type Rows } from "./rows";
@@ -33,6 +35,8 @@ interface Request {
 
 export function useJobs(search: JobsSearch): Jobs {
   const key = JSON.stringify(search);
+  // The list depends on the rights of the caller: it is loaded again when they change.
+  const rights = useQuery(meQuery).data?.rights;
   const [rows, setRows] = useState<Rows>(NO_ROWS);
   const [loading, setLoading] = useState(true);
   const [apiError, setApiError] = useState<ApiError | null>(null);
@@ -73,7 +77,7 @@ export function useJobs(search: JobsSearch): Jobs {
     setRows(NO_ROWS);
     void load("first");
     return () => current.abort.abort();
-  }, [key, load]);
+  }, [key, rights, load]);
 
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | null = null;

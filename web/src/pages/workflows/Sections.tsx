@@ -1,11 +1,8 @@
 /** Tabs: workflows, and their runs. */
 
-import { Link } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 
-import { useNamespace } from "../../app/namespace";
-import { scopedSearch } from "../../lib/namespaces";
-import style from "../schedules/schedules.module.css";
+import { SectionTabs } from "../../ui/SectionTabs";
 
 const SECTIONS = [
   { to: "/workflows", key: "workflows" },
@@ -14,19 +11,10 @@ const SECTIONS = [
 
 export function Sections() {
   const { t } = useTranslation();
-  const [namespace] = useNamespace();
   return (
-    <nav className={style.sections} aria-label={t("nav.workflows")}>
-      {SECTIONS.map(({ to, key }) => (
-        <Link
-          key={to}
-          to={to}
-          search={scopedSearch(to, namespace)}
-          activeOptions={{ exact: true, includeSearch: false }}
-        >
-          {t(`nav.${key}`)}
-        </Link>
-      ))}
-    </nav>
+    <SectionTabs
+      label={t("nav.workflows")}
+      sections={SECTIONS.map(({ to, key }) => ({ to, label: t(`nav.${key}`) }))}
+    />
   );
 }
