@@ -97,11 +97,12 @@ export function messageKey({ code }: ApiError): MessageKey | null {
 
 /** Matches hints of the server for API clients: they name headers, methods and fields of the API. */
 const API_HINT =
-  /`(Authorization|Allow|Content-Type|Retry-After|cursor|errors|overlap|repeat)\b|\b(GET|PUT|POST)\b|\bETag\b|\/docs\b|\/readyz/;
+  /`(Authorization|Allow|Content-Type|Retry-After|cursor|errors|overlap|repeat)\b|\b(GET|PUT|POST|PATCH)\b|`belfry auth|\bETag\b|\/docs\b|\/readyz/;
 
 /** Keys of the dashboard's own hints, by error code. */
 const HINTS = {
   unauthenticated: "token",
+  forbidden: "askForRole",
   cross_site: "ownAddress",
   invalid_parameter: "address",
   invalid_header: "defect",
@@ -111,6 +112,10 @@ const HINTS = {
   unsupported_media_type: "defect",
   checkpoint_not_found: "saved",
   failure_group_not_found: "gone",
+  account_not_found: "gone",
+  role_not_found: "gone",
+  binding_not_found: "gone",
+  token_not_found: "gone",
   worker_not_found: "gone",
   server_not_found: "gone",
   queue_not_found: "queue",
@@ -125,6 +130,7 @@ const HINTS = {
   step_ended: "retryRun",
   approval_not_pending: "why",
   repeat_forbidden: "repeat",
+  account_exists: "otherAccount",
   schedule_exists: "otherName",
   schedule_run_limit: "runs",
   version_mismatch: "reload",

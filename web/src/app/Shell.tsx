@@ -7,8 +7,11 @@ import {
   Activity,
   Boxes,
   CalendarClock,
+  ChevronsUpDown,
+  CircleUser,
   CircleX,
   Globe,
+  KeyRound,
   Languages,
   LayoutDashboard,
   ListChecks,
@@ -23,10 +26,11 @@ import {
   Search,
   Server,
   Settings,
+  ShieldCheck,
   Sun,
   Workflow,
 } from "lucide-react";
-import { useEffect, useState } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { signOut } from "../api/auth";
@@ -34,10 +38,13 @@ import { countsQuery, meQuery, workersQuery } from "../api/queries";
 import bell from "../assets/bell.svg";
 import { scopedSearch } from "../lib/namespaces";
 import { setPreferences, type Theme, usePreferences } from "../lib/preferences";
+import { canSomewhere, pageDenial } from "../lib/rights";
 import { zoneName, zoneOffset } from "../lib/time";
 import { useFailureCount } from "../lib/title";
+import { AllowedSomewhere } from "../ui/Allowed";
 import { ZoneSelect } from "../ui/ZoneSelect";
 import { ConnectionBanner, ConnectionDot } from "./Connection";
+import { Denied } from "./Denied";
 import { DialogHost } from "./dialogs";
 import { NamespaceSwitcher } from "./NamespaceSwitcher";
 import { openPalette, Palette } from "./Palette";
@@ -55,6 +62,7 @@ const NAV_ITEMS = [
   { to: "/queues", key: "queues", icon: Rows3 },
   { to: "/artifacts", key: "artifacts", icon: Boxes },
   { to: "/events", key: "events", icon: Activity },
+  { to: "/access", key: "access", icon: ShieldCheck },
   { to: "/settings", key: "settings", icon: Settings },
 ] as const satisfies ReadonlyArray<{ to: string; key: string; icon: LucideIcon }>;
 
@@ -102,7 +110,9 @@ export function Shell() {
       <div className={style.main}>
         <ConnectionBanner />
         <main id="content" className={style.content} tabIndex={-1}>
-          <Outlet />
+          <Gate>
+            <Outlet />
+          </Gate>
         </main>
       </div>
       <Palette />
@@ -110,6 +120,13 @@ export function Shell() {
       <Shortcuts />
     </div>
   );
+}
+
+/** Shows a page only to callers that may open it. */
+function Gate({ children }: { children: ReactNode }) {
+  const path = useRouterState({ select: (state) => state.location.pathname });
+  const denial = pageDenial(useQuery(meQuery).data, path);
+  return denial ? <Denied denial={denial} /> : children;
 }
 
 function Brand() {
@@ -127,8 +144,9 @@ function Navigation() {
   const { t } = useTranslation();
   const path = useRouterState({ select: (state) => state.location.pathname });
   const { namespace } = usePreferences();
-  const counts = useQuery(countsQuery()).data;
-  const workers = useQuery(workersQuery).data?.items;
+  const me = useQuery(meQuery).data;
+  const counts = useQuery({ ...countsQuery(), enabled: canSomewhere(me, "read", "jobs") }).data;
+  const workers = useQuery({ ...workersQuery, enabled: canSomewhere(me, "read", "workers") }).data?.items;
   const lost = workers?.filter((worker) => worker.status === "lost").length ?? 0;
   const running = counts?.running ?? 0;
   const isUnder = (to: string) => path === to || path.startsWith(`${to}/`);
@@ -138,9 +156,17 @@ function Navigation() {
   return (
     <>
       <div className={style.acts}>
-        <Button component={Link} to="/submit" leftSection={<Plus size={15} />} fullWidth justify="flex-start">
-          {t("nav.submit")}
-        </Button>
+        <AllowedSomewhere verb="create" on="jobs">
+          <Button
+            component={Link}
+            to="/submit"
+            leftSection={<Plus size={15} />}
+            fullWidth
+            justify="flex-start"
+          >
+            {t("nav.submit")}
+          </Button>
+        </AllowedSomewhere>
         <button type="button" className={style.search} onClick={openPalette}>
           <Search size={14} aria-hidden />
           <span>{t("nav.search")}</span>
@@ -149,7 +175,7 @@ function Navigation() {
         <NamespaceSwitcher />
       </div>
       <nav className={style.places} aria-label={t("nav.label")}>
-        {NAV_ITEMS.map(({ to, key, icon: Icon }) => (
+        {NAV_ITEMS.filter(({ to }) => pageDenial(me, to) === null).map(({ to, key, icon: Icon }) => (
           <Link
             key={to}
             to={to}
@@ -173,13 +199,15 @@ function Navigation() {
           </Link>
         ))}
       </nav>
-      <ZoneMenu />
+      <div className={style.bottom}>
+        <UserMenu />
+        <ZoneMenu />
+      </div>
       <footer className={style.foot}>
         <ConnectionDot />
         <div className={style.footActs}>
           <ThemeMenu />
           <LanguageMenu />
-          <UserMenu />
         </div>
       </footer>
     </>
@@ -257,18 +285,30 @@ function LanguageMenu() {
   );
 }
 
+/** The signed-in user, with a link to the tokens of its account, and sign-out. */
 function UserMenu() {
   const { t } = useTranslation();
   const me = useQuery(meQuery).data;
+  if (!me) return null;
+  const { name, title, kind } = me;
   return (
     <Menu position="top-start">
       <Menu.Target>
-        <ActionIcon aria-label={t("settings.signOut")}>
-          <LogOut size={15} />
-        </ActionIcon>
+        <button type="button" className={style.zone} data-testid="user">
+          <CircleUser size={13} aria-hidden />
+          <VisuallyHidden>{t("user.menu")} </VisuallyHidden>
+          <span className="clip">{title ?? name}</span>
+          <ChevronsUpDown size={12} aria-hidden className={style.opens} />
+        </button>
       </Menu.Target>
       <Menu.Dropdown>
-        {me && <Menu.Label>{t("settings.signedInAs", { name: me.name })}</Menu.Label>}
+        <Menu.Label className={style.user}>
+          <strong className="clip">{title ?? name}</strong>
+          <span>{title ? `${name} · ${t(`tokenKind.${kind}`)}` : t(`tokenKind.${kind}`)}</span>
+        </Menu.Label>
+        <Menu.Item leftSection={<KeyRound size={14} />} component={Link} to="/tokens">
+          {t("nav.tokens")}
+        </Menu.Item>
         <Menu.Item leftSection={<LogOut size={14} />} onClick={() => void signOut()}>
           {t("settings.signOut")}
         </Menu.Item>

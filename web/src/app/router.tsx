@@ -3,6 +3,7 @@
 import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
 
 import { Loading } from "../ui/kit";
+import type { AccountsSearch, TokensSearch } from "../lib/access";
 import type { CompareSearch } from "../lib/compare";
 import type { FailuresSearch } from "../lib/failures";
 import { parseSearch, stringifySearch, type Search, text } from "../lib/search";
@@ -399,6 +400,67 @@ const events = createRoute({
   component: lazyPage(() => import("../pages/events/EventsPage"), "EventsPage"),
 });
 
+const accounts = createRoute({
+  getParentRoute: () => root,
+  path: "/access",
+  validateSearch: (search: Search): AccountsSearch => ({
+    text: text(search.text),
+    kind: text(search.kind),
+    state: text(search.state),
+  }),
+  component: lazyPage(() => import("../pages/access/AccountsPage"), "AccountsPage"),
+});
+
+const account = createRoute({
+  getParentRoute: () => root,
+  path: "/access/accounts/$name",
+  component: lazyPage(() => import("../pages/access/AccountPage"), "AccountPage"),
+});
+
+const roles = createRoute({
+  getParentRoute: () => root,
+  path: "/access/roles",
+  component: lazyPage(() => import("../pages/access/RolesPage"), "RolesPage"),
+});
+
+const newRole = createRoute({
+  getParentRoute: () => root,
+  path: "/access/roles/new",
+  component: lazyPage(() => import("../pages/access/RoleEditPage"), "NewRolePage"),
+});
+
+const role = createRoute({
+  getParentRoute: () => root,
+  path: "/access/roles/$name",
+  component: lazyPage(() => import("../pages/access/RolePage"), "RolePage"),
+});
+
+const editRole = createRoute({
+  getParentRoute: () => root,
+  path: "/access/roles/$name/edit",
+  component: lazyPage(() => import("../pages/access/RoleEditPage"), "EditRolePage"),
+});
+
+const tokensSearch = (search: Search): TokensSearch => ({
+  kind: text(search.kind),
+  status: text(search.status),
+});
+
+const allTokens = createRoute({
+  getParentRoute: () => root,
+  path: "/access/tokens",
+  validateSearch: tokensSearch,
+  component: lazyPage(() => import("../pages/access/TokensPage"), "AllTokensPage"),
+});
+
+/** The tokens of the caller. */
+const tokens = createRoute({
+  getParentRoute: () => root,
+  path: "/tokens",
+  validateSearch: tokensSearch,
+  component: lazyPage(() => import("../pages/access/TokensPage"), "TokensPage"),
+});
+
 const settings = createRoute({
   getParentRoute: () => root,
   path: "/settings",
@@ -453,6 +515,14 @@ const routes = [
   queues,
   artifacts,
   events,
+  accounts,
+  account,
+  roles,
+  newRole,
+  role,
+  editRole,
+  allTokens,
+  tokens,
   settings,
   execution,
 ];

@@ -95,6 +95,8 @@ export const theme = createTheme({
     Textarea: { defaultProps: { size: "xs" } },
     NumberInput: { defaultProps: { size: "xs" } },
     Select: { defaultProps: { size: "xs" } },
+    Autocomplete: { defaultProps: { size: "xs" } },
+    TagsInput: { defaultProps: { size: "xs" } },
     Checkbox: { defaultProps: { size: "xs" } },
     Switch: { defaultProps: { size: "xs" } },
     PasswordInput: { defaultProps: { size: "xs" } },

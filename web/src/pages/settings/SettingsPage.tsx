@@ -1,8 +1,9 @@
 /** Account, server state, and preferences of this browser. */
 
-import { Button, SegmentedControl } from "@mantine/core";
+import { Button, Group, SegmentedControl } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { ExternalLink, LogOut } from "lucide-react";
+import { Link } from "@tanstack/react-router";
+import { ExternalLink, KeyRound, LogOut } from "lucide-react";
 import type { TFunction } from "i18next";
 import { useTranslation } from "react-i18next";
 
@@ -36,7 +37,6 @@ export function SettingsPage() {
   const ready = useQuery(readyQuery);
   // A standby is not ready, so that load balancers prefer the leader.
   const isStandby = ready.error !== null && isTakeover(ApiError.from(ready.error));
-  const kind = me.data?.kind === "admin" || me.data?.kind === "worker" ? me.data.kind : null;
 
   return (
     <Page title={t("nav.settings")}>
@@ -81,12 +81,18 @@ export function SettingsPage() {
           <KeyValueList
             rows={[
               [t("settings.name"), me.data?.name],
-              [t("settings.kind"), kind && t(`settings.kinds.${kind}`)],
+              me.data?.title ? [t("account.title"), me.data.title] : null,
+              [t("settings.kind"), me.data && t(`tokenKind.${me.data.kind}`)],
             ]}
           />
-          <Button mt="md" variant="default" leftSection={<LogOut size={13} />} onClick={() => void signOut()}>
-            {t("settings.signOut")}
-          </Button>
+          <Group mt="md" gap="xs">
+            <Button variant="default" leftSection={<KeyRound size={13} />} component={Link} to="/tokens">
+              {t("nav.tokens")}
+            </Button>
+            <Button variant="default" leftSection={<LogOut size={13} />} onClick={() => void signOut()}>
+              {t("settings.signOut")}
+            </Button>
+          </Group>
         </Card>
         <Card title={t("settings.server")}>
           <KeyValueList
