@@ -1,15 +1,18 @@
 /** Connection indicator and banner: whether the displayed data is live, and if not, why and how old it is. */
 
 import { Tooltip } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { ArrowRightLeft, CloudOff } from "lucide-react";
 import { useSyncExternalStore } from "react";
 import { useTranslation } from "react-i18next";
 
 import { feed, type FeedStatus } from "../api/feed";
+import { meQuery } from "../api/queries";
 import { useNow } from "../lib/now";
 import { outage, visibleOutage } from "../lib/outage";
 import { formatDuration } from "../lib/quantities";
+import { canSomewhere } from "../lib/rights";
 import style from "./Connection.module.css";
 
 function useFeedStatus(): FeedStatus {
@@ -24,7 +27,9 @@ function useExactNow(): number {
 export function ConnectionDot() {
   const { t } = useTranslation();
   const status = useFeedStatus();
-  const state = outage(status, useExactNow()) === "takeOver" ? "takeOver" : status.state;
+  const hasFeed = canSomewhere(useQuery(meQuery).data, "read", "events");
+  const isTakeOver = outage(status, useExactNow()) === "takeOver";
+  const state = !hasFeed ? "off" : isTakeOver ? "takeOver" : status.state;
   return (
     <Tooltip label={t(`connection.${state}Hint`)} w={220}>
       <span className={style.dot} data-state={state} role="status">

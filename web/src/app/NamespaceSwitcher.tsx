@@ -5,9 +5,11 @@ import { useQuery } from "@tanstack/react-query";
 import { Layers } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
+import { meQuery } from "../api/queries";
 import { namespacesQuery } from "../api/statistics";
 import { ALL_NAMESPACES, namespaceChoices } from "../lib/namespaces";
 import { usePreferences } from "../lib/preferences";
+import { isSingle, listedNamespaces } from "../lib/rights";
 import { useNamespace } from "./namespace";
 
 /** Choices that are listed at once; further ones are found by their name. */
@@ -18,7 +20,8 @@ export function NamespaceSwitcher() {
   const [namespace, choose] = useNamespace();
   const { namespace: remembered } = usePreferences();
   const { data, refetch } = useQuery(namespacesQuery);
-  const names = namespaceChoices(data ?? [], namespace, remembered);
+  const permitted = listedNamespaces(useQuery(meQuery).data)?.filter(isSingle) ?? [];
+  const names = namespaceChoices([...(data ?? []), ...permitted], namespace, remembered);
   if (names.length <= 1 && namespace === null && remembered === null) return null;
   return (
     <Select

@@ -20,12 +20,14 @@ import {
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { useTranslation } from "react-i18next";
 
-import { jobsByNameQuery, queuesQuery, workersQuery } from "../api/queries";
+import { jobsByNameQuery, meQuery, queuesQuery, workersQuery } from "../api/queries";
 import { suggestedSchedulesQuery } from "../api/schedules";
+import type { Resource } from "../api/schema";
 import { suggestedWorkflowsQuery } from "../api/workflows";
 import { scopedSearch } from "../lib/namespaces";
 import { namedSearch } from "../pages/jobName/search";
 import { setPreferences, usePreferences } from "../lib/preferences";
+import { canSomewhere, pageDenial } from "../lib/rights";
 import { StatusBadge } from "../ui/Status";
 import { RelativeTime } from "../ui/Time";
 import { type Command, useActionCommands } from "./useActionCommands";
@@ -65,6 +67,8 @@ const PAGES = [
   "queues",
   "artifacts",
   "events",
+  "access",
+  "tokens",
   "settings",
 ] as const;
 
@@ -168,13 +172,15 @@ function useCommands(text: string, actions: readonly Command[]): Command[] {
   const { t } = useTranslation();
   const navigate = useNavigate();
   const { language, theme, namespace } = usePreferences();
-  const workers = useQuery(workersQuery).data?.items;
-  const queues = useQuery(queuesQuery).data?.items;
+  const me = useQuery(meQuery).data;
+  const canRead = (resource: Resource) => canSomewhere(me, "read", resource);
+  const workers = useQuery({ ...workersQuery, enabled: canRead("workers") }).data?.items;
+  const queues = useQuery({ ...queuesQuery, enabled: canRead("queues") }).data?.items;
   const isId = /^(job|exe|wkr|sch|wfl|run)_[0-9a-z]{26}$/.test(text);
   const isName = /^[A-Za-z0-9][\w.-]*$/.test(text) && !isId;
-  const jobs = useQuery({ ...jobsByNameQuery(text, "*"), enabled: isName }).data?.items;
-  const schedules = useQuery({ ...suggestedSchedulesQuery(text), enabled: isName });
-  const workflows = useQuery({ ...suggestedWorkflowsQuery(text), enabled: isName });
+  const jobs = useQuery({ ...jobsByNameQuery(text, "*"), enabled: isName && canRead("jobs") }).data?.items;
+  const schedules = useQuery({ ...suggestedSchedulesQuery(text), enabled: isName && canRead("schedules") });
+  const workflows = useQuery({ ...suggestedWorkflowsQuery(text), enabled: isName && canRead("workflows") });
 
   return useMemo(() => {
     const query = text.toLowerCase();
@@ -183,8 +189,10 @@ function useCommands(text: string, actions: readonly Command[]): Command[] {
       text !== "" && [t(`nav.${page}`), page].some((word) => word.toLowerCase().startsWith(query));
     const commands: Command[] = [];
     const add = (command: Command) => commands.push(command);
+    const isOpen = (path: string) => pageDenial(me, path) === null;
     const addPage = (page: (typeof PAGES)[number]) => {
       const to = page === "overview" ? "/" : (`/${page}` as const);
+      if (!isOpen(to)) return;
       add({
         id: page,
         icon: ArrowRight,
@@ -249,7 +257,7 @@ function useCommands(text: string, actions: readonly Command[]): Command[] {
       const title = namespace === "default" ? text : `${namespace}/${text}`;
       add({ id: `name-${namespace}`, icon: ChartColumn, title, aside: t("palette.jobName"), run });
     }
-    if (text === "" || matches(t("nav.submit"), "submit new")) {
+    if (isOpen("/submit") && (text === "" || matches(t("nav.submit"), "submit new"))) {
       add({
         id: "submit",
         icon: Plus,
@@ -259,18 +267,18 @@ function useCommands(text: string, actions: readonly Command[]): Command[] {
       });
     }
     if (text === "") commands.push(...actions);
-    if (text !== "" && matches(t("schedule.new"), "schedule new cron")) {
+    if (isOpen("/schedules/new") && text !== "" && matches(t("schedule.new"), "schedule new cron")) {
       const run = () => void navigate({ to: "/schedules/new" });
       add({ id: "new-schedule", icon: CalendarPlus, title: t("schedule.new"), run });
     }
-    if (text !== "" && matches(t("workflow.new"), "workflow new dag")) {
+    if (isOpen("/workflows/new") && text !== "" && matches(t("workflow.new"), "workflow new dag")) {
       const run = () => void navigate({ to: "/workflows/new" });
       add({ id: "new-workflow", icon: Workflow, title: t("workflow.new"), run });
     }
     for (const page of PAGES) {
       if (text === "" || (matches(t(`nav.${page}`), page) && !isPagePrefix(page))) addPage(page);
     }
-    for (const status of ["failed", "running", "waiting"] as const) {
+    for (const status of isOpen("/jobs") ? (["failed", "running", "waiting"] as const) : []) {
       if (text !== "" && !matches(status, t(`status.${status}`))) continue;
       const title = t("palette.jobsThatAre", { status: t(`status.${status}`) });
       const run = () => void navigate({ to: "/jobs", search: { status } });
@@ -286,7 +294,7 @@ function useCommands(text: string, actions: readonly Command[]): Command[] {
       const run = () => void navigate({ to: "/jobs", search: { queue: queue.name } });
       add({ id: `queue-${queue.name}`, icon: Rows3, title: queue.name, aside: t("nav.queues"), run });
     }
-    if (isName) {
+    if (isName && isOpen("/jobs")) {
       const run = () => void navigate({ to: "/jobs", search: { name: text } });
       add({ id: "named", icon: Filter, title: t("palette.jobsNamed", { name: text }), run });
     }
@@ -302,6 +310,7 @@ function useCommands(text: string, actions: readonly Command[]): Command[] {
     return commands;
   }, [
     text,
+    me,
     actions,
     isId,
     isName,

@@ -1,12 +1,15 @@
 /** Global keyboard shortcuts, and the dialog that lists them. */
 
 import { Kbd, Modal } from "@mantine/core";
+import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 
+import { meQuery } from "../api/queries";
 import { scopedSearch } from "../lib/namespaces";
 import { preferences } from "../lib/preferences";
+import { pageDenial } from "../lib/rights";
 import { togglePalette } from "./Palette";
 import style from "./Shortcuts.module.css";
 
@@ -50,6 +53,7 @@ export function isTyping(target: EventTarget | null): boolean {
 export function Shortcuts() {
   const { t } = useTranslation();
   const navigate = useNavigate();
+  const client = useQueryClient();
   const [open, setOpen] = useState(false);
 
   useEffect(() => {
@@ -64,15 +68,16 @@ export function Shortcuts() {
       if (document.querySelector('[role="dialog"]')) return;
       const to = Date.now() < chordUntil ? PAGE_KEYS[event.key] : undefined;
       chordUntil = event.key === "g" ? Date.now() + CHORD_TIMEOUT_MS : 0;
-      if (to) void navigate({ to, search: scopedSearch(to, preferences().namespace) });
-      else if (event.key === "c") void navigate({ to: "/submit" });
+      const isOpen = (path: string) => pageDenial(client.getQueryData(meQuery.queryKey), path) === null;
+      if (to && isOpen(to)) void navigate({ to, search: scopedSearch(to, preferences().namespace) });
+      else if (event.key === "c" && isOpen("/submit")) void navigate({ to: "/submit" });
       else if (event.key === "?") setOpen(true);
       else return;
       event.preventDefault();
     };
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
-  }, [navigate]);
+  }, [navigate, client]);
 
   const rows: Array<[string, string[]]> = [
     [t("shortcuts.palette"), ["Ctrl", "K"]],

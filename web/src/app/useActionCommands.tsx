@@ -22,11 +22,12 @@ import { useTranslation } from "react-i18next";
 import { actOnWorker, resumeQueue, retryJob } from "../api/actions";
 import { jobQuery, queuesQuery, workersQuery } from "../api/queries";
 import { resumeSchedule, scheduleQuery, suggestedSchedulesQuery } from "../api/schedules";
-import type { Job, Queue, Schedule, Worker, Workflow, WorkflowRun } from "../api/schema";
+import type { Job, Queue, Resource, Schedule, Worker, Workflow, WorkflowRun } from "../api/schema";
 import { resumeRun, runQuery, stepsQuery, suggestedWorkflowsQuery, workflowQuery } from "../api/workflows";
 import { isRunEnded } from "../lib/runs";
 import { isLive } from "../lib/statuses";
 import { typedActions, type Verb } from "../lib/verbs";
+import { useCan, useCanSomewhere } from "../ui/Allowed";
 import { notify, runAction } from "../ui/notify";
 import { openDialog } from "./dialogs";
 
@@ -45,8 +46,20 @@ interface Action {
   /** Kind of the object. */
   kind: "queues" | "schedules" | "workflows" | "workers" | "jobs" | "runs";
   id: string;
+  /** Namespace of the object; absent for objects of the cluster. */
+  namespace?: string;
   run: () => void;
 }
+
+/** Resource that the caller must be allowed to operate. The start of a workflow creates a run. */
+const RESOURCES: Record<Action["kind"], Resource> = {
+  queues: "queues",
+  schedules: "schedules",
+  workflows: "runs",
+  workers: "workers",
+  jobs: "jobs",
+  runs: "runs",
+};
 
 const ICONS: Record<Verb, LucideIcon> = {
   pause: Pause,
@@ -70,13 +83,18 @@ export function useActionCommands(text: string): Command[] {
   const typed = typedActions(text, (verb) => t(`palette.act.${verb}`, { name: "" }).trim());
   const [name = ""] = typed.map((action) => action.name);
   const isTyped = (...verbs: Verb[]) => typed.some(({ verb }) => verbs.includes(verb));
-  const queues = useQuery(queuesQuery).data?.items ?? [];
-  const workers = useQuery(workersQuery).data?.items ?? [];
+  const can = useCan();
+  const canSomewhere = useCanSomewhere();
+  const queues = useQuery({ ...queuesQuery, enabled: canSomewhere("read", "queues") }).data?.items ?? [];
+  const workers = useQuery({ ...workersQuery, enabled: canSomewhere("read", "workers") }).data?.items ?? [];
   const schedules = useQuery({
     ...suggestedSchedulesQuery(name),
-    enabled: isTyped("pause", "resume", "trigger"),
+    enabled: isTyped("pause", "resume", "trigger") && canSomewhere("read", "schedules"),
   }).data?.items;
-  const workflows = useQuery({ ...suggestedWorkflowsQuery(name), enabled: isTyped("start") }).data?.items;
+  const workflows = useQuery({
+    ...suggestedWorkflowsQuery(name),
+    enabled: isTyped("start") && canSomewhere("read", "workflows"),
+  }).data?.items;
   const scheduleActions = useScheduleActions();
   const queueActions = useQueueActions();
   const workerActions = useWorkerActions();
@@ -88,12 +106,13 @@ export function useActionCommands(text: string): Command[] {
     aside: t(`nav.${kind}`),
     run,
   });
-  if (text === "") return own.map(toCommand);
+  const isAllowed = ({ kind, namespace }: Action) => can("operate", RESOURCES[kind], namespace);
+  if (text === "") return own.filter(isAllowed).map(toCommand);
   const matches = (action: Action) =>
     typed.some(({ verb, name }) => verb === action.verb && action.name.toLowerCase().includes(name));
-  const ofKind = (actions: Action[]) => actions.filter(matches).slice(0, LISTED_MAX);
+  const ofKind = (actions: Action[]) => actions.filter(matches).filter(isAllowed).slice(0, LISTED_MAX);
   const found = [
-    ...own.filter(matches),
+    ...own.filter(matches).filter(isAllowed),
     ...ofKind(queues.flatMap(queueActions)),
     ...ofKind(workers.flatMap(workerActions)),
     ...ofKind((schedules ?? []).flatMap(scheduleActions)),
@@ -112,7 +131,9 @@ function usePageActions(): Action[] {
   const run = useQuery({ ...runQuery(id), enabled: of("runs") }).data;
   const schedule = useQuery({ ...scheduleQuery(id, namespace), enabled: of("schedules") }).data;
   const workflow = useQuery({ ...workflowQuery(id, namespace), enabled: of("workflows") }).data;
-  const worker = useQuery(workersQuery).data?.items.find((each) => of("workers") && each.id === id);
+  const worker = useQuery({ ...workersQuery, enabled: of("workers") }).data?.items.find(
+    (each) => of("workers") && each.id === id,
+  );
   const jobActions = useJobActions();
   const runActions = useRunActions();
   const scheduleActions = useScheduleActions();
@@ -130,7 +151,7 @@ function useJobActions(): (job: Job) => Action[] {
   const { t } = useTranslation();
   const navigate = useNavigate();
   return (job) => {
-    const about = { name: job.name, kind: "jobs", id: job.id } as const;
+    const about = { name: job.name, kind: "jobs", id: job.id, namespace: job.namespace } as const;
     const retry = async () => {
       const id = await runAction(() => retryJob(job.id));
       if (!id) return;
@@ -154,7 +175,7 @@ function useRunActions(): (run: WorkflowRun) => Action[] {
   const steps = useQuery({ ...stepsQuery(id), enabled: isRun }).data?.steps ?? [];
   return (run) => {
     const name = run.number > 0 ? `${run.workflow} #${run.number}` : run.workflow;
-    const about = { name, kind: "runs", id: run.id } as const;
+    const about = { name, kind: "runs", id: run.id, namespace: run.namespace } as const;
     const dialogs = () => import("../pages/run/RunActions");
     if (isRunEnded(run.status)) {
       const retry = () =>
@@ -183,8 +204,8 @@ function useRunActions(): (run: WorkflowRun) => Action[] {
 function useScheduleActions(): (schedule: Schedule) => Action[] {
   const { t } = useTranslation();
   return (schedule) => {
-    const { id, name, status } = schedule;
-    const about = { name, kind: "schedules", id } as const;
+    const { id, name, namespace, status } = schedule;
+    const about = { name, kind: "schedules", id, namespace } as const;
     const dialogs = () => import("../pages/schedule/dialogs");
     const trigger = () =>
       load(dialogs(), ({ TriggerDialog }) =>
@@ -208,7 +229,8 @@ function workflowActions(workflow: Workflow): Action[] {
     load(import("../pages/workflows/StartDialog"), ({ StartDialog }) =>
       openDialog((close) => <StartDialog workflow={workflow} onClose={close} />),
     );
-  return [{ verb: "start", name: workflow.name, kind: "workflows", id: workflow.id, run: start }];
+  const { id, name, namespace } = workflow;
+  return [{ verb: "start", name, kind: "workflows", id, namespace, run: start }];
 }
 
 function useQueueActions(): (queue: Queue) => Action[] {

@@ -22,7 +22,7 @@ export function scopedSearch(to: string, namespace: string | null): { namespace?
   return namespace !== null && SCOPED_LISTS.has(to) ? { namespace } : {};
 }
 
-/** Returns the names to choose from, sorted: those with jobs, and the current ones. */
+/** Returns the names to choose from, sorted: those with jobs, those of limited rights, and the current ones. */
 export function namespaceChoices(
   known: readonly string[],
   ...current: ReadonlyArray<string | null | undefined>

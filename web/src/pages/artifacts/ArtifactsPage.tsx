@@ -13,6 +13,7 @@ import { saveAs } from "../../lib/download";
 import { formatBytes } from "../../lib/quantities";
 import { usePageTitle } from "../../lib/title";
 import { runAction } from "../../ui/notify";
+import { Allowed } from "../../ui/Allowed";
 import { CopyButton, EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { RelativeTime } from "../../ui/Time";
 import style from "./artifacts.module.css";
@@ -50,7 +51,11 @@ export function ArtifactsPage() {
           t("nav.artifacts")
         )
       }
-      actions={<UploadButton name={name} namespace={namespace} />}
+      actions={
+        <Allowed verb="create" on="artifacts" in={namespace ?? "default"}>
+          <UploadButton name={name} namespace={namespace} />
+        </Allowed>
+      }
     >
       {!name && all.length > 0 && (
         <TextInput

@@ -16,6 +16,7 @@ import { calendarDescription } from "../../lib/codeTexts";
 import { usePageTitle } from "../../lib/title";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { CodeHighlight } from "../../ui/Code";
+import { Allowed } from "../../ui/Allowed";
 import { Card, Loading, Page, ErrorBox } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
 import style from "./calendars.module.css";
@@ -50,18 +51,22 @@ export function CalendarPage() {
         data &&
         !data.built_in && (
           <>
-            <Button
-              variant="default"
-              leftSection={<FilePen size={14} />}
-              renderRoot={(props) => (
-                <Link to="/calendars/$name/edit" params={{ name }} search={{ namespace }} {...props} />
-              )}
-            >
-              {t("schedule.edit")}
-            </Button>
-            <Button variant="default" leftSection={<Trash2 size={14} />} onClick={() => setDeleting(true)}>
-              {t("schedule.delete")}
-            </Button>
+            <Allowed verb="change" on="calendars" in={data.namespace ?? undefined}>
+              <Button
+                variant="default"
+                leftSection={<FilePen size={14} />}
+                renderRoot={(props) => (
+                  <Link to="/calendars/$name/edit" params={{ name }} search={{ namespace }} {...props} />
+                )}
+              >
+                {t("schedule.edit")}
+              </Button>
+            </Allowed>
+            <Allowed verb="delete" on="calendars" in={data.namespace ?? undefined}>
+              <Button variant="default" leftSection={<Trash2 size={14} />} onClick={() => setDeleting(true)}>
+                {t("schedule.delete")}
+              </Button>
+            </Allowed>
           </>
         )
       }

@@ -10,6 +10,7 @@ import { useTranslation } from "react-i18next";
 import { calendarsQuery } from "../../api/schedules";
 import { calendarDescription } from "../../lib/codeTexts";
 import { usePageTitle } from "../../lib/title";
+import { AllowedSomewhere } from "../../ui/Allowed";
 import { Loading, Page, ErrorBox } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
 import { RelativeTime } from "../../ui/Time";
@@ -26,7 +27,7 @@ export function CalendarsPage() {
     <Page
       title={t("nav.calendars")}
       actions={
-        <>
+        <AllowedSomewhere verb="change" on="calendars">
           <Button variant="default" leftSection={<Upload size={14} />} onClick={() => setImporting(true)}>
             {t("calendar.import")}
           </Button>
@@ -36,7 +37,7 @@ export function CalendarsPage() {
           >
             {t("calendar.new")}
           </Button>
-        </>
+        </AllowedSomewhere>
       }
     >
       <Sections />

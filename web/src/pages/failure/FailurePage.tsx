@@ -17,6 +17,7 @@ import { usePreferences } from "../../lib/preferences";
 import { failureError, failureText, resultText } from "../../lib/serverMessages";
 import { usePageTitle } from "../../lib/title";
 import { FailedJobs } from "../../ui/charts/Charts";
+import { Allowed } from "../../ui/Allowed";
 import { Card, ErrorBox, Id, KeyValueList, Loading, Page } from "../../ui/kit";
 import { FailureBadge, StatusBadge } from "../../ui/Status";
 import { AbsoluteTime, RelativeTime } from "../../ui/Time";
@@ -55,7 +56,11 @@ function Group({ group }: { group: FailureGroup }) {
           <FailureBadge group={group} />
         </div>
       }
-      actions={<Actions group={group} />}
+      actions={
+        <Allowed verb="operate" on="jobs" in={group.namespace}>
+          <Actions group={group} />
+        </Allowed>
+      }
     >
       <StateLine group={group} />
       <div className={style.columns}>
@@ -124,9 +129,11 @@ function StateLine({ group }: { group: FailureGroup }) {
         {note && <q>{note}</q>}
       </p>
       {!reopened && (
-        <Button variant="subtle" leftSection={<PenLine size={13} />} onClick={() => setEditing(true)}>
-          {t("failureGroup.editNote")}
-        </Button>
+        <Allowed verb="operate" on="jobs" in={group.namespace}>
+          <Button variant="subtle" leftSection={<PenLine size={13} />} onClick={() => setEditing(true)}>
+            {t("failureGroup.editNote")}
+          </Button>
+        </Allowed>
       )}
       {isEditing && <StateDialog group={group} state={group.state} onClose={() => setEditing(false)} />}
     </div>

@@ -12,6 +12,7 @@ import type { Execution, Job } from "../../api/schema";
 import { type Advice, type JobFailure, type SystemStop } from "../../lib/failureCauses";
 import { linesOfPage } from "../../lib/log";
 import { resultText } from "../../lib/serverMessages";
+import { AllowedSomewhere } from "../../ui/Allowed";
 import { FailureLink } from "../../ui/FailureLink";
 import { KeyValueList } from "../../ui/kit";
 import { FailureBadge } from "../../ui/Status";
@@ -192,9 +193,11 @@ function AdviceLinks({ advice, job, logLink }: { advice: Advice; job: Job; logLi
       )}
       {/* The spec of a step's job is part of its workflow. */}
       {CHANGES_SPEC.has(advice) && !step && (
-        <Link to="/submit" search={{ from: job.id }}>
-          {t("job.again")}
-        </Link>
+        <AllowedSomewhere verb="create" on="jobs">
+          <Link to="/submit" search={{ from: job.id }}>
+            {t("job.again")}
+          </Link>
+        </AllowedSomewhere>
       )}
     </>
   );

@@ -28,6 +28,7 @@ import { toResubmitCommand } from "../../lib/submitCommands";
 import { isLive } from "../../lib/statuses";
 import { usePageTitle } from "../../lib/title";
 import { runAction, copyAndNotify, notify } from "../../ui/notify";
+import { Allowed, AllowedSomewhere } from "../../ui/Allowed";
 import { Card, Id, Loading, Page, ErrorBox } from "../../ui/kit";
 import { StatusBadge } from "../../ui/Status";
 import { WatchButton } from "../../ui/WatchButton";
@@ -263,28 +264,32 @@ function Actions({ job }: { job: Job }) {
   return (
     <>
       {live && <WatchButton target={{ kind: "jobs", id: job.id, name: job.name }} />}
-      {live ? (
+      <Allowed verb="operate" on="jobs" in={job.namespace}>
+        {live ? (
+          <Button
+            variant="default"
+            leftSection={<Ban size={14} />}
+            onClick={() => setCancelling(true)}
+            disabled={Boolean(job.cancel_requested_at)}
+          >
+            {job.cancel_requested_at ? t("job.cancelling") : t("job.cancel")}
+          </Button>
+        ) : (
+          <Button leftSection={<RotateCcw size={14} />} onClick={() => void retry()}>
+            {t("job.retry")}
+          </Button>
+        )}
+      </Allowed>
+      <AllowedSomewhere verb="create" on="jobs">
         <Button
+          renderRoot={(props) => <Link to="/submit" search={{ from: job.id }} {...props} />}
           variant="default"
-          leftSection={<Ban size={14} />}
-          onClick={() => setCancelling(true)}
-          disabled={Boolean(job.cancel_requested_at)}
+          leftSection={<FilePen size={14} />}
+          visibleFrom="sm"
         >
-          {job.cancel_requested_at ? t("job.cancelling") : t("job.cancel")}
+          {t("job.again")}
         </Button>
-      ) : (
-        <Button leftSection={<RotateCcw size={14} />} onClick={() => void retry()}>
-          {t("job.retry")}
-        </Button>
-      )}
-      <Button
-        renderRoot={(props) => <Link to="/submit" search={{ from: job.id }} {...props} />}
-        variant="default"
-        leftSection={<FilePen size={14} />}
-        visibleFrom="sm"
-      >
-        {t("job.again")}
-      </Button>
+      </AllowedSomewhere>
       <Menu>
         <Menu.Target>
           <ActionIcon variant="default" aria-label={t("job.more")}>
@@ -292,12 +297,14 @@ function Actions({ job }: { job: Job }) {
           </ActionIcon>
         </Menu.Target>
         <Menu.Dropdown>
-          <Menu.Item
-            renderRoot={(props) => <Link to="/submit" search={{ from: job.id }} {...props} />}
-            hiddenFrom="sm"
-          >
-            {t("job.again")}
-          </Menu.Item>
+          <AllowedSomewhere verb="create" on="jobs">
+            <Menu.Item
+              renderRoot={(props) => <Link to="/submit" search={{ from: job.id }} {...props} />}
+              hiddenFrom="sm"
+            >
+              {t("job.again")}
+            </Menu.Item>
+          </AllowedSomewhere>
           <Menu.Item
             renderRoot={(props) => (
               <Link

@@ -21,6 +21,7 @@ import { usePageTitle } from "../../lib/title";
 import { JobDaysCard } from "../../ui/heatMap/DaysCard";
 import { HistoryCard } from "../../ui/charts/History";
 import { Card, EmptyState, ErrorBox, Loading, Page } from "../../ui/kit";
+import { AllowedSomewhere } from "../../ui/Allowed";
 import { CompareBar } from "../../ui/CompareBar";
 import { RowCheckbox } from "../../ui/RowCheckbox";
 import { FailureLink } from "../../ui/FailureLink";
@@ -63,13 +64,15 @@ export function JobNamePage() {
       actions={
         newest && (
           <>
-            <Button
-              renderRoot={(props) => <Link to="/submit" search={{ from: newest.id }} {...props} />}
-              variant="default"
-              leftSection={<FilePen size={14} />}
-            >
-              {t("job.again")}
-            </Button>
+            <AllowedSomewhere verb="create" on="jobs">
+              <Button
+                renderRoot={(props) => <Link to="/submit" search={{ from: newest.id }} {...props} />}
+                variant="default"
+                leftSection={<FilePen size={14} />}
+              >
+                {t("job.again")}
+              </Button>
+            </AllowedSomewhere>
             <Button
               renderRoot={(props) => <Link to="/jobs" search={{ name, namespace }} {...props} />}
               variant="default"

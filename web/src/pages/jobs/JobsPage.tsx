@@ -18,6 +18,7 @@ import { isSameSearch, type JobsQuery, tokensOf, withToken } from "../../lib/fil
 import { useFilterShortcut } from "../../lib/filterShortcut";
 import { usePageTitle } from "../../lib/title";
 import { ViewStore as SavedViews } from "../../lib/savedViews";
+import { AllowedSomewhere, useCan, useCanSomewhere } from "../../ui/Allowed";
 import { BulkBar } from "../../ui/BulkBar";
 import { BulkDialog, type Target } from "../../ui/BulkDialog";
 import { ColumnsMenu } from "../../ui/ColumnsMenu";
@@ -54,6 +55,10 @@ export function JobsPage() {
   const navigate = route.useNavigate();
   const { rows, loading, apiError, more, refresh, query } = useJobs(search);
   const selection = useSelection(search);
+  const can = useCan();
+  const canOperate = useCanSomewhere()("operate", "jobs");
+  const applies = (action: BulkAction, job: Job) =>
+    isApplicable(action, job) && can("operate", "jobs", job.namespace);
   const [bulk, setBulk] = useState<{ action: BulkAction; act: BatchAction; target: Target } | null>(null);
   const selectedJobs = useMemo(
     () => rows.items.filter((job) => selection.ids.has(job.id)),
@@ -97,8 +102,8 @@ export function JobsPage() {
       {rows.items.length > 0 && (
         <>
           <BulkBar
-            choices={ACTIONS.map(({ action, icon }) => {
-              const count = selectedJobs.filter((job) => isApplicable(action, job)).length;
+            choices={(canOperate ? ACTIONS : []).map(({ action, icon }) => {
+              const count = selectedJobs.filter((job) => applies(action, job)).length;
               const labels = { some: t(`bulk.${action}.some`, { count }), all: t(`job.${action}`) };
               return { action, icon, count, labels };
             })}
@@ -109,7 +114,7 @@ export function JobsPage() {
             onBulk={(action, all) => {
               const find = async (signal: AbortSignal) =>
                 inOrder(action, await findApplicable(action, query, signal));
-              const fit = selectedJobs.filter((job) => isApplicable(action, job)).map(({ id }) => id);
+              const fit = selectedJobs.filter((job) => applies(action, job)).map(({ id }) => id);
               setBulk({
                 action,
                 act: batchAction(action, selection.key),
@@ -222,9 +227,11 @@ function NoJobs() {
       icon={ListChecks}
       title={t("jobs.none")}
       action={
-        <Button component={Link} to="/submit" leftSection={<Plus size={14} />}>
-          {t("nav.submit")}
-        </Button>
+        <AllowedSomewhere verb="create" on="jobs">
+          <Button component={Link} to="/submit" leftSection={<Plus size={14} />}>
+            {t("nav.submit")}
+          </Button>
+        </AllowedSomewhere>
       }
     >
       <p>{t("jobs.noneText")}</p>

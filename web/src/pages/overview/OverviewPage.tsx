@@ -10,7 +10,7 @@ import { useTranslation } from "react-i18next";
 import { ATTENTION, attentionFailuresQuery } from "../../api/failures";
 import { countsQuery, queuesQuery, readyQuery, recentQuery, workersQuery } from "../../api/queries";
 import { nextSchedulesQuery, schedulesQuery, watchedSchedulesQuery } from "../../api/schedules";
-import type { Job, JobStatus, Schedule } from "../../api/schema";
+import type { Job, JobStatus, Resource, Schedule } from "../../api/schema";
 import { approvalsQuery, runsQuery } from "../../api/workflows";
 import { useNow } from "../../lib/now";
 import { resultText } from "../../lib/serverMessages";
@@ -18,6 +18,7 @@ import { parseRange } from "../../lib/statistics";
 import { isLive, LIVE_STATUSES, STATUSES } from "../../lib/statuses";
 import { usePageTitle } from "../../lib/title";
 import { HistoryCard } from "../../ui/charts/History";
+import { AllowedSomewhere, useCanSomewhere } from "../../ui/Allowed";
 import { Card, EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { StatusBadge, WorkerBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
@@ -42,7 +43,8 @@ const TILES = [
 export function OverviewPage() {
   const { t } = useTranslation();
   usePageTitle("");
-  const counts = useQuery(countsQuery());
+  const readsJobs = useCanSomewhere()("read", "jobs");
+  const counts = useQuery({ ...countsQuery(), enabled: readsJobs });
   const total = counts.data && STATUSES.reduce((sum, status) => sum + counts.data[status], 0);
   if (counts.error && !counts.data) {
     return (
@@ -53,20 +55,22 @@ export function OverviewPage() {
   }
   return (
     <Page title={t("nav.overview")}>
-      <div className={style.tiles}>
-        {TILES.map((status) => (
-          <Link
-            key={status}
-            to="/jobs"
-            search={{ status }}
-            className={style.tile}
-            data-testid={`tile-${status}`}
-          >
-            <StatusBadge status={status} plain />
-            <strong className="num">{counts.data ? counts.data[status].toLocaleString() : "–"}</strong>
-          </Link>
-        ))}
-      </div>
+      {readsJobs && (
+        <div className={style.tiles}>
+          {TILES.map((status) => (
+            <Link
+              key={status}
+              to="/jobs"
+              search={{ status }}
+              className={style.tile}
+              data-testid={`tile-${status}`}
+            >
+              <StatusBadge status={status} plain />
+              <strong className="num">{counts.data ? counts.data[status].toLocaleString() : "–"}</strong>
+            </Link>
+          ))}
+        </div>
+      )}
       {total === 0 ? <Welcome /> : <Panels />}
     </Page>
   );
@@ -80,9 +84,11 @@ function Welcome() {
         icon={Rocket}
         title={t("overview.welcome")}
         action={
-          <Button component={Link} to="/submit" leftSection={<Plus size={14} />}>
-            {t("nav.submit")}
-          </Button>
+          <AllowedSomewhere verb="create" on="jobs">
+            <Button component={Link} to="/submit" leftSection={<Plus size={14} />}>
+              {t("nav.submit")}
+            </Button>
+          </AllowedSomewhere>
         }
       >
         <p>{t("overview.welcomeText")}</p>
@@ -98,18 +104,23 @@ function Panels() {
   const { range } = route.useSearch();
   const navigate = route.useNavigate();
   const now = useNow();
-  const workers = useQuery(workersQuery).data?.items;
-  const queues = useQuery(queuesQuery).data?.items;
+  const canSomewhere = useCanSomewhere();
+  const reads = (resource: Resource) => canSomewhere("read", resource);
+  const readsJobs = reads("jobs");
+  const workers = useQuery({ ...workersQuery, enabled: reads("workers") }).data?.items;
+  const queues = useQuery({ ...queuesQuery, enabled: reads("queues") }).data?.items;
   const ready = useQuery(readyQuery).data;
-  const failures = useQuery(attentionFailuresQuery);
-  const running = useQuery(recentQuery(["running"], LIST_ROWS)).data?.items;
-  const waiting = useQuery(recentQuery(["retrying", "waiting"], LIST_ROWS)).data?.items;
+  const failures = useQuery({ ...attentionFailuresQuery, enabled: readsJobs });
+  const running = useQuery({ ...recentQuery(["running"], LIST_ROWS), enabled: readsJobs }).data?.items;
+  const waitingJobs = recentQuery(["retrying", "waiting"], LIST_ROWS);
+  const waiting = useQuery({ ...waitingJobs, enabled: readsJobs }).data?.items;
   const live = running && waiting && [...running, ...waiting].slice(0, LIST_ROWS);
-  const endedJobs = useQuery(recentQuery(["succeeded", "failed", "cancelled", "expired"], 50)).data?.items;
+  const newestEnded = recentQuery(["succeeded", "failed", "cancelled", "expired"], 50);
+  const endedJobs = useQuery({ ...newestEnded, enabled: readsJobs }).data?.items;
   // The list is ordered by submission; the job that ended last may have been submitted long ago.
   const ended = endedJobs && [...endedJobs].sort((a, b) => endTime(b) - endTime(a)).slice(0, LIST_ROWS);
   const schedules = useWatchedSchedules();
-  const failedRuns = useQuery(runsQuery({ status: "failed" }, 50)).data;
+  const failedRuns = useQuery({ ...runsQuery({ status: "failed" }, 50), enabled: reads("runs") }).data;
   const approvals = usePendingApprovals();
   const input = {
     ready,
@@ -130,11 +141,11 @@ function Panels() {
         aside={failures.data && items.length > 0 ? t("overview.items", { count: items.length }) : undefined}
         flush
       >
-        {!workers || failures.isPending ? (
+        {(!workers && reads("workers")) || (failures.isPending && readsJobs) ? (
           <div className={style.padded}>
             <Loading rows={2} />
           </div>
-        ) : items.length === 0 && failures.data ? (
+        ) : items.length === 0 && (failures.data || !readsJobs) ? (
           <p className={style.well}>
             <CircleCheck size={16} aria-hidden /> {t("overview.healthy")}
           </p>
@@ -155,60 +166,70 @@ function Panels() {
           </p>
         )}
       </Card>
-      <HistoryCard
-        subject={{}}
-        charts={["ended", "startDelay"]}
-        range={parseRange(range)}
-        onRange={(range) => void navigate({ search: { range }, replace: true })}
-      />
+      {readsJobs && (
+        <HistoryCard
+          subject={{}}
+          charts={["ended", "startDelay"]}
+          range={parseRange(range)}
+          onRange={(range) => void navigate({ search: { range }, replace: true })}
+        />
+      )}
       <div className={style.two}>
-        <Card
-          title={t("overview.now")}
-          aside={
-            <Link to="/jobs" search={{ status: "ready,waiting,running,retrying" }}>
-              {t("overview.all")}
-            </Link>
-          }
-          flush
-        >
-          <JobList jobs={live} none={t("overview.nothingRuns")} />
-        </Card>
-        <Card title={t("overview.ended")} aside={<Link to="/jobs">{t("overview.all")}</Link>} flush>
-          <JobList jobs={ended} none={t("overview.nothingEnded")} />
-        </Card>
-        <NextFirings />
-        <Card title={t("nav.queues")} aside={<Link to="/queues">{t("overview.all")}</Link>} flush>
-          <div className={style.queues}>
-            {queues?.slice(0, 8).map((queue) => (
-              <div key={queue.name}>
-                <Link to="/jobs" search={{ queue: queue.name }} className="clip">
-                  {queue.name}
+        {readsJobs && (
+          <>
+            <Card
+              title={t("overview.now")}
+              aside={
+                <Link to="/jobs" search={{ status: "ready,waiting,running,retrying" }}>
+                  {t("overview.all")}
                 </Link>
-                <Link to="/jobs" search={{ queue: queue.name, status: "running" }} className="num">
-                  {t("overview.queueRunning", { count: queue.running })}
-                </Link>
-                <Link to="/jobs" search={{ queue: queue.name, status: "waiting" }} className="num">
-                  {t("overview.queueWaiting", { count: queue.waiting })}
-                </Link>
-              </div>
-            ))}
-          </div>
-        </Card>
-        <Card title={t("nav.workers")} aside={<Link to="/workers">{t("overview.all")}</Link>}>
-          <div className={style.workers}>
-            {workers?.slice(0, 4).map((worker) => (
-              <div key={worker.id}>
-                <p className={style.workerName}>
-                  <Link to="/workers/$id" params={{ id: worker.id }} className="clip">
-                    {worker.name}
+              }
+              flush
+            >
+              <JobList jobs={live} none={t("overview.nothingRuns")} />
+            </Card>
+            <Card title={t("overview.ended")} aside={<Link to="/jobs">{t("overview.all")}</Link>} flush>
+              <JobList jobs={ended} none={t("overview.nothingEnded")} />
+            </Card>
+          </>
+        )}
+        {reads("schedules") && <NextFirings />}
+        {reads("queues") && (
+          <Card title={t("nav.queues")} aside={<Link to="/queues">{t("overview.all")}</Link>} flush>
+            <div className={style.queues}>
+              {queues?.slice(0, 8).map((queue) => (
+                <div key={queue.name}>
+                  <Link to="/jobs" search={{ queue: queue.name }} className="clip">
+                    {queue.name}
                   </Link>
-                  <WorkerBadge status={worker.status} />
-                </p>
-                <WorkerMeters worker={worker} />
-              </div>
-            ))}
-          </div>
-        </Card>
+                  <Link to="/jobs" search={{ queue: queue.name, status: "running" }} className="num">
+                    {t("overview.queueRunning", { count: queue.running })}
+                  </Link>
+                  <Link to="/jobs" search={{ queue: queue.name, status: "waiting" }} className="num">
+                    {t("overview.queueWaiting", { count: queue.waiting })}
+                  </Link>
+                </div>
+              ))}
+            </div>
+          </Card>
+        )}
+        {reads("workers") && (
+          <Card title={t("nav.workers")} aside={<Link to="/workers">{t("overview.all")}</Link>}>
+            <div className={style.workers}>
+              {workers?.slice(0, 4).map((worker) => (
+                <div key={worker.id}>
+                  <p className={style.workerName}>
+                    <Link to="/workers/$id" params={{ id: worker.id }} className="clip">
+                      {worker.name}
+                    </Link>
+                    <WorkerBadge status={worker.status} />
+                  </p>
+                  <WorkerMeters worker={worker} />
+                </div>
+              ))}
+            </div>
+          </Card>
+        )}
       </div>
     </>
   );
@@ -240,16 +261,22 @@ const WATCHED_SCHEDULES_MAX = 20;
 
 /** Returns schedules that may need attention: those with active runs, and paused ones. */
 function useWatchedSchedules(): Schedule[] {
-  const open = useQuery(recentQuery(LIVE_STATUSES, WATCHED_JOBS)).data?.items ?? [];
-  const paused = useQuery(schedulesQuery({ status: "paused" }, 50)).data?.items ?? [];
+  const canSomewhere = useCanSomewhere();
+  const openJobs = recentQuery(LIVE_STATUSES, WATCHED_JOBS);
+  const open = useQuery({ ...openJobs, enabled: canSomewhere("read", "jobs") }).data?.items ?? [];
+  const reads = canSomewhere("read", "schedules");
+  const paused = useQuery({ ...schedulesQuery({ status: "paused" }, 50), enabled: reads }).data?.items ?? [];
   const ids = [...new Set(open.flatMap((job) => job.origin?.schedule ?? []))].slice(0, WATCHED_SCHEDULES_MAX);
-  const watched = useQuery(watchedSchedulesQuery(ids)).data?.items ?? [];
+  const watchedSchedules = watchedSchedulesQuery(ids);
+  const isNeeded = reads && watchedSchedules.enabled !== false;
+  const watched = useQuery({ ...watchedSchedules, enabled: isNeeded }).data?.items ?? [];
   const active = watched.filter(({ id }) => ids.includes(id));
   return [...active, ...paused.filter(({ id }) => !ids.includes(id))];
 }
 
 function usePendingApprovals(): PendingApproval[] {
-  const live = useQuery(approvalsQuery).data?.items ?? [];
+  const canSomewhere = useCanSomewhere();
+  const live = useQuery({ ...approvalsQuery, enabled: canSomewhere("read", "runs") }).data?.items ?? [];
   return live.flatMap((run) => (run.approvals ?? []).map(({ step, since }) => ({ run, step, since })));
 }
 

@@ -14,6 +14,7 @@ import { parseRange } from "../../lib/statistics";
 import { usePageTitle } from "../../lib/title";
 import { runAction } from "../../ui/notify";
 import { HistoryCard } from "../../ui/charts/History";
+import { Allowed } from "../../ui/Allowed";
 import { Loading, Page, ErrorBox } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
 import { Elapsed } from "../../ui/Time";
@@ -39,13 +40,15 @@ export function QueuesPage() {
     <Page
       title={t("nav.queues")}
       actions={
-        <Button
-          variant="default"
-          leftSection={<Plus size={14} />}
-          onClick={() => void navigate({ search: { ...search, edit: "+" } })}
-        >
-          {t("queue.setUp")}
-        </Button>
+        <Allowed verb="change" on="queues">
+          <Button
+            variant="default"
+            leftSection={<Plus size={14} />}
+            onClick={() => void navigate({ search: { ...search, edit: "+" } })}
+          >
+            {t("queue.setUp")}
+          </Button>
+        </Allowed>
       }
     >
       {error && !data && <ErrorBox error={error} onRetry={() => void refetch()} />}
@@ -130,34 +133,40 @@ function QueueRow(props: {
           <LimitsText queue={queue} />
         </span>
         <span role="cell" className={style.acts}>
-          {settings.paused ? (
-            <Button
-              variant="default"
-              leftSection={<Play size={13} />}
-              onClick={() => void runAction(() => resumeQueue(name), t("queue.resumed", { name }))}
-            >
-              {t("queue.resume")}
-            </Button>
-          ) : (
-            <Button variant="default" leftSection={<Pause size={13} />} onClick={() => setPausing(true)}>
-              {t("queue.pause")}
-            </Button>
-          )}
-          <Tooltip label={t("chart.history")}>
-            <ActionIcon
-              variant="default"
-              aria-label={t("queue.historyOf", { name })}
-              aria-expanded={isExpanded}
-              onClick={() => onExpand(isExpanded ? undefined : name)}
-            >
-              <ChartColumn size={14} />
-            </ActionIcon>
-          </Tooltip>
-          <Tooltip label={t("queue.settings")}>
-            <ActionIcon variant="default" aria-label={t("queue.settingsOf", { name })} onClick={onEdit}>
-              <SlidersHorizontal size={14} />
-            </ActionIcon>
-          </Tooltip>
+          <Allowed verb="operate" on="queues">
+            {settings.paused ? (
+              <Button
+                variant="default"
+                leftSection={<Play size={13} />}
+                onClick={() => void runAction(() => resumeQueue(name), t("queue.resumed", { name }))}
+              >
+                {t("queue.resume")}
+              </Button>
+            ) : (
+              <Button variant="default" leftSection={<Pause size={13} />} onClick={() => setPausing(true)}>
+                {t("queue.pause")}
+              </Button>
+            )}
+          </Allowed>
+          <Allowed verb="read" on="jobs">
+            <Tooltip label={t("chart.history")}>
+              <ActionIcon
+                variant="default"
+                aria-label={t("queue.historyOf", { name })}
+                aria-expanded={isExpanded}
+                onClick={() => onExpand(isExpanded ? undefined : name)}
+              >
+                <ChartColumn size={14} />
+              </ActionIcon>
+            </Tooltip>
+          </Allowed>
+          <Allowed verb="change" on="queues">
+            <Tooltip label={t("queue.settings")}>
+              <ActionIcon variant="default" aria-label={t("queue.settingsOf", { name })} onClick={onEdit}>
+                <SlidersHorizontal size={14} />
+              </ActionIcon>
+            </Tooltip>
+          </Allowed>
         </span>
         {pausing && <PauseDialog name={name} onClose={() => setPausing(false)} />}
       </div>

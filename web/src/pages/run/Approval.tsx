@@ -8,6 +8,7 @@ import { useTranslation } from "react-i18next";
 import type { RunStep, WorkflowRun } from "../../api/schema";
 import { approveStep, rejectStep } from "../../api/workflows";
 import { isRunEnded, approvalMessage } from "../../lib/runs";
+import { Allowed } from "../../ui/Allowed";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { RelativeTime } from "../../ui/Time";
 import banner from "../schedule/schedule.module.css";
@@ -45,6 +46,14 @@ export function PendingApprovals({ run, steps }: { run: WorkflowRun; steps: read
 
 /** Approve and reject, each with a confirmation that shows the message. */
 export function ApprovalActions({ run, step }: { run: WorkflowRun; step: RunStep }) {
+  return (
+    <Allowed verb="operate" on="runs" in={run.namespace}>
+      <ApprovalButtons run={run} step={step} />
+    </Allowed>
+  );
+}
+
+function ApprovalButtons({ run, step }: { run: WorkflowRun; step: RunStep }) {
   const { t } = useTranslation();
   const [open, setOpen] = useState<"approve" | "reject" | null>(null);
   const { name } = step;

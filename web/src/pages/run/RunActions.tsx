@@ -11,6 +11,7 @@ import { lastSuccessOfRun } from "../../api/compare";
 import type { RunStep, WorkflowRun } from "../../api/schema";
 import { cancelRun, pauseRun, resumeRun, retryRun, workflowQuery } from "../../api/workflows";
 import { isRunEnded } from "../../lib/runs";
+import { Allowed } from "../../ui/Allowed";
 import { runAction, notify } from "../../ui/notify";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { useRequestKey } from "../../ui/useRequestKey";
@@ -25,7 +26,7 @@ export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly R
   const navigate = useNavigate();
   const [open, setOpen] = useState<Dialog | null>(null);
   const close = () => setOpen(null);
-  const { id, status, workflow: name, workflow_id: workflowId } = run;
+  const { id, status, namespace, workflow: name, workflow_id: workflowId } = run;
   const isOver = isRunEnded(status);
   const compare = async () => {
     const success = await runAction(() => lastSuccessOfRun(run));
@@ -34,38 +35,40 @@ export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly R
   };
   return (
     <>
-      {isOver ? (
-        <Button leftSection={<RotateCcw size={14} />} onClick={() => setOpen("retry")}>
-          {t("run.retry")}
-        </Button>
-      ) : (
-        <>
-          <WatchButton
-            target={{ kind: "runs", id, name: run.number > 0 ? `${name} #${run.number}` : name }}
-          />
-          {status === "paused" ? (
-            <Button
-              variant="default"
-              leftSection={<Play size={14} />}
-              onClick={() => void runAction(() => resumeRun(id), t("run.resumed", { name }))}
-            >
-              {t("schedule.resume")}
-            </Button>
-          ) : (
-            <Button
-              variant="default"
-              leftSection={<Pause size={14} />}
-              disabled={status !== "running" && status !== "retrying"}
-              onClick={() => setOpen("pause")}
-            >
-              {t("schedule.pause")}
-            </Button>
-          )}
-          <Button variant="default" leftSection={<Ban size={14} />} onClick={() => setOpen("cancel")}>
-            {t("run.cancel")}
-          </Button>
-        </>
+      {!isOver && (
+        <WatchButton target={{ kind: "runs", id, name: run.number > 0 ? `${name} #${run.number}` : name }} />
       )}
+      <Allowed verb="operate" on="runs" in={namespace}>
+        {isOver ? (
+          <Button leftSection={<RotateCcw size={14} />} onClick={() => setOpen("retry")}>
+            {t("run.retry")}
+          </Button>
+        ) : (
+          <>
+            {status === "paused" ? (
+              <Button
+                variant="default"
+                leftSection={<Play size={14} />}
+                onClick={() => void runAction(() => resumeRun(id), t("run.resumed", { name }))}
+              >
+                {t("schedule.resume")}
+              </Button>
+            ) : (
+              <Button
+                variant="default"
+                leftSection={<Pause size={14} />}
+                disabled={status !== "running" && status !== "retrying"}
+                onClick={() => setOpen("pause")}
+              >
+                {t("schedule.pause")}
+              </Button>
+            )}
+            <Button variant="default" leftSection={<Ban size={14} />} onClick={() => setOpen("cancel")}>
+              {t("run.cancel")}
+            </Button>
+          </>
+        )}
+      </Allowed>
       <Menu>
         <Menu.Target>
           <ActionIcon variant="default" aria-label={t("schedule.more")}>
@@ -73,9 +76,15 @@ export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly R
           </ActionIcon>
         </Menu.Target>
         <Menu.Dropdown>
-          <Menu.Item leftSection={<Play size={14} />} onClick={() => setOpen("start")} disabled={!workflowId}>
-            {t("run.startLike")}
-          </Menu.Item>
+          <Allowed verb="operate" on="runs" in={namespace}>
+            <Menu.Item
+              leftSection={<Play size={14} />}
+              onClick={() => setOpen("start")}
+              disabled={!workflowId}
+            >
+              {t("run.startLike")}
+            </Menu.Item>
+          </Allowed>
           <Menu.Item
             leftSection={<GitCompareArrows size={14} />}
             onClick={() => void compare()}
@@ -83,13 +92,15 @@ export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly R
           >
             {t("compare.withSuccess")}
           </Menu.Item>
-          <Menu.Item
-            leftSection={<RadioTower size={14} />}
-            onClick={() => setOpen("event")}
-            disabled={isOver}
-          >
-            {t("run.sendEvent")}
-          </Menu.Item>
+          <Allowed verb="operate" on="runs" in={namespace}>
+            <Menu.Item
+              leftSection={<RadioTower size={14} />}
+              onClick={() => setOpen("event")}
+              disabled={isOver}
+            >
+              {t("run.sendEvent")}
+            </Menu.Item>
+          </Allowed>
         </Menu.Dropdown>
       </Menu>
       {open === "pause" && <PauseDialog run={run} onClose={close} />}

@@ -13,6 +13,7 @@ import { SECTIONS } from "../../lib/dag/graph";
 import { isMarkable, isRunEnded, isStepEnded, approvalMessage } from "../../lib/runs";
 import { translateMessage } from "../../lib/serverMessages";
 import { toYaml } from "../../lib/spec";
+import { useCan } from "../../ui/Allowed";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { CodeHighlight } from "../../ui/Code";
 import { Card, KeyValueList } from "../../ui/kit";
@@ -221,8 +222,9 @@ function StepActions({ run, step }: { run: WorkflowRun; step: RunStep }) {
   const isOver = isRunEnded(run.status);
   const needsApproval = waitsForApproval(step);
   const question = needsApproval ? approvalMessage(run, step) : null;
-  const mayMark = !isOver && isMarkable(step);
-  const mayRetry = isOver && step.section === "steps";
+  const isAllowed = useCan()("operate", "runs", run.namespace);
+  const mayMark = isAllowed && !isOver && isMarkable(step);
+  const mayRetry = isAllowed && isOver && step.section === "steps";
   if (!needsApproval && !mayMark && !mayRetry) return null;
   const { name } = step;
   return (

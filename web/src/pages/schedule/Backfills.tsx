@@ -11,6 +11,7 @@ import { backfillsQuery, cancelBackfill } from "../../api/schedules";
 import type { Backfill, BackfillStatus, Schedule } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { formatExact } from "../../lib/time";
+import { Allowed } from "../../ui/Allowed";
 import { runAction } from "../../ui/notify";
 import { EmptyState, Loading, ErrorBox } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
@@ -37,23 +38,25 @@ export function Backfills({ schedule }: { schedule: Schedule }) {
           icon={History}
           title={t("backfill.none")}
           action={
-            <Button variant="default" onClick={() => setStarting(true)}>
-              {t("backfill.start")}
-            </Button>
+            <Allowed verb="operate" on="schedules" in={schedule.namespace}>
+              <Button variant="default" onClick={() => setStarting(true)}>
+                {t("backfill.start")}
+              </Button>
+            </Allowed>
           }
         >
           {t("backfill.noneText")}
         </EmptyState>
       )}
       {data?.items.map((backfill) => (
-        <BackfillItem key={backfill.id} backfill={backfill} />
+        <BackfillItem key={backfill.id} backfill={backfill} namespace={schedule.namespace} />
       ))}
       {starting && <BackfillDialog schedule={schedule} onClose={() => setStarting(false)} />}
     </div>
   );
 }
 
-function BackfillItem({ backfill }: { backfill: Backfill }) {
+function BackfillItem({ backfill, namespace }: { backfill: Backfill; namespace: string }) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
   const { total, succeeded, failed, started } = backfill;
@@ -97,13 +100,15 @@ function BackfillItem({ backfill }: { backfill: Backfill }) {
           {t("schedule.allRuns")}
         </Link>
         {backfill.status === "running" && (
-          <Button
-            variant="default"
-            leftSection={<Ban size={13} />}
-            onClick={() => void runAction(() => cancelBackfill(backfill), t("backfill.cancelled"))}
-          >
-            {t("backfill.cancel")}
-          </Button>
+          <Allowed verb="operate" on="schedules" in={namespace}>
+            <Button
+              variant="default"
+              leftSection={<Ban size={13} />}
+              onClick={() => void runAction(() => cancelBackfill(backfill), t("backfill.cancelled"))}
+            >
+              {t("backfill.cancel")}
+            </Button>
+          </Allowed>
         )}
       </footer>
     </section>

@@ -34,6 +34,7 @@ import { usePreferences, useScheduleZone } from "../../lib/preferences";
 import { toYaml } from "../../lib/spec";
 import { parseRange } from "../../lib/statistics";
 import { usePageTitle } from "../../lib/title";
+import { Allowed, AllowedSomewhere } from "../../ui/Allowed";
 import { runAction } from "../../ui/notify";
 import { JobDaysCard, RunDaysCard } from "../../ui/heatMap/DaysCard";
 import { HistoryCard } from "../../ui/charts/History";
@@ -202,13 +203,15 @@ function PausedBanner({ schedule }: { schedule: Schedule }) {
         </span>
         {pause.note && <q>{pause.note}</q>}
       </div>
-      <Button
-        variant="default"
-        leftSection={<Play size={13} />}
-        onClick={() => void runAction(() => resumeSchedule(id), t("schedule.resumed", { name }))}
-      >
-        {t("schedule.resume")}
-      </Button>
+      <Allowed verb="operate" on="schedules" in={schedule.namespace}>
+        <Button
+          variant="default"
+          leftSection={<Play size={13} />}
+          onClick={() => void runAction(() => resumeSchedule(id), t("schedule.resumed", { name }))}
+        >
+          {t("schedule.resume")}
+        </Button>
+      </Allowed>
     </div>
   );
 }
@@ -249,38 +252,42 @@ function Actions({ schedule }: { schedule: Schedule }) {
   const { t } = useTranslation();
   const [open, setOpen] = useState<"trigger" | "pause" | "backfill" | "delete" | null>(null);
   const close = () => setOpen(null);
-  const { id, name } = schedule;
+  const { id, name, namespace } = schedule;
   return (
     <>
-      <Button leftSection={<Zap size={14} />} onClick={() => setOpen("trigger")}>
-        {t("schedule.trigger")}
-      </Button>
-      {schedule.status === "paused" ? (
-        <Button
-          variant="default"
-          leftSection={<Play size={14} />}
-          onClick={() => void runAction(() => resumeSchedule(id), t("schedule.resumed", { name }))}
-        >
-          {t("schedule.resume")}
+      <Allowed verb="operate" on="schedules" in={namespace}>
+        <Button leftSection={<Zap size={14} />} onClick={() => setOpen("trigger")}>
+          {t("schedule.trigger")}
         </Button>
-      ) : (
+        {schedule.status === "paused" ? (
+          <Button
+            variant="default"
+            leftSection={<Play size={14} />}
+            onClick={() => void runAction(() => resumeSchedule(id), t("schedule.resumed", { name }))}
+          >
+            {t("schedule.resume")}
+          </Button>
+        ) : (
+          <Button
+            variant="default"
+            leftSection={<Pause size={14} />}
+            onClick={() => setOpen("pause")}
+            disabled={schedule.status === "completed"}
+          >
+            {t("schedule.pause")}
+          </Button>
+        )}
+      </Allowed>
+      <Allowed verb="change" on="schedules" in={namespace}>
         <Button
+          renderRoot={(props) => <Link to="/schedules/$id/edit" params={{ id }} {...props} />}
           variant="default"
-          leftSection={<Pause size={14} />}
-          onClick={() => setOpen("pause")}
-          disabled={schedule.status === "completed"}
+          leftSection={<FilePen size={14} />}
+          visibleFrom="sm"
         >
-          {t("schedule.pause")}
+          {t("schedule.edit")}
         </Button>
-      )}
-      <Button
-        renderRoot={(props) => <Link to="/schedules/$id/edit" params={{ id }} {...props} />}
-        variant="default"
-        leftSection={<FilePen size={14} />}
-        visibleFrom="sm"
-      >
-        {t("schedule.edit")}
-      </Button>
+      </Allowed>
       <Menu>
         <Menu.Target>
           <ActionIcon variant="default" aria-label={t("schedule.more")}>
@@ -288,32 +295,40 @@ function Actions({ schedule }: { schedule: Schedule }) {
           </ActionIcon>
         </Menu.Target>
         <Menu.Dropdown>
-          <Menu.Item
-            renderRoot={(props) => <Link to="/schedules/$id/edit" params={{ id }} {...props} />}
-            leftSection={<FilePen size={14} />}
-            hiddenFrom="sm"
-          >
-            {t("schedule.edit")}
-          </Menu.Item>
-          <Menu.Item leftSection={<History size={14} />} onClick={() => setOpen("backfill")}>
-            {t("backfill.start")}
-          </Menu.Item>
+          <Allowed verb="change" on="schedules" in={namespace}>
+            <Menu.Item
+              renderRoot={(props) => <Link to="/schedules/$id/edit" params={{ id }} {...props} />}
+              leftSection={<FilePen size={14} />}
+              hiddenFrom="sm"
+            >
+              {t("schedule.edit")}
+            </Menu.Item>
+          </Allowed>
+          <Allowed verb="operate" on="schedules" in={namespace}>
+            <Menu.Item leftSection={<History size={14} />} onClick={() => setOpen("backfill")}>
+              {t("backfill.start")}
+            </Menu.Item>
+          </Allowed>
           <Menu.Item
             leftSection={<ListChecks size={14} />}
             renderRoot={(props) => <AllRunsLink schedule={schedule} {...props} />}
           >
             {t("schedule.allRuns")}
           </Menu.Item>
-          <Menu.Item
-            leftSection={<Copy size={14} />}
-            renderRoot={(props) => <Link to="/schedules/new" search={{ from: id }} {...props} />}
-          >
-            {t("schedule.duplicate")}
-          </Menu.Item>
-          <Menu.Divider />
-          <Menu.Item leftSection={<Trash2 size={14} />} color="red" onClick={() => setOpen("delete")}>
-            {t("schedule.delete")}
-          </Menu.Item>
+          <AllowedSomewhere verb="change" on="schedules">
+            <Menu.Item
+              leftSection={<Copy size={14} />}
+              renderRoot={(props) => <Link to="/schedules/new" search={{ from: id }} {...props} />}
+            >
+              {t("schedule.duplicate")}
+            </Menu.Item>
+          </AllowedSomewhere>
+          <Allowed verb="delete" on="schedules" in={namespace}>
+            <Menu.Divider />
+            <Menu.Item leftSection={<Trash2 size={14} />} color="red" onClick={() => setOpen("delete")}>
+              {t("schedule.delete")}
+            </Menu.Item>
+          </Allowed>
         </Menu.Dropdown>
       </Menu>
       {open === "trigger" && <TriggerDialog schedule={schedule} onClose={close} />}

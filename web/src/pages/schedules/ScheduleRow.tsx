@@ -10,6 +10,7 @@ import { resumeSchedule } from "../../api/schedules";
 import type { Schedule, ScheduleRun } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration, parseDuration } from "../../lib/quantities";
+import { Allowed } from "../../ui/Allowed";
 import { runAction } from "../../ui/notify";
 import { RowCheckbox } from "../../ui/RowCheckbox";
 import { ScheduleRunBadge } from "../../ui/Status";
@@ -96,7 +97,9 @@ export function ScheduleRow({ schedule, isSelected, onPick, style: place }: Prop
           : "–"}
       </span>
       <span role="cell" className={style.acts}>
-        <RowActions schedule={schedule} />
+        <Allowed verb="operate" on="schedules" in={schedule.namespace}>
+          <RowActions schedule={schedule} />
+        </Allowed>
       </span>
     </div>
   );

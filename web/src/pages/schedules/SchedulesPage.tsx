@@ -18,6 +18,7 @@ import { useScrollbar } from "../../lib/scrollbar";
 import { useFilterShortcut } from "../../lib/filterShortcut";
 import { usePageTitle } from "../../lib/title";
 import { ViewStore } from "../../lib/savedViews";
+import { AllowedSomewhere, useCan, useCanSomewhere } from "../../ui/Allowed";
 import { BulkBar } from "../../ui/BulkBar";
 import { BulkDialog, type Target } from "../../ui/BulkDialog";
 import { EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
@@ -65,6 +66,10 @@ export function SchedulesPage() {
   const { rows, error, isPaged, hasMore, more, refetch } = useSchedules(filter, sort);
   const hasNamespaces = useHasNamespaces(search.namespace, rows);
   const selection = useSelection(filter);
+  const can = useCan();
+  const canOperate = useCanSomewhere()("operate", "schedules");
+  const applies = (action: BulkAction, schedule: Schedule) =>
+    isApplicable(action, schedule) && can("operate", "schedules", schedule.namespace);
   const [bulk, setBulk] = useState<{ action: BulkAction; target: Target } | null>(null);
   const selectedSchedules = useMemo(
     () => rows?.filter(({ id }) => selection.ids.has(id)) ?? [],
@@ -79,12 +84,14 @@ export function SchedulesPage() {
       title={t("nav.schedules")}
       fill
       actions={
-        <Button
-          renderRoot={(props) => <Link to="/schedules/new" {...props} />}
-          leftSection={<Plus size={14} />}
-        >
-          {t("schedule.new")}
-        </Button>
+        <AllowedSomewhere verb="change" on="schedules">
+          <Button
+            renderRoot={(props) => <Link to="/schedules/new" {...props} />}
+            leftSection={<Plus size={14} />}
+          >
+            {t("schedule.new")}
+          </Button>
+        </AllowedSomewhere>
       }
     >
       <Sections />
@@ -106,8 +113,8 @@ export function SchedulesPage() {
       {rows && rows.length > 0 && (
         <>
           <BulkBar
-            choices={ACTIONS.map(({ action, icon }) => {
-              const count = selectedSchedules.filter((schedule) => isApplicable(action, schedule)).length;
+            choices={(canOperate ? ACTIONS : []).map(({ action, icon }) => {
+              const count = selectedSchedules.filter((schedule) => applies(action, schedule)).length;
               const labels = { some: t(`bulk.${action}.some`, { count }), all: t(`schedule.${action}`) };
               return { action, icon, count, labels };
             })}
@@ -116,7 +123,7 @@ export function SchedulesPage() {
             onClear={selection.clear}
             onBulk={(action, all) => {
               const ids = selectedSchedules
-                .filter((schedule) => isApplicable(action, schedule))
+                .filter((schedule) => applies(action, schedule))
                 .map(({ id }) => id);
               const find = (signal: AbortSignal) => findApplicable(action, filter, signal);
               setBulk({ action, target: all ? { find } : { ids } });

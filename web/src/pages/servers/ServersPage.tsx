@@ -9,6 +9,7 @@ import type { JobStatus, Server } from "../../api/schema";
 import { formatDuration, parseDuration } from "../../lib/quantities";
 import { sortByRole, serverStatus, type ServerStatus, clusterState } from "../../lib/servers";
 import { usePageTitle } from "../../lib/title";
+import { Allowed } from "../../ui/Allowed";
 import { Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
 import { RelativeTime } from "../../ui/Time";
@@ -80,7 +81,9 @@ function ServerRow({ server, servers }: { server: Server; servers: readonly Serv
           </span>
         </p>
       </div>
-      <ServerActions server={server} servers={servers} />
+      <Allowed verb="operate" on="server">
+        <ServerActions server={server} servers={servers} />
+      </Allowed>
     </li>
   );
 }

@@ -7,6 +7,7 @@ import { useTranslation } from "react-i18next";
 
 import { actOnWorker, deleteWorker } from "../../api/actions";
 import type { Worker } from "../../api/schema";
+import { useCan } from "../../ui/Allowed";
 import { runAction } from "../../ui/notify";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 
@@ -16,6 +17,10 @@ export function WorkerActions({ worker }: { worker: Worker }) {
   const { t } = useTranslation();
   const [pendingAction, setPendingAction] = useState<PendingAction | null>(null);
   const { id, name } = worker;
+  const can = useCan();
+  const canOperate = can("operate", "workers");
+  const canDelete = worker.status === "lost" && can("delete", "workers");
+  if (!canOperate && !canDelete) return null;
   return (
     <>
       <Menu>
@@ -25,29 +30,32 @@ export function WorkerActions({ worker }: { worker: Worker }) {
           </ActionIcon>
         </Menu.Target>
         <Menu.Dropdown>
-          {worker.admission === "open" ? (
-            <Menu.Item
-              leftSection={<CircleSlash size={14} />}
-              onClick={() => void runAction(() => actOnWorker(id, "cordon"), t("worker.cordoned", { name }))}
-            >
-              {t("worker.cordon")}
-            </Menu.Item>
-          ) : (
-            <Menu.Item
-              leftSection={<Play size={14} />}
-              onClick={() =>
-                void runAction(() => actOnWorker(id, "uncordon"), t("worker.uncordoned", { name }))
-              }
-            >
-              {t("worker.uncordon")}
-            </Menu.Item>
-          )}
-          {worker.admission !== "draining" && (
+          {canOperate &&
+            (worker.admission === "open" ? (
+              <Menu.Item
+                leftSection={<CircleSlash size={14} />}
+                onClick={() =>
+                  void runAction(() => actOnWorker(id, "cordon"), t("worker.cordoned", { name }))
+                }
+              >
+                {t("worker.cordon")}
+              </Menu.Item>
+            ) : (
+              <Menu.Item
+                leftSection={<Play size={14} />}
+                onClick={() =>
+                  void runAction(() => actOnWorker(id, "uncordon"), t("worker.uncordoned", { name }))
+                }
+              >
+                {t("worker.uncordon")}
+              </Menu.Item>
+            ))}
+          {canOperate && worker.admission !== "draining" && (
             <Menu.Item leftSection={<LogOut size={14} />} onClick={() => setPendingAction("drain")}>
               {t("worker.drain")}
             </Menu.Item>
           )}
-          {worker.status === "lost" && (
+          {canDelete && (
             <Menu.Item
               color="red"
               leftSection={<Trash2 size={14} />}

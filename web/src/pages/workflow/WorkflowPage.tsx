@@ -25,6 +25,7 @@ import { dagFromSpec, SECTIONS } from "../../lib/dag/graph";
 import { toFieldText } from "../../lib/parameters";
 import { toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
+import { Allowed, AllowedSomewhere } from "../../ui/Allowed";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { CodeHighlight } from "../../ui/Code";
 import { Dag } from "../../ui/dag/Dag";
@@ -239,23 +240,27 @@ function Actions({ workflow }: { workflow: Workflow }) {
   const { t } = useTranslation();
   const navigate = useNavigate();
   const [open, setOpen] = useState<"start" | "delete" | null>(null);
-  const { id, name } = workflow;
+  const { id, name, namespace } = workflow;
   const remove = async () => {
     await deleteWorkflow(id);
     void navigate({ to: "/workflows" });
   };
   return (
     <>
-      <Button leftSection={<Play size={14} />} onClick={() => setOpen("start")}>
-        {t("workflow.start")}
-      </Button>
-      <Button
-        renderRoot={(props) => <Link to="/workflows/$id/edit" params={{ id }} {...props} />}
-        variant="default"
-        leftSection={<FilePen size={14} />}
-      >
-        {t("schedule.edit")}
-      </Button>
+      <Allowed verb="operate" on="runs" in={namespace}>
+        <Button leftSection={<Play size={14} />} onClick={() => setOpen("start")}>
+          {t("workflow.start")}
+        </Button>
+      </Allowed>
+      <Allowed verb="change" on="workflows" in={namespace}>
+        <Button
+          renderRoot={(props) => <Link to="/workflows/$id/edit" params={{ id }} {...props} />}
+          variant="default"
+          leftSection={<FilePen size={14} />}
+        >
+          {t("schedule.edit")}
+        </Button>
+      </Allowed>
       <Menu>
         <Menu.Target>
           <ActionIcon variant="default" aria-label={t("schedule.more")}>
@@ -269,16 +274,20 @@ function Actions({ workflow }: { workflow: Workflow }) {
           >
             {t("schedule.allRuns")}
           </Menu.Item>
-          <Menu.Item
-            leftSection={<Copy size={14} />}
-            renderRoot={(props) => <Link to="/workflows/new" search={{ from: id }} {...props} />}
-          >
-            {t("schedule.duplicate")}
-          </Menu.Item>
-          <Menu.Divider />
-          <Menu.Item leftSection={<Trash2 size={14} />} color="red" onClick={() => setOpen("delete")}>
-            {t("schedule.delete")}
-          </Menu.Item>
+          <AllowedSomewhere verb="change" on="workflows">
+            <Menu.Item
+              leftSection={<Copy size={14} />}
+              renderRoot={(props) => <Link to="/workflows/new" search={{ from: id }} {...props} />}
+            >
+              {t("schedule.duplicate")}
+            </Menu.Item>
+          </AllowedSomewhere>
+          <Allowed verb="delete" on="workflows" in={namespace}>
+            <Menu.Divider />
+            <Menu.Item leftSection={<Trash2 size={14} />} color="red" onClick={() => setOpen("delete")}>
+              {t("schedule.delete")}
+            </Menu.Item>
+          </Allowed>
         </Menu.Dropdown>
       </Menu>
       {open === "start" && <StartDialog workflow={workflow} onClose={() => setOpen(null)} />}

@@ -13,6 +13,7 @@ import { useHasNamespaces } from "../../app/namespace";
 import type { WorkflowsSearch } from "../../app/router";
 import { useFilterShortcut } from "../../lib/filterShortcut";
 import { usePageTitle } from "../../lib/title";
+import { Allowed, AllowedSomewhere } from "../../ui/Allowed";
 import { EmptyState, Labels, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { RunBadge } from "../../ui/Status";
 import { RelativeTime } from "../../ui/Time";
@@ -42,12 +43,14 @@ export function WorkflowsPage() {
     <Page
       title={t("nav.workflows")}
       actions={
-        <Button
-          renderRoot={(props) => <Link to="/workflows/new" {...props} />}
-          leftSection={<Plus size={14} />}
-        >
-          {t("workflow.new")}
-        </Button>
+        <AllowedSomewhere verb="change" on="workflows">
+          <Button
+            renderRoot={(props) => <Link to="/workflows/new" {...props} />}
+            leftSection={<Plus size={14} />}
+          >
+            {t("workflow.new")}
+          </Button>
+        </AllowedSomewhere>
       }
     >
       <Sections />
@@ -150,11 +153,13 @@ function Row({ workflow, onLabel, onStart }: RowProps) {
         <RunBars runs={recent ?? []} />
       </span>
       <span role="cell" className={style.actions}>
-        <Tooltip label={t("workflow.start")}>
-          <ActionIcon aria-label={t("workflow.startOf", { name })} onClick={onStart}>
-            <Play size={15} />
-          </ActionIcon>
-        </Tooltip>
+        <Allowed verb="operate" on="runs" in={namespace}>
+          <Tooltip label={t("workflow.start")}>
+            <ActionIcon aria-label={t("workflow.startOf", { name })} onClick={onStart}>
+              <Play size={15} />
+            </ActionIcon>
+          </Tooltip>
+        </Allowed>
       </span>
     </div>
   );

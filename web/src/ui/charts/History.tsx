@@ -7,6 +7,7 @@ import { useTranslation } from "react-i18next";
 
 import { seriesQuery, type SeriesSubject } from "../../api/statistics";
 import { intervalsOf, type Range, RANGES, quantiles } from "../../lib/statistics";
+import { useCan } from "../Allowed";
 import { Card, ErrorBox, Loading } from "../kit";
 import style from "./charts.module.css";
 import { Durations, EndedJobs, Levels, SubmittedJobs } from "./Charts";
@@ -21,8 +22,16 @@ interface HistoryProps {
   onRange: (range: Range | undefined) => void;
 }
 
+/** Returns whether the statistics of a subject have jobs of all namespaces. */
+function isOfCluster({ queue, worker_id }: SeriesSubject): boolean {
+  return queue !== undefined || worker_id !== undefined;
+}
+
+/** The history; nothing if the caller may not read the jobs of all namespaces that it counts. */
 export function HistoryCard(props: HistoryProps) {
   const { t } = useTranslation();
+  const can = useCan();
+  if (isOfCluster(props.subject) && !can("read", "jobs")) return null;
   return (
     <Card title={t("chart.history")} aside={<RangeSwitch {...props} />}>
       <History {...props} />
