@@ -62,7 +62,7 @@ test("an invalid token is refused with an error, a valid one is accepted, and si
   await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
   await page.reload();
   await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
-  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByTestId("user").click();
   await page.getByRole("menuitem", { name: "Sign out" }).click();
   await expect(page.getByRole("heading", { name: "Sign in to Belfry" })).toBeVisible();
   expect(await page.context().cookies()).toEqual([]);

@@ -18,5 +18,11 @@ export const VIEWS = [
   "/queues",
   "/artifacts",
   "/events",
+  "/access",
+  "/access/roles",
+  "/access/roles/operator",
+  "/access/roles/new",
+  "/access/tokens",
+  "/tokens",
   "/settings",
 ];

@@ -13,6 +13,7 @@ import {
   listedNamespaces,
   namespaceForNew,
   pageDenial,
+  sampleFor,
 } from "./rights";
 
 function right(verb: Right["verb"], resource: Right["resource"], ...namespaces: string[]): Right {
@@ -77,6 +78,12 @@ test("a new object is in the default namespace, or in one that the caller may us
   expect(namespaceForNew(viewer, "read", "jobs")).toBe("team");
   expect(namespaceForNew(viewer, "create", "jobs")).toBeUndefined();
   expect(namespaceForNew({ rights: [right("create", "jobs", "a/*")] }, "create", "jobs")).toBeUndefined();
+});
+
+test("a sample names the namespace of the new object, unless it is the default", () => {
+  expect(sampleFor(admin, "name: a\nrun: b\n", "operate", "jobs")).toBe("name: a\nrun: b\n");
+  expect(sampleFor(viewer, "name: a\nrun: b\n", "read", "jobs")).toBe("name: a\nnamespace: team\nrun: b\n");
+  expect(sampleFor(nobody, "name: a\n", "create", "jobs")).toBe("name: a\n");
 });
 
 test("a page is denied without its right, and all but two without any right", () => {

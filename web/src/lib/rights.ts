@@ -73,6 +73,17 @@ export function namespaceForNew(
   return namespacesOf(caller, verb, resource).find(isSingle);
 }
 
+/** Returns a sample in YAML whose first line is the name, with the namespace of a new object unless it is `default`. */
+export function sampleFor(
+  caller: Caller | undefined,
+  sample: string,
+  ...[verb, resource]: Permission
+): string {
+  const namespace = namespaceForNew(caller, verb, resource);
+  if (namespace === undefined || namespace === DEFAULT_NAMESPACE) return sample;
+  return sample.replace("\n", `\nnamespace: ${namespace}\n`);
+}
+
 /** Returns whether the caller had a right before that it has no longer. */
 export function hasLostRights(before: Caller | undefined, after: Caller): boolean {
   if (!before) return false;

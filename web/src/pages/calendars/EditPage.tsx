@@ -16,6 +16,7 @@ import { notify } from "../../ui/notify";
 import { FileCard } from "../../ui/editor/FileCard";
 import { useDraft } from "../../ui/editor/useDraft";
 import { Card, Loading, Page, ErrorBox } from "../../ui/kit";
+import { useSample } from "../../ui/useSample";
 import { CalendarCrumbs } from "./CalendarPage";
 import style from "./calendars.module.css";
 import { importedDraft } from "./importedDraft";
@@ -32,10 +33,11 @@ const editRoute = getRouteApi("/calendars/$name/edit");
 
 export function NewCalendarPage() {
   const { t } = useTranslation();
+  const sample = useSample(SAMPLE, "change", "calendars");
   usePageTitle(t("calendar.new"));
   const imported = importedDraft();
   return (
-    <CalendarEditor start={imported ? toYaml(imported) : SAMPLE} version={null} title={t("calendar.new")} />
+    <CalendarEditor start={imported ? toYaml(imported) : sample} version={null} title={t("calendar.new")} />
   );
 }
 

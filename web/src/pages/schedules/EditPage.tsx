@@ -17,6 +17,7 @@ import editor from "../../ui/editor/editor.module.css";
 import { FileCard } from "../../ui/editor/FileCard";
 import { useDraft } from "../../ui/editor/useDraft";
 import { Card, Loading, Page, ErrorBox } from "../../ui/kit";
+import { useSample } from "../../ui/useSample";
 import { Crumbs } from "../schedule/SchedulePage";
 import { LivePreview } from "./LivePreview";
 import { ScheduleForm } from "./ScheduleForm";
@@ -54,6 +55,7 @@ function useSource(id: string | undefined) {
 
 export function NewSchedulePage() {
   const { t } = useTranslation();
+  const sample = useSample(SAMPLE, "change", "schedules");
   const { from } = newRoute.useSearch();
   usePageTitle(t("schedule.new"));
   const source = useSource(from);
@@ -61,7 +63,7 @@ export function NewSchedulePage() {
   if (from && source.error) return <Page title={title}>{<ErrorBox error={source.error} />}</Page>;
   if (from && source.text === undefined) return <Page title={title}>{<Loading rows={8} />}</Page>;
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  const start = source.text?.replace(/^name: .*$/m, (line) => `${line}-copy`) ?? SAMPLE.replace("ZONE", zone);
+  const start = source.text?.replace(/^name: .*$/m, (line) => `${line}-copy`) ?? sample.replace("ZONE", zone);
   return <ScheduleEditor key={from} start={start} schedule={null} title={title} />;
 }
 

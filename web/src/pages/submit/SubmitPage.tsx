@@ -19,6 +19,7 @@ import { FileCard } from "../../ui/editor/FileCard";
 import { useDraft } from "../../ui/editor/useDraft";
 import { Card, Page, ErrorBox } from "../../ui/kit";
 import { useRequestKey } from "../../ui/useRequestKey";
+import { useSample } from "../../ui/useSample";
 import { SpecForm } from "./SpecForm";
 
 const route = getRouteApi("/submit");
@@ -38,6 +39,7 @@ export function SubmitPage() {
   const { from } = route.useSearch();
   usePageTitle(t("nav.submit"));
   const source = useQuery({ ...jobQuery(from ?? ""), enabled: Boolean(from) });
+  const sample = useSample(SAMPLE, "create", "jobs");
   if (from && source.error) {
     return (
       <Page title={t("nav.submit")}>
@@ -46,7 +48,7 @@ export function SubmitPage() {
     );
   }
   if (from && !source.data) return <Page title={t("nav.submit")}>{null}</Page>;
-  const start = source.data?.spec ? toYaml(forResubmission(source.data.spec)) : SAMPLE;
+  const start = source.data?.spec ? toYaml(forResubmission(source.data.spec)) : sample;
   return <JobEditor key={from} start={start} />;
 }
 

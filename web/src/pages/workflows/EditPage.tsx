@@ -20,6 +20,7 @@ import editor from "../../ui/editor/editor.module.css";
 import { FileCard } from "../../ui/editor/FileCard";
 import { useDraft } from "../../ui/editor/useDraft";
 import { Card, Loading, Page, ErrorBox } from "../../ui/kit";
+import { useSample } from "../../ui/useSample";
 import crumbs from "../schedule/schedule.module.css";
 import { WorkflowForm } from "./WorkflowForm";
 import style from "./workflows.module.css";
@@ -66,13 +67,14 @@ function useSource(id: string | undefined) {
 
 export function NewWorkflowPage() {
   const { t } = useTranslation();
+  const sample = useSample(SAMPLE, "change", "workflows");
   const { from } = newRoute.useSearch();
   const source = useSource(from);
   usePageTitle(t("workflow.new"));
   const title = <Crumbs name={t("workflow.new")} />;
   if (from && source.error) return <Page title={title}>{<ErrorBox error={source.error} />}</Page>;
   if (from && source.text === undefined) return <Page title={title}>{<Loading rows={8} />}</Page>;
-  const start = source.text?.replace(/^name: .*$/m, (line) => `${line}-copy`) ?? SAMPLE;
+  const start = source.text?.replace(/^name: .*$/m, (line) => `${line}-copy`) ?? sample;
   return <WorkflowEditor key={from} start={start} workflow={null} title={title} />;
 }
 
