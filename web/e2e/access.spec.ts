@@ -196,3 +196,45 @@ test("an administrator defines a role, and disables and deletes an account", asy
   await expect(page).toHaveURL(/\/access\/roles$/);
   await expect(page.getByTestId("role-rows")).not.toContainText("starter");
 });
+
+test("without the right to read events, the page is refreshed regularly", async ({ server, browser }) => {
+  const rules = [{ verbs: ["read"], resources: ["jobs", "executions"] }];
+  await server.call("PUT", "/api/v1/roles/reader", { rules });
+  const job = await server.submit(script("polled", "sleep 300", { namespace: "team" }));
+  await server.waitForStatus(job, "running");
+  const page = await signInWith(browser, server, await account(server, "reader", ["reader", "team"]));
+  await expect(page.getByText("Polling")).toBeVisible();
+  await expect(places(page).getByRole("link")).toHaveText(["Overview", /^Jobs/, "Failures", "Settings"]);
+  await expect(page.getByRole("alert"), "the overview shows no error").toHaveCount(0);
+  await expect(page.getByRole("link", { name: /polled/ }).first()).toBeVisible();
+  await page.goto(`/jobs/${job}`);
+  await expect(page.getByRole("heading", { name: "polled" })).toBeVisible();
+  await expect(page.getByRole("button", { name: "Cancel" })).toHaveCount(0);
+  await server.call("PUT", "/api/v1/bindings", { account: "reader", role: "operator", namespace: "team" });
+  await expect(page.getByRole("button", { name: "Cancel" })).toBeVisible();
+  await expect(page.getByText("Live", { exact: true })).toBeVisible();
+  await server.call("POST", `/api/v1/jobs/${job}/cancel`, {});
+  await expect(page.getByRole("button", { name: "Retry" })).toBeVisible();
+  await page.context().close();
+});
+
+test("an administrator of a namespace binds roles in it, and nothing else", async ({ server, browser }) => {
+  await account(server, "member");
+  const page = await signInWith(browser, server, await account(server, "lead", ["admin", "team"]));
+  await places(page).getByRole("link", { name: "Access" }).click();
+  await expect(page.getByRole("button", { name: "New account" })).toHaveCount(0);
+  const tabs = page.getByRole("navigation", { name: "Access" });
+  await expect(tabs.getByRole("link")).toHaveText(["Accounts", "Roles"]);
+  await page.getByRole("link", { name: "member" }).click();
+  await expect(page.getByRole("heading", { name: "Tokens" })).toHaveCount(0);
+  await expect(page.getByRole("button", { name: "Disable" })).toHaveCount(0);
+  await bind(page, "viewer", "team");
+  await page.getByRole("button", { name: "Bind a role" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("combobox", { name: "Role" }).click();
+  await page.getByRole("option", { name: "viewer", exact: true }).click();
+  await dialog.getByRole("combobox", { name: "Namespace" }).fill("other");
+  await dialog.getByRole("button", { name: "Bind a role" }).click();
+  await expect(dialog.getByRole("alert")).toContainText("`lead` may not change access in namespace `other`");
+  await page.context().close();
+});

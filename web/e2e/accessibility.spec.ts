@@ -47,8 +47,12 @@ async function allViews(server: Server): Promise<string[]> {
   const { id: again } = await server.call<{ id: string }>("POST", "/api/v1/workflows/readable/start", {});
   const nightly = await server.schedule("readable", [{ cron: "30 2 * * *" }], "exit 3");
   await server.trigger(nightly);
+  await server.call("POST", "/api/v1/accounts", { name: "readable", kind: "user", title: "Readable" });
+  await server.call("PUT", "/api/v1/bindings", { account: "readable", role: "viewer", namespace: "*" });
+  await server.call("POST", "/api/v1/tokens", { account: "readable", role: "viewer" });
   return [
     ...VIEWS,
+    "/access/accounts/readable",
     ...[`/jobs/${id}`, `/jobs/${id}?tab=timeline`, `/jobs/${id}?tab=spec`],
     ...["/jobs/named/readable", "/jobs/named/unknown", `/failures/${group}`],
     ...["/compare", `/compare?a=${id}&b=${other}`, `/compare?a=${run}&b=${again}`],

@@ -97,6 +97,7 @@ export function BindDialog({ account, onClose }: { account: string; onClose: () 
           data={roles.map(({ name }) => ({ value: name, label: roleOption(name, t, i18n.language) }))}
           required
           searchable
+          openOnFocus={false}
           nothingFoundMessage={t("palette.nothing")}
           data-autofocus
         />

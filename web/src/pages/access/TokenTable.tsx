@@ -78,8 +78,14 @@ function Row({ token, withBearer }: { token: Token; withBearer?: boolean }) {
         <TokenBadge status={status} />
       </span>
       <span role="cell" className={`${style.expires} quiet`}>
-        <span className={style.caption}>{t("token.columns.expires")} </span>
-        {expires_at ? <RelativeTime at={expires_at} /> : t("token.never")}
+        {status === "revoked" ? (
+          <span className={style.placeholder}>–</span>
+        ) : (
+          <>
+            <span className={style.caption}>{t("token.columns.expires")} </span>
+            {expires_at ? <RelativeTime at={expires_at} /> : t("token.never")}
+          </>
+        )}
       </span>
       <span role="cell" className={`${style.created} quiet`} title={created_by}>
         <RelativeTime at={created_at} light />
