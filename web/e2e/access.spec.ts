@@ -87,6 +87,12 @@ test("an account sees its namespace, follows changes of its roles, and loses its
   await expect(other.getByRole("heading", { name: "slow-report" })).toBeVisible();
   await expect(other.getByRole("button", { name: "Cancel" })).toHaveCount(0);
 
+  await other.keyboard.press("Control+k");
+  const palette = other.getByRole("listbox");
+  await expect(palette.getByRole("option", { name: "Overview" })).toBeVisible();
+  await expect(palette.getByRole("option", { name: /Cancel|Submit|Access/ })).toHaveCount(0);
+  await other.keyboard.press("Escape");
+
   // The open page follows a change of the roles.
   await bind(page, "operator", "team");
   await expect(other.getByRole("button", { name: "Cancel" })).toBeVisible();

@@ -65,6 +65,15 @@ async function seed(server: Server): Promise<Record<string, string>> {
     const { steps } = await server.get<{ steps: { failed?: number } }>(`/api/v1/runs/${run.id}`);
     return (steps.failed ?? 0) > 0;
   });
+  const account = { name: "ann@example.com", kind: "user", title: "Ann 安" };
+  await server.call("POST", "/api/v1/accounts", account);
+  for (const [role, namespace] of [
+    ["viewer", "*"],
+    ["developer", "finance"],
+  ]) {
+    await server.call("PUT", "/api/v1/bindings", { account: account.name, role, namespace });
+  }
+  await server.call("POST", "/api/v1/tokens", { account: account.name, description: "laptop" });
   return {
     overview: "/",
     jobs: "/jobs",
@@ -96,6 +105,13 @@ async function seed(server: Server): Promise<Record<string, string>> {
     queues: "/queues",
     artifacts: "/artifacts",
     events: "/events",
+    accounts: "/access",
+    account: "/access/accounts/ann@example.com",
+    roles: "/access/roles",
+    role: "/access/roles/operator",
+    "role-new": "/access/roles/new",
+    "all-tokens": "/access/tokens",
+    tokens: "/tokens",
     settings: "/settings",
   };
 }
