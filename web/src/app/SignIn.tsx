@@ -40,7 +40,7 @@ export function SignIn() {
         <PasswordInput
           size="sm"
           label={t("signIn.token")}
-          placeholder="bf_admin_…"
+          placeholder="bf_…"
           value={text}
           onChange={(event) => setText(event.currentTarget.value)}
           autoFocus

@@ -143,6 +143,7 @@ function Roles({ account }: { account: Account }) {
   const { t } = useTranslation();
   const [binding, setBinding] = useState(false);
   const { data, error } = useQuery(bindingsQuery({ account: account.name }));
+  const seesAll = useCan()("read", "access");
   const bindings = data?.items;
   return (
     <Card
@@ -166,11 +167,14 @@ function Roles({ account }: { account: Account }) {
           <Loading rows={2} />
         </div>
       )}
-      {bindings?.length === 0 && (
-        <EmptyState icon={ShieldOff} title={t("binding.none")}>
-          {t("binding.noneText")}
-        </EmptyState>
-      )}
+      {bindings?.length === 0 &&
+        (seesAll ? (
+          <EmptyState icon={ShieldOff} title={t("binding.none")}>
+            {t("binding.noneText")}
+          </EmptyState>
+        ) : (
+          <EmptyState icon={ShieldOff} title={t("binding.noneVisible")} />
+        ))}
       {bindings && bindings.length > 0 && (
         <div className={style.inner} role="table" aria-label={t("binding.roles")}>
           <div className={`${frame.row} ${frame.head} ${style.binding}`} role="row">

@@ -12,7 +12,7 @@ import type { Account } from "../../api/schema";
 import { ACCOUNT_KINDS, type AccountsSearch, filterAccounts } from "../../lib/access";
 import { useFilterShortcut } from "../../lib/filterShortcut";
 import { usePageTitle } from "../../lib/title";
-import { Allowed } from "../../ui/Allowed";
+import { Allowed, useCan } from "../../ui/Allowed";
 import filters from "../../ui/filters.module.css";
 import { EmptyState, ErrorBox, Loading, Page } from "../../ui/kit";
 import frame from "../../ui/list.module.css";
@@ -89,6 +89,8 @@ export function AccountsPage() {
 function Row({ account }: { account: Account }) {
   const { t } = useTranslation();
   const { name, title, kind, disabled, roles } = account;
+  // Others see only the roles in their namespaces.
+  const seesAllRoles = useCan()("read", "access");
   return (
     <div className={`${frame.row} ${style.account}`} role="row" data-disabled={disabled || undefined}>
       <span role="cell" className={style.name}>
@@ -104,7 +106,7 @@ function Row({ account }: { account: Account }) {
         <KindName kind={kind} />
       </span>
       <span role="cell" className={style.roles}>
-        {roles.length === 0 && <span className="quiet">{t("account.noRole")}</span>}
+        {roles.length === 0 && <span className="quiet">{seesAllRoles ? t("account.noRole") : "–"}</span>}
         {roles.slice(0, ROLES_SHOWN).map(({ role, namespace }) => (
           <span key={`${role} ${namespace}`} className={style.chip}>
             <RoleName name={role} /> · {namespace}
