@@ -198,6 +198,7 @@ const KNOWN_CYCLES: &[(&str, &str, &[&str], &str)] = &[
         "store",
         "crate::sqlite",
         &[
+            "access",
             "commit",
             "housekeeping",
             "leases",

@@ -82,9 +82,12 @@ async fn run_page(site: &Site, page: &Path) -> usize {
 
 #[tokio::test]
 async fn the_commands_of_both_readmes_work_as_they_are_written() {
-    let site = Site::start().await;
-    assert!(run_page(&site, &repository().join("README.md")).await >= 4);
-    assert!(run_page(&site, &repository().join("README.zh-CN.md")).await >= 4);
+    // Both have the same commands, and some commands (such as the creation of an account) succeed once on a server.
+    let run = async |page: &str| {
+        let site = Site::start().await;
+        assert!(run_page(&site, &repository().join(page)).await >= 4);
+    };
+    tokio::join!(run("README.md"), run("README.zh-CN.md"));
 }
 
 #[tokio::test]
