@@ -22,12 +22,13 @@ for (let part = 0; part < PARTS; part += 1) {
   }) => {
     // axe checks about fifteen views.
     test.setTimeout(480_000);
-    const views = await allViews(server);
+    const views = await allViews(server, `readable-${part}`);
     for (const view of views.filter((_, index) => index % PARTS === part)) await check(page, view);
   });
 }
 
-async function allViews(server: Server): Promise<string[]> {
+/** Creates what the views show. Parts may share a server, and an account is created only once on a server. */
+async function allViews(server: Server, account: string): Promise<string[]> {
   const id = await server.submit(script("readable", "echo hello; exit 3"));
   await server.waitForStatus(id, "failed");
   const groups = await server.get<{ items: Array<{ id: string }> }>("/api/v1/failures?name=readable");
@@ -47,12 +48,12 @@ async function allViews(server: Server): Promise<string[]> {
   const { id: again } = await server.call<{ id: string }>("POST", "/api/v1/workflows/readable/start", {});
   const nightly = await server.schedule("readable", [{ cron: "30 2 * * *" }], "exit 3");
   await server.trigger(nightly);
-  await server.call("POST", "/api/v1/accounts", { name: "readable", kind: "user", title: "Readable" });
-  await server.call("PUT", "/api/v1/bindings", { account: "readable", role: "viewer", namespace: "*" });
-  await server.call("POST", "/api/v1/tokens", { account: "readable", role: "viewer" });
+  await server.call("POST", "/api/v1/accounts", { name: account, kind: "user", title: "Readable" });
+  await server.call("PUT", "/api/v1/bindings", { account, role: "viewer", namespace: "*" });
+  await server.call("POST", "/api/v1/tokens", { account, role: "viewer" });
   return [
     ...VIEWS,
-    "/access/accounts/readable",
+    `/access/accounts/${account}`,
     ...[`/jobs/${id}`, `/jobs/${id}?tab=timeline`, `/jobs/${id}?tab=spec`],
     ...["/jobs/named/readable", "/jobs/named/unknown", `/failures/${group}`],
     ...["/compare", `/compare?a=${id}&b=${other}`, `/compare?a=${run}&b=${again}`],
