@@ -117,7 +117,7 @@ test("an account sees its namespace, follows changes of its roles, and loses its
   await other.context().close();
 });
 
-test("an account without a role is told so, and manages its own tokens", async ({ server, browser }) => {
+test("an account without a role sees what to do, and manages its own tokens", async ({ server, browser }) => {
   const page = await signInWith(browser, server, await account(server, "newcomer"));
   await expect(page.getByRole("heading", { name: "This account has no role yet" })).toBeVisible();
   await expect(page.getByText("Ask an administrator for a role")).toBeVisible();

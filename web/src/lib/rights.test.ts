@@ -28,7 +28,7 @@ const viewer: Caller = {
   ],
 };
 const admin: Caller = { rights: [right("read", "jobs", "*"), right("operate", "jobs", "*")] };
-const nobody: Caller = { rights: [] };
+const withoutRole: Caller = { rights: [] };
 
 test("a pattern covers the namespaces that it names", () => {
   expect(covers("*", "team")).toBe(true);
@@ -83,7 +83,7 @@ test("a new object is in the default namespace, or in one that the caller may us
 test("a sample names the namespace of the new object, unless it is the default", () => {
   expect(sampleFor(admin, "name: a\nrun: b\n", "operate", "jobs")).toBe("name: a\nrun: b\n");
   expect(sampleFor(viewer, "name: a\nrun: b\n", "read", "jobs")).toBe("name: a\nnamespace: team\nrun: b\n");
-  expect(sampleFor(nobody, "name: a\n", "create", "jobs")).toBe("name: a\n");
+  expect(sampleFor(withoutRole, "name: a\n", "create", "jobs")).toBe("name: a\n");
 });
 
 test("a page is denied without its right, and all but two without any right", () => {
@@ -102,16 +102,16 @@ test("a page is denied without its right, and all but two without any right", ()
   expect(pageDenial({ rights: [right("read", "access", "*")] }, "/access/tokens")).toBeNull();
   expect(pageDenial(viewer, "/tokens")).toBeNull();
   expect(pageDenial(viewer, "/settings")).toBeNull();
-  expect(pageDenial(nobody, "/")).toBe("noRole");
-  expect(pageDenial(nobody, "/jobs")).toBe("noRole");
-  expect(pageDenial(nobody, "/tokens")).toBeNull();
-  expect(pageDenial(nobody, "/settings")).toBeNull();
+  expect(pageDenial(withoutRole, "/")).toBe("noRole");
+  expect(pageDenial(withoutRole, "/jobs")).toBe("noRole");
+  expect(pageDenial(withoutRole, "/tokens")).toBeNull();
+  expect(pageDenial(withoutRole, "/settings")).toBeNull();
 });
 
 test("a change of rights is a loss unless all former rights remain", () => {
-  expect(hasLostRights(undefined, nobody)).toBe(false);
-  expect(hasLostRights(nobody, viewer)).toBe(false);
-  expect(hasLostRights(viewer, nobody)).toBe(true);
+  expect(hasLostRights(undefined, withoutRole)).toBe(false);
+  expect(hasLostRights(withoutRole, viewer)).toBe(false);
+  expect(hasLostRights(viewer, withoutRole)).toBe(true);
   expect(hasLostRights(viewer, { rights: viewer.rights.slice(1) })).toBe(true);
   const wider: Caller = {
     rights: viewer.rights.map((each) => ({ ...each, namespaces: ["*"] })),

@@ -1,4 +1,8 @@
 //! The rules of a decision.
+//!
+//! A table holds what each built-in role allows. The other tests hold one rule each: prefixes of namespaces,
+//! limits of tokens, questions without a namespace, and the words of a denial. Properties over random roles and
+//! bindings are tested in `properties`.
 
 use super::{Scenario, scope, token};
 use crate::{Bearer, BuiltInRole, Denied, IdentityKind, Object, Permissions, Resource, Rule, Verb};

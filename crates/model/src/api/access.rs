@@ -1,4 +1,8 @@
 //! Access control: accounts, roles, bindings and tokens.
+//!
+//! An account is a person or a program. A binding gives it a role in one namespace or in all of them. A token
+//! authenticates it, and may limit it further. The text of a token is in [`CreatedToken`] only: it is shown once.
+//! The rules are in the crate `access`.
 
 use super::*;
 use crate::access::{AccountKind, Resource, Verb};

@@ -308,7 +308,7 @@ async fn no_route_reads_or_changes_another_namespace() {
     let world = World::new().await;
     let tenant = Tenant::fill(&world).await;
     let admin = world.account("tess", &[("admin", "other"), ("developer", "sandbox")]).await;
-    let nobody = world.account("noah", &[]).await;
+    let unbound = world.account("noah", &[]).await;
     let limited = json!({"kind": "admin", "name": "limited", "namespaces": ["other"]});
     let limited = world.post("/api/v1/tokens", limited).await;
     assert_eq!(limited.status, StatusCode::CREATED, "{}", limited.text());
@@ -320,7 +320,7 @@ async fn no_route_reads_or_changes_another_namespace() {
         if path.ends_with("/session") {
             continue;
         }
-        let callers = [("admin of other", &admin), ("no role", &nobody), ("limited", &limited)];
+        let callers = [("admin of other", &admin), ("no role", &unbound), ("limited", &limited)];
         let requests = with_ids(&tenant, &method, &path)
             .into_iter()
             .flat_map(|path| callers.map(|it| (path.clone(), it)));
