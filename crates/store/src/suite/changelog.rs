@@ -349,7 +349,7 @@ pub async fn a_standby_has_the_rows_of_a_load<S: Subject>() {
             tokio::join!(follower.follow(life.scene.store()), life.commit(batches));
             follower.follow(life.scene.store()).await;
             let loaded = life.scene.load().await.1;
-            assert!(loaded.len() > 20);
+            assert!(loaded.len() > 10, "{} rows", loaded.len());
             assert_same(&follower.all(), &loaded);
         }
     }
