@@ -209,7 +209,8 @@ impl Engine {
                 return schedules.on_schedule(cx, workflows, jobs, schedule, bound).max(1);
             }
             Timer::JobReady(job) => jobs.on_due(cx, job),
-            Timer::Deadline(job) => jobs.on_deadline(cx, job),
+            Timer::StartBy(job) => jobs.on_start_deadline(cx, job),
+            Timer::FinishBy(job) => jobs.on_finish_deadline(cx, job),
             Timer::Remind(execution) => jobs.on_remind(cx, execution),
             Timer::ResultWait(execution) => jobs.on_result_overdue(cx, execution),
             Timer::Lease(worker) => jobs.on_lease(cx, worker),

@@ -50,9 +50,10 @@ impl Hash for Profile {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.namespace, &self.queue, self.priority, self.shape_id).hash(state);
         (self.grace, self.delivery, self.retention).hash(state);
-        (self.retry.max_retries, self.retry.max_start_retries).hash(state);
+        (self.retry.max_retries, self.retry.max_start_retries, self.retry.max_lost).hash(state);
         let backoff = &self.retry.backoff;
         (backoff.initial, backoff.max, backoff.factor.to_bits(), backoff.jitter.to_bits()).hash(state);
+        backoff.delays.hash(state);
         (&self.retry.retry_exit_codes, &self.retry.final_exit_codes).hash(state);
     }
 }

@@ -17,7 +17,9 @@ pub(crate) enum Timer {
     /// A job becomes ready, or its backoff ends.
     JobReady(JobId),
     /// Start deadline of a job.
-    Deadline(JobId),
+    StartBy(JobId),
+    /// Completion deadline of a job.
+    FinishBy(JobId),
     /// An execution should have been reported: repeat the last message to its worker.
     Remind(ExecutionId),
     /// End of the wait for the result of an execution whose worker is lost.

@@ -68,6 +68,9 @@ pub struct Summary {
     pub cancelled: u64,
     /// Runs that did not start before their deadline.
     pub expired: u64,
+    /// Jobs of schedules whose completion deadline passed before they ended.
+    #[serde(default)]
+    pub overdue: u64,
     /// Runs that started late, or that are still waiting and already late.
     pub late: u64,
     /// Run with the longest delay.
@@ -265,6 +268,9 @@ pub struct ScheduleForecast {
     pub failed: u64,
     /// Runs that did not start before their deadline.
     pub expired: u64,
+    /// Jobs of schedules whose completion deadline passed before they ended.
+    #[serde(default)]
+    pub overdue: u64,
     /// Runs that started late, or that are still waiting and already late.
     pub late: u64,
     /// Longest delay of a run.

@@ -120,6 +120,7 @@ impl<'a> Totals<'a> {
             succeeded: 0,
             failed: 0,
             expired: 0,
+            overdue: 0,
             late: 0,
             latest: Duration::ZERO,
             busy: Duration::ZERO,
@@ -282,6 +283,12 @@ impl<'a> Totals<'a> {
     fn event(&mut self, now: Timestamp, event: Event, asked: &mut Vec<PendingInput>) {
         match event.kind {
             EventKind::Job { job, to, worker, .. } => self.job_moved(event.at, job, to, worker),
+            EventKind::Overdue { schedule: Some(schedule), .. } => {
+                if let Some(&place) = self.schedules.get(&schedule) {
+                    self.by_schedule[place].overdue += 1;
+                    self.summary.overdue += 1;
+                }
+            }
             EventKind::Schedule { schedule, what: ScheduleEvent::Paused, name } => {
                 let Some(&place) = self.schedules.get(&schedule) else { return };
                 if now <= self.plan.from {

@@ -94,6 +94,12 @@ pub struct Job {
     /// Time of the request to cancel the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel_requested_at: Option<Timestamp>,
+    /// Completion deadline of the job. Absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_by: Option<Timestamp>,
+    /// Whether the completion deadline passed before the job ended.
+    #[serde(default)]
+    pub overdue: bool,
     /// Time from which retention may delete the job. Absent until the job has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
@@ -103,6 +109,9 @@ pub struct Job {
     pub run_failures: u32,
     /// Number of executions that could not be started.
     pub start_failures: u32,
+    /// Number of executions that were lost with their worker.
+    #[serde(default)]
+    pub losses: u32,
     /// ID of the newest execution of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
@@ -490,6 +499,9 @@ pub struct FeedEvent {
     /// Cause of the status change of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
+    /// Completion deadline of the job, in the event `job.overdue`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_by: Option<Timestamp>,
     /// ID of the execution that the event concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,

@@ -77,6 +77,7 @@ causes! {
         WorkerReturned = 17, "worker_returned", "The lost worker reconnected with the execution before another execution was started.";
         DependenciesSatisfied = 18, "dependencies_satisfied", "All upstream jobs ended as required.";
         DependencyNeverSatisfied = 19, "dependency_never_satisfied", "An upstream job did not end as required.";
+        FinishDeadlinePassed = 20, "finish_deadline_passed", "The job did not end before its completion deadline.";
     }
 }
 
@@ -129,9 +130,18 @@ pub const TRANSITIONS: &[Transition] = &[
     step(Running, Failed, Cause::StartFailed),
     step(Running, Failed, Cause::TimedOut),
     step(Running, Failed, Cause::OutcomeUnknown),
+    step(Running, Failed, Cause::WorkerLost),
     step(Running, Cancelled, Cause::CancelRequested),
     step(Retrying, Waiting, Cause::BackoffEnded),
     step(Retrying, Cancelled, Cause::CancelRequested),
+    step(Ready, Failed, Cause::FinishDeadlinePassed),
+    step(Ready, Cancelled, Cause::FinishDeadlinePassed),
+    step(Waiting, Failed, Cause::FinishDeadlinePassed),
+    step(Waiting, Cancelled, Cause::FinishDeadlinePassed),
+    step(Running, Failed, Cause::FinishDeadlinePassed),
+    step(Running, Cancelled, Cause::FinishDeadlinePassed),
+    step(Retrying, Failed, Cause::FinishDeadlinePassed),
+    step(Retrying, Cancelled, Cause::FinishDeadlinePassed),
 ];
 
 /// Returns whether a job may change from `from` to `to` with this cause.

@@ -47,6 +47,8 @@ pub const DOWNSTREAM_JOBS_MAX: usize = 10_000;
 pub const CUSTOM_RESOURCES_MAX: usize = 16;
 /// Maximum number of retries of a job after failed runs, and after failed starts.
 pub const RETRIES_MAX: u32 = 1_000;
+/// Maximum number of delays in a list of delays before retries.
+pub const DELAYS_MAX: usize = 100;
 /// Maximum delay before a retry.
 pub const BACKOFF_MAX: Duration = Duration::from_hours(24);
 /// Maximum timeout of an execution.

@@ -164,6 +164,10 @@ pub struct JobState {
     pub run_failures: u32,
     /// Number of executions that could not be started.
     pub start_failures: u32,
+    /// Number of executions that were lost with their worker.
+    pub losses: u32,
+    /// Whether the completion deadline passed before the job ended.
+    pub overdue: bool,
     /// Fencing token of the newest execution.
     pub fence: Fence,
     /// Newest execution.
@@ -322,6 +326,16 @@ pub enum EventKind {
         execution: ExecutionId,
         /// Worker that runs the execution.
         worker: WorkerId,
+    },
+    /// The completion deadline of a job passed before the job ended.
+    Overdue {
+        /// ID of the job.
+        job: JobId,
+        /// Completion deadline of the job.
+        finish_by: Timestamp,
+        /// Schedule that created the job.
+        #[serde(default)]
+        schedule: Option<ScheduleId>,
     },
     /// A worker changed its status or its admission.
     Worker {

@@ -7,6 +7,8 @@
 //! [`crate::validate`] checks names, limits and the fields of the job. The `timetable` crate checks the rules. The
 //! engine applies the policies.
 
+mod guarantee;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,8 @@ use crate::spec::{DEFAULT, JobSpec};
 use crate::time::Duration;
 use crate::timing::Timing;
 use crate::workflow::Call;
+
+pub use guarantee::{Contradiction, Guarantee};
 
 fn default_namespace() -> String {
     DEFAULT.to_owned()
@@ -47,6 +51,9 @@ pub struct ScheduleSpec {
     /// Maximum number of firings, at least 1; the schedule then becomes `completed`. Skipped, manual and backfill
     /// firings do not count [default: unlimited].
     pub max_firings: Option<u64>,
+    /// Guarantee of each scheduled time. Sets `overlap`, `missed` and the `delivery` of the job, as far as they have their
+    /// defaults; a contradiction causes a warning [default: no guarantee; each of them has its own default].
+    pub guarantee: Option<Guarantee>,
     /// Overlap policy: treatment of a firing while earlier runs of the schedule have not ended.
     pub overlap: Overlap,
     /// Policy for missed firings: scheduled times that passed while no server could process them.
@@ -111,6 +118,10 @@ struct ScheduleText {
     /// firings do not count [default: unlimited].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_firings: Option<u64>,
+    /// Guarantee of each scheduled time. Sets `overlap`, `missed` and the `delivery` of the job, as far as they have their
+    /// defaults; a contradiction causes a warning [default: no guarantee; each of them has its own default].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    guarantee: Option<Guarantee>,
     /// Overlap policy: treatment of a firing while earlier runs of the schedule have not ended.
     #[serde(default)]
     overlap: Overlap,
@@ -157,6 +168,7 @@ macro_rules! form {
             timing: $other.timing,
             jitter: $other.jitter,
             max_firings: $other.max_firings,
+            guarantee: $other.guarantee,
             overlap: $other.overlap,
             missed: $other.missed,
             start_deadline: $other.start_deadline,
@@ -223,6 +235,7 @@ impl ScheduleSpec {
             timing,
             jitter: None,
             max_firings: None,
+            guarantee: None,
             overlap: Overlap::default(),
             missed: Missed::default(),
             start_deadline: None,
@@ -259,8 +272,10 @@ impl ScheduleSpec {
         }
     }
 
-    /// Sets namespace, name and owner of the job to those of the schedule, unless the job sets its own. Idempotent.
+    /// Sets namespace, name and owner of the job to those of the schedule, unless the job sets its own, and the policies
+    /// of the guarantee. Idempotent.
     pub fn fill(&mut self) {
+        self.fill_guarantee();
         let Action::Job(job) = &mut self.action else { return };
         if job.namespace == DEFAULT {
             job.namespace.clone_from(&self.namespace);

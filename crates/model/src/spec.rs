@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 
 pub use compact::{Summary, name_in};
 
+use crate::firing::{FiringCause, Origin};
 use crate::id::JobId;
 use crate::quantity::{Bytes, Millicores};
 use crate::status::JobStatus;
@@ -70,6 +71,10 @@ pub struct JobSpec {
     /// set. A job that has not started by then ends as `expired` [default: no deadline].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_deadline: Option<Duration>,
+    /// Completion deadline: time by which the job must have ended, over its waiting, all its executions and the delays
+    /// between them. What happens to a job that has not ended by then is its `action` [default: no deadline].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_by: Option<FinishBy>,
     /// Upstream jobs: the job starts only after they have ended as their conditions require. Otherwise it is cancelled.
     /// At most 100, in the namespace of the job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -139,6 +144,7 @@ impl JobSpec {
             priority: default_priority(),
             run_at: None,
             start_deadline: None,
+            finish_by: None,
             after: Vec::new(),
             run,
             inputs: Vec::new(),
@@ -311,6 +317,63 @@ pub enum Enforcement {
     BestEffort,
 }
 
+/// Completion deadline of a job: exactly one of `at` and `after`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FinishBy {
+    /// Deadline as a time, at most 3,660 days in the future. Not allowed in schedules and workflows. Required if `after`
+    /// is not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+    /// Deadline as a duration, at most 3,660 days. It counts from the scheduled time of a schedule; from the start of a
+    /// backfill, a retry or a step; otherwise from `run_at`, or from the submission if `run_at` is not set. Required if
+    /// `at` is not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Duration>,
+    /// What happens to a job that has not ended by the deadline [default: `fail`].
+    #[serde(default)]
+    pub action: FinishAction,
+}
+
+impl FinishBy {
+    /// Returns the deadline of a job that was created at `created_at`, by a schedule if it has an origin.
+    pub fn deadline(
+        &self,
+        origin: Option<&Origin>,
+        run_at: Option<Timestamp>,
+        created_at: Timestamp,
+    ) -> Timestamp {
+        let counts_from = match origin {
+            None => run_at.unwrap_or(created_at),
+            Some(origin) => match origin.cause {
+                FiringCause::Timer | FiringCause::CatchUp | FiringCause::Manual => origin.scheduled_for,
+                // The scheduled time may be long past.
+                FiringCause::Backfill | FiringCause::Retry => created_at,
+            },
+        };
+        self.at.unwrap_or_else(|| counts_from + self.after.unwrap_or_default())
+    }
+}
+
+/// What happens to a job that has not ended by its completion deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishAction {
+    /// The job is stopped, with its grace period, and ends as `failed`.
+    #[default]
+    Fail,
+    /// The job is stopped, with its grace period, and ends as `cancelled`.
+    Cancel,
+    /// The job continues. Only the event `job.overdue` reports the deadline.
+    Report,
+}
+
+crate::status::words! { FinishAction, "an action", {
+    Fail = "fail";
+    Cancel = "cancel";
+    Report = "report";
+} }
+
 /// A job that must end before another one starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -418,6 +481,9 @@ pub struct RetryPolicy {
     pub max_retries: u32,
     /// Maximum number of retries after executions that could not be started, from 0 to 1,000 [default: 3].
     pub max_start_retries: u32,
+    /// Maximum number of retries after executions that were lost with their worker, from 0 to 1,000 [default: 5]. A job
+    /// that loses worker after worker then ends as `failed` with the cause `worker_lost`. Drains do not count.
+    pub max_lost: u32,
     /// Delay before each retry.
     pub backoff: Backoff,
     /// Exit codes that are retried, at most 256. If set, a failure without an exit code, for example a timeout, is not
@@ -434,6 +500,7 @@ impl Default for RetryPolicy {
         Self {
             max_retries: 0,
             max_start_retries: 3,
+            max_lost: 5,
             backoff: Backoff::default(),
             retry_exit_codes: Vec::new(),
             final_exit_codes: Vec::new(),
@@ -441,8 +508,8 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Exponential backoff. The delay before retry `k`, counted from 1, is `min(max, initial × factor^(k−1))`, varied by
-/// `jitter`.
+/// Delay before each retry: exponential, or a list. The exponential delay before retry `k`, counted from 1, is
+/// `min(max, initial × factor^(k−1))`. Either is varied by `jitter`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Backoff {
@@ -455,11 +522,21 @@ pub struct Backoff {
     /// Random variation of each delay, as a fraction from 0 to 1; with 0.2, a delay of 10s becomes 8s to 12s [default:
     /// 0.2].
     pub jitter: f64,
+    /// Delays before the first, second, … retry, for example `[1m, 5m, 10m]`; further retries use the last one. At most
+    /// 100, each at most 24h. Replaces `initial`, `factor` and `max`, which must then not be set [default: none].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub delays: Vec<Duration>,
 }
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { initial: Duration::from_secs(1), factor: 2.0, max: Duration::from_secs(300), jitter: 0.2 }
+        Self {
+            initial: Duration::from_secs(1),
+            factor: 2.0,
+            max: Duration::from_secs(300),
+            jitter: 0.2,
+            delays: Vec::new(),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use crate::id::ScheduleId;
 use crate::limits;
 use crate::queue::QueueSettings;
-use crate::spec::{Backoff, Constraint, JobSpec, Operator, ProcessRun, Run};
+use crate::spec::{Backoff, Constraint, FinishBy, JobSpec, Operator, ProcessRun, Run};
 use crate::time::{Duration, Timestamp};
 
 mod schedule;
@@ -225,6 +225,19 @@ impl Check {
     }
 
     fn backoff(&mut self, at: &str, backoff: &Backoff) {
+        let count = backoff.delays.len();
+        self.ensure(count <= limits::DELAYS_MAX, &format!("{at}.delays"), || {
+            too_many(count, limits::DELAYS_MAX)
+        });
+        for (i, &delay) in backoff.delays.iter().enumerate().take(limits::DELAYS_MAX) {
+            self.at_most(&format!("{at}.delays[{i}]"), delay, limits::BACKOFF_MAX);
+        }
+        let default = Backoff::default();
+        let is_default =
+            (backoff.initial, backoff.factor, backoff.max) == (default.initial, default.factor, default.max);
+        self.ensure(backoff.delays.is_empty() || is_default, &format!("{at}.delays"), || {
+            "cannot be combined with `initial`, `factor` or `max`: omit them, or omit `delays`".into()
+        });
         self.at_most(&format!("{at}.initial"), backoff.initial, limits::BACKOFF_MAX);
         self.at_most(&format!("{at}.max"), backoff.max, limits::BACKOFF_MAX);
         self.ensure(backoff.initial <= backoff.max, &format!("{at}.initial"), || {
@@ -301,6 +314,7 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
         check.ensure(deadline > Duration::ZERO, "start_deadline", || "must be greater than 0".into());
         check.at_most("start_deadline", deadline, limits::AHEAD_MAX);
     }
+    finish_by(&mut check, spec, now);
     upstream(&mut check, spec);
     match &spec.run {
         Run::Process(process) => check.process("run.process", process),
@@ -332,6 +346,26 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
         check.at_most("retention", retention, limits::RETENTION_MAX);
     }
     check.finish()
+}
+
+fn finish_by(check: &mut Check, spec: &JobSpec, now: Timestamp) {
+    let Some(FinishBy { at, after, .. }) = spec.finish_by else { return };
+    check.ensure(at.is_some() != after.is_some(), "finish_by", || {
+        "expected exactly one of `at` and `after`".into()
+    });
+    if let Some(at) = at {
+        let earliest = spec.run_at.map_or(now, |run_at| run_at.max(now));
+        check.ensure(at > earliest, "finish_by.at", || {
+            format!("`{at}` is too early: expected a time after `{earliest}`")
+        });
+        check.ensure(at <= now + limits::AHEAD_MAX, "finish_by.at", || {
+            format!("`{at}` is too far in the future: expected at most {} from now", limits::AHEAD_MAX)
+        });
+    }
+    if let Some(after) = after {
+        check.ensure(after > Duration::ZERO, "finish_by.after", || "must be greater than 0".into());
+        check.at_most("finish_by.after", after, limits::AHEAD_MAX);
+    }
 }
 
 fn upstream(check: &mut Check, spec: &JobSpec) {
@@ -406,9 +440,11 @@ fn resources(check: &mut Check, spec: &JobSpec) {
 
 fn retry(check: &mut Check, spec: &JobSpec) {
     let policy = &spec.retry;
-    for (path, retries) in
-        [("retry.max_retries", policy.max_retries), ("retry.max_start_retries", policy.max_start_retries)]
-    {
+    for (path, retries) in [
+        ("retry.max_retries", policy.max_retries),
+        ("retry.max_start_retries", policy.max_start_retries),
+        ("retry.max_lost", policy.max_lost),
+    ] {
         check.ensure(retries <= limits::RETRIES_MAX, path, || {
             format!("`{retries}` is too large: expected at most {}", limits::RETRIES_MAX)
         });

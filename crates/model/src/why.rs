@@ -13,7 +13,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::run::StepCause;
-use crate::spec::UpstreamCondition;
+use crate::spec::{FinishAction, UpstreamCondition};
 use crate::workflow::{JoinRule, Section};
 use crate::{Bytes, Duration, JobId, JobStatus, Millicores, RunId, StepStatus, Timestamp, WorkerId};
 
@@ -52,6 +52,22 @@ pub struct Why {
     /// All waiting reasons; the first one must be resolved first.
     #[schema(value_type = Vec<Reason>)]
     pub reasons: Vec<OpenEnum<Reason>>,
+    /// Start deadline of the job. Absent if it has none, or has started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_by: Option<Timestamp>,
+    /// Completion deadline of the job. Absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_by: Option<Timestamp>,
+    /// What happens to the job at its completion deadline. Absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_action: Option<FinishAction>,
+}
+
+impl Why {
+    /// Returns the explanation of a job that has ended: it waits for nothing.
+    pub fn ended(job: JobId, status: JobStatus) -> Self {
+        Self { job, status, reasons: Vec::new(), start_by: None, finish_by: None, finish_action: None }
+    }
 }
 
 /// One waiting reason of a job, or what the job is doing.
@@ -156,8 +172,8 @@ pub enum Reason {
         /// Expiry of the lease.
         until: Timestamp,
     },
-    /// The worker is lost, and the job must not be started twice. The server waits for the worker to reconnect and report
-    /// the result.
+    /// The worker is lost, and the job is not started again: it must not start twice, or was lost too often. The server
+    /// waits for the worker to reconnect and report the result.
     OutcomeUnknown {
         /// Lost worker.
         worker: WorkerId,

@@ -88,6 +88,12 @@ mutations! {
     EngineOverfillsWorkers = "engine-overfills-workers",
     /// Ignores start deadlines.
     EngineMissesDeadlines = "engine-misses-deadlines",
+    /// Ignores completion deadlines.
+    EngineMissesFinishDeadlines = "engine-misses-finish-deadlines",
+    /// Starts a job again, however often it was lost with its worker.
+    EngineReplacesLostForever = "engine-replaces-lost-forever",
+    /// Starts a job again that its completion deadline stopped.
+    EngineRetriesOverdueJobs = "engine-retries-overdue-jobs",
     /// Fires a schedule that has reached its limit of concurrent runs.
     EngineIgnoresOverlap = "engine-ignores-overlap",
     /// Drops the first missed firing that must be caught up after an outage.

@@ -427,6 +427,12 @@ pub struct JobRow {
     pub run_failures: u32,
     /// Number of executions that could not be started.
     pub start_failures: u32,
+    /// Number of executions that were lost with their worker.
+    #[serde(default)]
+    pub losses: u32,
+    /// Whether the completion deadline passed before the end.
+    #[serde(default)]
+    pub overdue: bool,
     /// The newest fence.
     pub fence: Fence,
     /// Whether a cancellation was requested.

@@ -301,6 +301,8 @@ pub(super) fn small(mut spec: JobSpec) -> JobSpec {
     spec.resources.memory = Some(Bytes(1 << 20));
     spec.retry.max_retries = 50;
     spec.retry.max_start_retries = 50;
+    // Faults take worker after worker away; none of that is the job's doing.
+    spec.retry.max_lost = 1_000;
     spec.retry.backoff.initial = "50ms".parse().unwrap();
     spec.retry.backoff.max = "1s".parse().unwrap();
     spec

@@ -29,6 +29,8 @@ struct Reached {
     executions: u32,
     run_failures: u32,
     start_failures: u32,
+    losses: u32,
+    overdue: bool,
     fence: Fence,
     cancelled: bool,
     /// The execution whose worker was lost, until it is replaced.
@@ -150,6 +152,10 @@ impl<'a> CommitBuilder<'a> {
             EventKind::Started { execution, .. } => {
                 self.execution_row(*execution, Now::Known(ExecutionStatus::Running)).into_iter().collect()
             }
+            EventKind::Overdue { job, .. } => {
+                self.reached.entry(*job).or_default().overdue = true;
+                Vec::new()
+            }
             EventKind::Schedule { schedule, what: ScheduleEvent::Created, .. } => {
                 self.schedule_row(*schedule, true).into_iter().collect()
             }
@@ -186,6 +192,8 @@ impl<'a> CommitBuilder<'a> {
         match cause {
             Cause::RunFailed | Cause::TimedOut => reached.run_failures += 1,
             Cause::StartFailed => reached.start_failures += 1,
+            Cause::WorkerLost => reached.losses += 1,
+            Cause::WorkerReturned => reached.losses = reached.losses.saturating_sub(1),
             Cause::Placed => reached.executions += 1,
             _ => {}
         }
@@ -235,6 +243,8 @@ impl<'a> CommitBuilder<'a> {
             executions: if last { state.executions } else { reached.executions },
             run_failures: if last { state.run_failures } else { reached.run_failures },
             start_failures: if last { state.start_failures } else { reached.start_failures },
+            losses: if last { state.losses } else { reached.losses },
+            overdue: reached.overdue,
             fence: if last { state.fence } else { reached.fence },
             cancel_requested: reached.cancelled,
             steps: step.cloned().into_iter().collect(),

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use jiff::civil::Date;
 use model::firing::{FiringOutcome, ScheduleStatus};
-use model::schedule::{MissedPolicy, OverlapPolicy};
+use model::schedule::{Guarantee, MissedPolicy, OverlapPolicy};
 use model::timing::{Cron, Dialect, Every, Filter, Rule, Timing, UTC};
 use model::{BackfillId, Duration, Timestamp};
 use timetable::Language;
@@ -135,6 +135,10 @@ fn overlap(text: &str) -> Result<OverlapPolicy, String> {
     word(text, &known)
 }
 
+fn guarantee(text: &str) -> Result<Guarantee, String> {
+    word(text, &Guarantee::ALL.iter().map(|known| known.as_str()).collect::<Vec<_>>())
+}
+
 fn missed(text: &str) -> Result<MissedPolicy, String> {
     word(text, &["skip", "fire_once", "fire_last", "fire_all"])
 }
@@ -188,7 +192,13 @@ Missed policies (--missed), for the firings that an outage of all servers preven
   skip             start no missed firing
   fire_once        start one run in place of all missed firings
   fire_last        start only the last missed firing
-  fire_all         start every missed firing, at most the latest 1000"
+  fire_all         start every missed firing, at most the latest 1000
+
+Guarantees (--guarantee), which set the policies and the delivery level:
+  at_least_once    buffer_all, fire_all, at_least_once
+  exactly_once     buffer_all, fire_all, exactly_once
+  at_most_once     skip, fire_once, at_most_once
+  best_effort      skip, skip, at_least_once"
 );
 
 /// Text below the help of `ledger`.
@@ -241,6 +251,10 @@ pub(crate) struct CreateArgs {
     /// Number of firings after which the schedule completes [default: unlimited]
     #[arg(long, value_name = "N", help_heading = "Timing")]
     pub(crate) max_firings: Option<u64>,
+    /// Guarantee of each scheduled time; sets --overlap, --missed and --delivery as far as they are not given:
+    /// at_least_once, exactly_once, at_most_once, best_effort [default: none]
+    #[arg(long, value_name = "GUARANTEE", value_parser = guarantee, help_heading = "Timing")]
+    pub(crate) guarantee: Option<Guarantee>,
     /// Number of consecutive failed runs after which the schedule pauses [default: never]
     #[arg(long, value_name = "N", help_heading = "Timing")]
     pub(crate) pause_after_failures: Option<u32>,

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use model::id::ParseIdError;
-use model::spec::{Delivery, Enforcement, Placement, UpstreamCondition};
+use model::spec::{Delivery, Enforcement, FinishAction, Placement, UpstreamCondition};
 use model::status::UnknownWord;
 use model::{Bytes, Duration, JobId, Millicores, Timestamp};
 use serde::Serialize;
@@ -147,6 +147,24 @@ fn instant_at(text: &str, now: &jiff::Zoned) -> Result<Timestamp, String> {
     })
 }
 
+/// Completion deadline of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FinishByArg {
+    At(Timestamp),
+    After(Duration),
+}
+
+fn finish_by(text: &str) -> Result<FinishByArg, String> {
+    if let Ok(after) = text.parse() {
+        return Ok(FinishByArg::After(after));
+    }
+    instant(text).map(FinishByArg::At).map_err(|_| {
+        "expected a duration such as 6h, or a time such as 2026-11-21T08:00:00Z, 2026-11-21T08:00 (local) or \
+         08:00 (next)"
+            .into()
+    })
+}
+
 fn delivery(text: &str) -> Result<Delivery, String> {
     word(text, &["at_least_once", "at_most_once", "exactly_once"])
 }
@@ -224,6 +242,13 @@ pub(crate) struct SpecArgs {
     /// started by then expires [default: unlimited]
     #[arg(long, value_name = "DURATION", help_heading = "Scheduling")]
     pub(crate) deadline: Option<Duration>,
+    /// Completion deadline, over waiting and all retries: a duration after the scheduled time, for example 6h, or a time
+    /// [default: unlimited]
+    #[arg(long, value_name = "DURATION|TIME", value_parser = finish_by, help_heading = "Scheduling")]
+    pub(crate) finish_by: Option<FinishByArg>,
+    /// What happens to the job at its completion deadline: fail, cancel, or report (the job continues) [default: fail]
+    #[arg(long, value_name = "ACTION", requires = "finish_by", help_heading = "Scheduling")]
+    pub(crate) finish_action: Option<FinishAction>,
     /// Worker constraint, for example `zone=a,b`, `zone!=a`, `gpu`, `!gpu`; repeat to require all
     #[arg(long = "constraint", value_name = "RULE", value_parser = constraint, help_heading = "Scheduling")]
     pub(crate) constraints: Vec<Value>,
@@ -249,6 +274,9 @@ pub(crate) struct SpecArgs {
     /// Maximum number of retries after executions that could not start [default: 3]
     #[arg(long, value_name = "N", help_heading = "Failure")]
     pub(crate) start_retries: Option<u32>,
+    /// Maximum number of retries after executions that were lost with their worker [default: 5]
+    #[arg(long, value_name = "N", help_heading = "Failure")]
+    pub(crate) max_lost: Option<u32>,
     /// Delay before the first retry [default: 1s]
     #[arg(long, value_name = "DURATION", help_heading = "Failure")]
     pub(crate) backoff: Option<Duration>,
@@ -261,6 +289,15 @@ pub(crate) struct SpecArgs {
     /// Random variation of each delay, as a fraction from 0 to 1 [default: 0.2]
     #[arg(long, value_name = "FRACTION", help_heading = "Failure")]
     pub(crate) backoff_jitter: Option<f64>,
+    /// Delays before the first, second, … retry, for example 1m,5m,10m, instead of a growing delay
+    #[arg(
+        long,
+        value_name = "DURATIONS",
+        value_delimiter = ',',
+        conflicts_with_all = ["backoff", "backoff_factor", "backoff_max"],
+        help_heading = "Failure"
+    )]
+    pub(crate) backoff_delays: Vec<Duration>,
     /// Exit codes to retry, for example 1,75; all other failures are then final [default: every failure is retried]
     #[arg(long, value_name = "CODES", value_delimiter = ',', help_heading = "Failure")]
     pub(crate) retry_on: Vec<i32>,
@@ -386,6 +423,16 @@ impl SpecArgs {
         patch.set("queue", self.queue.as_ref())?;
         patch.set("priority", self.priority)?;
         patch.set("start_deadline", self.deadline)?;
+        if let Some(finish_by) = self.finish_by {
+            // A job has one of the two fields, so the other one is removed.
+            let (at, after) = match finish_by {
+                FinishByArg::At(at) => (json!(at), Value::Null),
+                FinishByArg::After(after) => (Value::Null, json!(after)),
+            };
+            patch.set("finish_by.at", Some(at))?;
+            patch.set("finish_by.after", Some(after))?;
+            patch.set("finish_by.action", self.finish_action)?;
+        }
         patch.set_list("constraints", &self.constraints)?;
         patch.set("placement", self.placement)?;
         patch.set("concurrency.key", self.concurrency_key.as_ref())?;
@@ -397,6 +444,8 @@ impl SpecArgs {
         patch.set("grace", self.grace)?;
         patch.set("retry.max_retries", self.retries)?;
         patch.set("retry.max_start_retries", self.start_retries)?;
+        patch.set("retry.max_lost", self.max_lost)?;
+        patch.set_list("retry.backoff.delays", &self.backoff_delays)?;
         patch.set("retry.backoff.initial", self.backoff)?;
         patch.set("retry.backoff.factor", self.backoff_factor)?;
         patch.set("retry.backoff.max", self.backoff_max)?;

@@ -78,7 +78,7 @@ fn page(look: &OutputOptions, told: &ForecastOutput, zone: &TimeZone) -> String 
     section(&mut text, look, "Workers", &workers, "workers");
     let mut schedules: Vec<_> =
         answer.schedules.iter().filter(|line| look.wide() || has_problems(line)).collect();
-    schedules.sort_by_key(|line| std::cmp::Reverse((line.expired, line.latest, line.failed)));
+    schedules.sort_by_key(|line| std::cmp::Reverse((line.expired + line.overdue, line.latest, line.failed)));
     let schedules: Vec<_> = schedules.into_iter().map(ScheduleRow).collect();
     section(&mut text, look, "Schedules with problems", &schedules, "schedules with problems");
     text
@@ -98,11 +98,12 @@ fn section<T: Row>(text: &mut String, look: &OutputOptions, title: &str, items: 
     }
 }
 
-/// Whether a schedule has late, expired, lost or mostly failed runs, or is paused.
+/// Whether a schedule has late, expired, overdue, lost or mostly failed runs, or is paused.
 fn has_problems(line: &ScheduleForecast) -> bool {
     let fails = line.failed > 0 && line.failed >= line.succeeded;
     line.late > 0
         || line.expired > 0
+        || line.overdue > 0
         || fails
         || line.paused_at.is_some()
         || unwanted_skips(&line.skipped) > 0
@@ -152,6 +153,7 @@ fn lines(summary: &Summary, clock: &Clock<'_>) -> Vec<(&'static str, String)> {
         ("Late", late),
         ("Skipped", skipped),
         ("Expired", summary.expired.to_string()),
+        ("Overdue", summary.overdue.to_string()),
         ("Failed", format!("{} of {}", summary.failed, summary.failed + summary.succeeded)),
         ("Waiting", format!("peak {}, {} at the end", summary.waiting_most, summary.waiting_at_end)),
         (
@@ -324,11 +326,14 @@ impl Row for ScheduleRow<'_> {
         let line = self.0;
         let bad = |count: u64| Cell::new(count.to_string(), if count > 0 { Tone::Bad } else { Tone::Plain });
         let mut notes = Vec::new();
+        if line.overdue > 0 {
+            notes.push(format!("{} overdue", line.overdue));
+        }
         if line.paused_at.is_some() {
-            notes.push("paused");
+            notes.push("paused".into());
         }
         if line.assumed {
-            notes.push("run time assumed");
+            notes.push("run time assumed".into());
         }
         vec![
             format!("{}/{}", line.namespace, line.name).into(),

@@ -163,6 +163,10 @@ impl Detail for Job {
             let (size, at) = (bytes(known.size_bytes), exact(look, known.saved_at));
             ("Checkpoint", Cell::from(format!("version {}, {size}, {at}", known.version)))
         }));
+        lines.extend(self.finish_by.map(|at| {
+            let passed = if self.overdue { " (passed before the job ended)" } else { "" };
+            ("Completion deadline", Cell::from(format!("{}{passed}", exact(look, at))))
+        }));
         lines.extend(self.cancel_requested_at.map(|at| ("Cancel requested", exact(look, at).into())));
         lines.extend(self.origin.as_ref().map(|origin| {
             let text = format!("{} at {} ({})", origin.name, exact(look, origin.scheduled_for), origin.cause);
@@ -195,7 +199,8 @@ fn current_attempt_started_at(job: &Job) -> Option<Timestamp> {
 
 fn attempts(job: &Job) -> String {
     let mut text = job.executions.to_string();
-    let failures = [(job.run_failures, "failed"), (job.start_failures, "failed to start")];
+    let failures =
+        [(job.run_failures, "failed"), (job.start_failures, "failed to start"), (job.losses, "lost")];
     let failures: Vec<_> =
         failures.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
     if !failures.is_empty() {

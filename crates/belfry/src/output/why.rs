@@ -12,7 +12,7 @@
 use std::fmt::Write as _;
 
 use model::JobStatus;
-use model::spec::UpstreamCondition;
+use model::spec::{FinishAction, UpstreamCondition};
 use model::why::{FailedFilter, OpenEnum, Reason, WaitingUpstreamJob, Why, WorkerMismatch};
 
 use super::text::{bytes, count, escape, format_open_enum};
@@ -47,6 +47,17 @@ fn words(look: &OutputOptions, why: &Why) -> String {
         if let OpenEnum::Known(Reason::NoEligibleWorker { workers, more }) = reason {
             text.push_str(&ineligible_workers(look, workers, *more));
         }
+    }
+    if let Some(at) = why.start_by {
+        let _ = writeln!(text, "- Start deadline: {}; the job then expires.", exact(look, at));
+    }
+    if let (Some(at), Some(action)) = (why.finish_by, why.finish_action) {
+        let then = match action {
+            FinishAction::Fail => "the job then fails",
+            FinishAction::Cancel => "the job is then cancelled",
+            FinishAction::Report => "it is only reported, and the job continues",
+        };
+        let _ = writeln!(text, "- Completion deadline: {}; {then}.", exact(look, at));
     }
     text
 }
@@ -126,7 +137,7 @@ fn sentence(look: &OutputOptions, reason: &Reason) -> String {
         }
         Reason::OutcomeUnknown { worker, until } => {
             format!(
-                "Worker {worker} is lost, and the job must not be started twice. The job fails at {} unless \
+                "Worker {worker} is lost, and the job is not started again. The job fails at {} unless \
                  the worker reconnects and reports the result.",
                 exact(look, *until)
             )

@@ -81,7 +81,13 @@ impl Jobs {
         job.state.cancel_requested_at = Some(now);
         // Stores the user for the end of the job.
         job.state.outcome.get_or_insert_default().message = Some(format!("cancelled by {detail}").into());
-        let is_unknown = job.live.as_ref().is_some_and(|live| live.is_unknown());
+        self.stop_running(cx, id);
+    }
+
+    /// Stops the execution of a running job that must end.
+    pub(super) fn stop_running(&mut self, cx: &mut Context, id: JobId) {
+        let live = self.all.get(&id).and_then(|job| job.live.as_ref());
+        let is_unknown = live.is_some_and(|live| live.is_unknown());
         self.touch(cx, id);
         if is_unknown {
             // The outcome no longer matters, as when the lease of the worker ends after the cancel.

@@ -15,7 +15,7 @@ use model::spec::UpstreamJob;
 use model::worker::WorkerStatus;
 use model::{JobId, JobStatus, Timestamp};
 
-use super::Job;
+use super::{Deadlines, Job};
 use crate::context::Context;
 use crate::difference::{Difference, count_difference, first};
 use crate::jobs::IdempotencyEntry;
@@ -41,6 +41,7 @@ impl Jobs {
 
     /// Exactly one thing ends the current state of each live job: a timer, a queue, or an execution.
     fn check_job(&self, cx: &Context, id: JobId, job: &Job) -> Result<(), String> {
+        self.check_deadlines(cx, id, job)?;
         let status = job.state.status;
         let timer = usize::from(cx.wall_timers.is_armed(job.state.due_at, Timer::JobReady(id)));
         let places = self.queues.places_of(job.queued(id)) + usize::from(self.reconciliation.holds(id));
@@ -185,7 +186,7 @@ impl Jobs {
 #[derive(Debug)]
 struct JobSnapshot<'a> {
     state: &'a JobState,
-    deadline: Option<Timestamp>,
+    deadlines: Option<&'a Deadlines>,
     profile: &'a Profile,
     live: Option<&'a ExecutionRecord>,
 }
@@ -198,7 +199,7 @@ impl PartialEq for JobSnapshot<'_> {
         let Profile { namespace, queue, priority, shape, shape_id: _, retry, grace, delivery, retention } =
             other.profile;
         self.state == other.state
-            && self.deadline == other.deadline
+            && self.deadlines == other.deadlines
             && profile == (namespace, queue, priority, shape, retry, (grace, delivery, retention))
             && self.live == other.live
     }
@@ -206,7 +207,7 @@ impl PartialEq for JobSnapshot<'_> {
 
 fn of_job(job: &Job) -> JobSnapshot<'_> {
     let live = job.live.as_ref().map(|live| &live.record);
-    JobSnapshot { state: &job.state, deadline: job.deadline, profile: &job.profile, live }
+    JobSnapshot { state: &job.state, deadlines: job.deadlines.as_deref(), profile: &job.profile, live }
 }
 
 fn of_key(known: &IdempotencyEntry) -> (u128, JobId, Timestamp) {

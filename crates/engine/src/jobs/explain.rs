@@ -21,6 +21,9 @@ impl Jobs {
             job: id,
             status: job.state.status,
             reasons: OpenEnum::list(self.reasons(cx, id, job)),
+            start_by: job.start_by().filter(|_| job.state.started_at.is_none()),
+            finish_by: job.finish_by(),
+            finish_action: job.finish_action(),
         });
         let reply = why.map(|why| Reply::Why(Box::new(why))).ok_or(Refusal::JobNotLive { job: id });
         cx.reply(ticket, reply);
@@ -71,7 +74,8 @@ impl Jobs {
         let Some(live) = &job.live else { return Vec::new() };
         let worker = live.record.worker;
         let mut reasons = Vec::new();
-        reasons.extend(job.state.cancel_requested_at.map(|since| Reason::Stopping { since }));
+        let since = job.state.cancel_requested_at.or(job.finish_by().filter(|_| job.is_stopping()));
+        reasons.extend(since.map(|since| Reason::Stopping { since }));
         if live.is_unknown() {
             let until = cx.wall_time_of(live.result_wait_until);
             reasons.push(Reason::OutcomeUnknown { worker, until });

@@ -5,10 +5,11 @@
 //! return to the queue.
 //!
 //! # Invariants
-//! - Only failures of the job itself count as retries. Refusals, lost workers, drains and interruptions do
-//!   not.
+//! - Only failures of the job itself count as retries. Refusals, drains, lost workers and interruptions do not. The
+//!   latter two count as losses, with a bound of their own.
 //! - An `at_most_once` job is never started again once an execution may have started.
-//! - A job with a requested cancel ends as `cancelled`, unless its execution succeeded.
+//! - A job with a requested cancel ends as `cancelled`, unless its execution succeeded. The same holds for a job that
+//!   its completion deadline stops.
 //!
 //! # Cost
 //! O(log n) for each end of an execution.
@@ -23,7 +24,7 @@ use super::TransitionDetails;
 use super::unknown::lost_with_worker;
 use crate::context::Context;
 use crate::input::{ExecutionEnd, Report};
-use crate::jobs::Jobs;
+use crate::jobs::{Job, Jobs};
 use crate::timer::Timer;
 
 /// Effect of an execution's end on its job, before the job's policies are applied.
@@ -34,6 +35,28 @@ enum Verdict {
     Failed(Cause),
     /// Ended for a reason outside the job: does not count as a retry.
     Returned(Cause),
+}
+
+impl Job {
+    /// Whether one more lost execution ends the job.
+    pub(super) fn is_last_loss(&self) -> bool {
+        self.state.losses >= self.profile.retry.max_lost && !is_on(Mutation::EngineReplacesLostForever)
+    }
+
+    /// Returns the number of executions that ended for another reason than a failure or a loss, with the newest one.
+    fn returns(&self) -> u32 {
+        let state = &self.state;
+        state.executions.saturating_sub(state.run_failures + state.start_failures + state.losses)
+    }
+
+    /// Returns how the job must end after a request to cancel it, or after its completion deadline.
+    pub(super) fn requested_end(&self) -> Option<(JobStatus, Cause)> {
+        if self.state.cancel_requested_at.is_some() {
+            return Some((JobStatus::Cancelled, Cause::CancelRequested));
+        }
+        let status = self.overdue_status().filter(|_| !is_on(Mutation::EngineRetriesOverdueJobs))?;
+        Some((status, Cause::FinishDeadlinePassed))
+    }
 }
 
 impl Jobs {
@@ -108,8 +131,8 @@ impl Jobs {
                 detail: Some("the execution was not in the store"),
                 ..TransitionDetails::default()
             };
-            if job.state.cancel_requested_at.is_some() {
-                return self.end(cx, id, JobStatus::Cancelled, Cause::CancelRequested, about);
+            if let Some((status, cause)) = job.requested_end() {
+                return self.end(cx, id, status, cause, about);
             }
             self.requeue(cx, id, ExecutionStatus::Lost, Cause::Interrupted, about);
         }
@@ -129,21 +152,31 @@ impl Jobs {
         let files = outcome.files.take();
         let Some(execution) = self.close_execution(cx, id, status, &outcome, usage, files) else { return };
         let Some(job) = self.all.get_mut(&id) else { return };
-        let cancelled = job.state.cancel_requested_at.is_some();
-        let said = job.state.outcome.take().filter(|_| cancelled).and_then(|before| before.message);
+        let requested = job.requested_end();
+        let before = job.state.outcome.take().filter(|_| requested.is_some());
+        let reason = before.and_then(|before| before.message);
+        if matches!(requested, Some((JobStatus::Failed, _))) && verdict != Verdict::Succeeded {
+            outcome.error = Some(Cause::FinishDeadlinePassed.as_str().into());
+            outcome.message.clone_from(&reason);
+        }
         let message = outcome.message.clone();
         job.state.outcome = Some(Box::new(outcome));
         let about = TransitionDetails { execution: Some(execution), detail: message.as_deref(), ended_at };
         match verdict {
             // A success may also have a message, for example that a checkpoint was not saved.
             Verdict::Succeeded => self.end(cx, id, JobStatus::Succeeded, Cause::Succeeded, about),
-            // The user wanted the job to end: a failure, stop or loss after the request ends it as cancelled.
-            _ if cancelled => {
-                let about = TransitionDetails { detail: said.as_deref(), ..about };
-                self.end(cx, id, JobStatus::Cancelled, Cause::CancelRequested, about);
-            }
-            Verdict::Failed(cause) => self.fail(cx, id, cause, about),
-            Verdict::Returned(cause) => self.requeue(cx, id, status, cause, about),
+            // The user or the completion deadline wanted the job to end: so does a failure, stop or loss after that.
+            _ => match requested {
+                Some((status, cause)) => {
+                    let about = TransitionDetails { detail: reason.as_deref(), ..about };
+                    self.end(cx, id, status, cause, about);
+                }
+                None => match verdict {
+                    Verdict::Failed(cause) => self.fail(cx, id, cause, about),
+                    Verdict::Returned(cause) => self.requeue(cx, id, status, cause, about),
+                    Verdict::Succeeded => {}
+                },
+            },
         }
     }
 
@@ -249,9 +282,18 @@ impl Jobs {
         if !may_run_again && !never_started {
             return self.end(cx, id, JobStatus::Failed, Cause::OutcomeUnknown, about);
         }
-        let given_back =
-            job.state.executions.saturating_sub(job.state.run_failures + job.state.start_failures);
-        match requeue_delay(given_back) {
+        let is_loss = status == ExecutionStatus::Lost;
+        if is_loss && job.is_last_loss() {
+            return self.fail_after_losses(cx, id, about);
+        }
+        let Some(job) = self.all.get_mut(&id) else { return };
+        let wait = if is_loss {
+            job.state.losses += 1;
+            loss_delay(job.state.losses)
+        } else {
+            requeue_delay(job.returns())
+        };
+        match wait {
             Duration::ZERO => {
                 self.transition(cx, id, JobStatus::Waiting, cause, about);
                 self.enqueue(cx, id);
@@ -259,6 +301,24 @@ impl Jobs {
             }
             wait => self.wait_before_retry(cx, id, wait, cause, about),
         }
+    }
+
+    /// Ends a job that was lost more often than its retry policy allows.
+    fn fail_after_losses(&mut self, cx: &mut Context, id: JobId, about: TransitionDetails<'_>) {
+        let Some(job) = self.all.get_mut(&id) else { return };
+        job.state.losses += 1;
+        let limit = job.profile.retry.max_lost;
+        let message = match job.state.losses {
+            1 => format!("the execution was lost with its worker, and `retry.max_lost` is {limit}"),
+            losses => {
+                format!("{losses} executions were lost with their workers, and `retry.max_lost` is {limit}")
+            }
+        };
+        let outcome = job.state.outcome.get_or_insert_default();
+        outcome.error = Some(Cause::WorkerLost.as_str().into());
+        outcome.message = Some(message.as_str().into());
+        let about = TransitionDetails { detail: Some(&message), ..about };
+        self.end(cx, id, JobStatus::Failed, Cause::WorkerLost, about);
     }
 
     fn wait_before_retry(
@@ -301,6 +361,16 @@ fn requeue_delay(given_back: u32) -> Duration {
     }
 }
 
+/// Returns the delay after the nth execution that was lost with its worker. The first one is replaced at once.
+fn loss_delay(losses: u32) -> Duration {
+    const FIRST_SECS: u64 = 10;
+    const LONGEST: Duration = Duration::from_secs(300);
+    match losses.checked_sub(2) {
+        None => Duration::ZERO,
+        Some(doublings) => Duration::from_secs(FIRST_SECS << doublings.min(5)).min(LONGEST),
+    }
+}
+
 /// Returns whether a failure may be retried.
 ///
 /// `failures` is the number of failures of this kind, including this one. A job with delivery `at_most_once`
@@ -326,12 +396,18 @@ fn may_retry(
     wanted && delivery != Delivery::AtMostOnce && failures <= max_retries
 }
 
-/// Returns the delay after failure number `failures`, from 1. It grows exponentially up to a maximum and
-/// varies randomly, so that jobs that failed together do not retry together.
+/// Returns the delay after failure number `failures`, from 1: from the list, or growing exponentially up to a maximum.
+/// It varies randomly, so that jobs that failed together do not retry together.
 pub(crate) fn backoff(policy: &Backoff, failures: u32, rng: &mut impl Rng) -> Duration {
-    let exponent = f64::from(failures.saturating_sub(1).min(1_000));
-    let max = millis_f64(policy.max);
-    let plain = (millis_f64(policy.initial) * policy.factor.powf(exponent)).min(max);
+    let retry = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
+    let (plain, max) = match policy.delays.get(retry).or(policy.delays.last()) {
+        Some(&delay) => (millis_f64(delay), millis_f64(delay)),
+        None => {
+            let exponent = f64::from(failures.saturating_sub(1).min(1_000));
+            let max = millis_f64(policy.max);
+            ((millis_f64(policy.initial) * policy.factor.powf(exponent)).min(max), max)
+        }
+    };
     let drawn = plain * (1.0 + policy.jitter * (rng.random::<f64>() * 2.0 - 1.0));
     let millis = drawn.clamp(0.0, max * 2.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a day or two")]
@@ -359,6 +435,7 @@ mod tests {
         ) {
             let policy = Backoff {
                 initial: Duration::from_millis(initial), factor, max: Duration::from_millis(initial + more), jitter,
+                delays: Vec::new(),
             };
             let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
             let drawn = millis_f64(backoff(&policy, failures, &mut rng));
@@ -367,5 +444,20 @@ mod tests {
             prop_assert!(drawn >= plain * (1.0 - jitter) - 1.0 && drawn <= plain * (1.0 + jitter));
             let _ = Timestamp::default() + Duration::from_millis(initial);
         }
+    }
+
+    #[test]
+    fn a_list_gives_each_delay_and_repeats_the_last_one() {
+        let delays = [60, 300, 600].map(Duration::from_secs);
+        let policy = Backoff { delays: delays.to_vec(), jitter: 0.0, ..Backoff::default() };
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(0);
+        let drawn = [1, 2, 3, 4, 1_000].map(|failures| backoff(&policy, failures, &mut rng));
+        assert_eq!(drawn, [delays[0], delays[1], delays[2], delays[2], delays[2]]);
+    }
+
+    #[test]
+    fn the_delay_after_a_loss_grows_to_a_maximum() {
+        let seconds = [1, 2, 3, 4, 5, 6, 7, 100].map(|losses| loss_delay(losses).as_millis() / 1_000);
+        assert_eq!(seconds, [0, 10, 20, 40, 80, 160, 300, 300]);
     }
 }

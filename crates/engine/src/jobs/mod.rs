@@ -5,7 +5,7 @@
 //!
 //! - [`submit`], [`update`], [`cancel`]: requests of users. [`queue_settings`], [`admission`]: requests of
 //!   operators.
-//! - [`timers`]: ready time, end of a backoff, start deadline, reminders.
+//! - [`timers`]: ready time, end of a backoff, reminders. [`deadline`]: start deadline and completion deadline.
 //! - [`dispatch`]: places waiting jobs on workers. [`reservation`]: capacity that is reserved for a firing.
 //! - [`session`], [`lease`], [`report`]: messages of workers, and the loss of a worker.
 //! - [`start`], [`finish`]: what a report means for its job. [`unknown`]: executions of a lost worker.
@@ -27,6 +27,7 @@ mod admission;
 mod cancel;
 mod check;
 mod checkpoint;
+mod deadline;
 mod dispatch;
 mod explain;
 mod finish;
@@ -67,9 +68,9 @@ use crate::output::QueueView;
 use crate::profile::{Profile, Shape};
 use crate::queues::{QueuedJob, Queues};
 use crate::signal::{JobEnded, Signal, WorkEnd};
-use crate::timer::Timer;
 use crate::workers::{Worker, Workers};
 
+use deadline::Deadlines;
 pub(crate) use finish::backoff;
 pub use reconcile::OrphanedExecution;
 use reconcile::Reconciliation;
@@ -151,8 +152,7 @@ pub(crate) struct Job {
     /// Run and step of the job, if it belongs to a workflow.
     pub(crate) step: Option<Arc<StepOrigin>>,
     pub(crate) concurrency: Option<Box<Concurrency>>,
-    /// Deadline of the first start.
-    pub(crate) deadline: Option<Timestamp>,
+    pub(crate) deadlines: Option<Box<Deadlines>>,
     /// Execution of the job while it is `running`, or an execution with an unknown outcome.
     pub(crate) live: Option<Box<LiveExecution>>,
     /// Spec that is not yet written to the store; `None` if it is written.
@@ -214,10 +214,7 @@ impl Job {
             origin: head.origin.clone(),
             step: head.step.clone(),
             concurrency: spec.concurrency.clone().map(Box::new),
-            deadline: match &head.origin {
-                Some(origin) => origin.start_by,
-                None => spec.start_deadline.map(|d| spec.run_at.unwrap_or(created_at) + d),
-            },
+            deadlines: Deadlines::of(head, created_at),
             live: None,
             head: None,
             new: false,
@@ -450,7 +447,8 @@ impl Jobs {
         cause: Cause,
         about: TransitionDetails<'_>,
     ) {
-        self.disarm_deadline(cx, id);
+        self.pass_finish_deadline(cx, id);
+        self.disarm_deadlines(cx, id);
         self.close_unknown(cx, id);
         self.forget_upstream(id);
         let now = cx.now;
@@ -468,12 +466,6 @@ impl Jobs {
         let execution = self.ended.last().filter(|record| record.job == id);
         let files = execution.and_then(|record| record.files.clone());
         cx.raise(Signal::JobEnded(JobEnded { job: id, end, files }));
-    }
-
-    pub(crate) fn disarm_deadline(&mut self, cx: &mut Context, id: JobId) {
-        if let Some(deadline) = self.all.get(&id).and_then(|job| job.deadline) {
-            cx.wall_timers.disarm(deadline, Timer::Deadline(id));
-        }
     }
 
     /// Writes changed jobs as rows, and removes those that have ended.

@@ -74,9 +74,6 @@ impl Jobs {
     /// depends on other rows and on the current time.
     fn resume_job(&mut self, cx: &mut Context, id: JobId) {
         let Some(job) = self.all.get(&id) else { return };
-        if let Some(deadline) = job.deadline.filter(|_| job.state.started_at.is_none()) {
-            cx.wall_timers.arm(deadline, Timer::Deadline(id));
-        }
         match job.state.status {
             JobStatus::Ready | JobStatus::Retrying => {
                 cx.wall_timers.arm(job.state.due_at, Timer::JobReady(id))
@@ -84,6 +81,7 @@ impl Jobs {
             JobStatus::Waiting => self.enqueue_or_hold(id),
             _ => {}
         }
+        self.arm_deadlines(cx, id);
     }
 
     pub(crate) fn restore_execution(&mut self, record: ExecutionRecord) -> Result<(), Poison> {
@@ -106,11 +104,9 @@ impl Jobs {
     /// Removes a live job as if its rows had never been restored. Only before the start.
     pub(crate) fn remove_restored_job(&mut self, cx: &mut Context, id: JobId) {
         self.forget_upstream(id);
+        self.disarm_deadlines(cx, id);
         let Some(job) = self.all.swap_remove(&id) else { return };
         self.live_counts.sub(job.state.status);
-        if let Some(deadline) = job.deadline {
-            cx.wall_timers.disarm(deadline, Timer::Deadline(id));
-        }
         match job.state.status {
             JobStatus::Ready | JobStatus::Retrying => {
                 cx.wall_timers.disarm(job.state.due_at, Timer::JobReady(id))

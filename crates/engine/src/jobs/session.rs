@@ -94,15 +94,10 @@ impl Jobs {
             self.workers.get(&id).map(|w| w.jobs.iter().copied().collect()).unwrap_or_default();
         let mut missing = Vec::new();
         for job in jobs {
-            let Some((cancelled, live)) = self
-                .all
-                .get(&job)
-                .and_then(|j| Some((j.state.cancel_requested_at.is_some(), j.live.as_ref()?)))
-            else {
-                continue;
-            };
+            let live = self.all.get(&job).and_then(|job| Some((job.is_stopping(), job.live.as_ref()?)));
+            let Some((stops, live)) = live else { continue };
             let heard = live.record.status != model::ExecutionStatus::Assigned;
-            if (cancelled || self.is_evicted(job)) && !is_on(Mutation::EngineSendsNoStop) {
+            if (stops || self.is_evicted(job)) && !is_on(Mutation::EngineSendsNoStop) {
                 self.send_stop(cx, job);
             } else if !held.contains_key(&live.record.id) {
                 // The execution was reported as started, but the journal no longer has it: it must not start

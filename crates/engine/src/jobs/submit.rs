@@ -111,11 +111,8 @@ impl Jobs {
         cx.statistics.count_submitted(&job.source);
         job.new = true;
         job.head = Some(Arc::clone(head));
-        let deadline = job.deadline;
         self.all.insert(id, job);
-        if let Some(deadline) = deadline {
-            cx.wall_timers.arm(deadline, Timer::Deadline(id));
-        }
+        self.arm_deadlines(cx, id);
     }
 
     fn create(&mut self, cx: &mut Context, id: JobId, new: &NewJob) {
@@ -152,6 +149,8 @@ fn initial_state(now: Timestamp, due_at: Timestamp) -> JobState {
         executions: 0,
         run_failures: 0,
         start_failures: 0,
+        losses: 0,
+        overdue: false,
         fence: Fence::default(),
         execution: None,
         worker: None,

@@ -1,4 +1,4 @@
-//! Timers of a job: its ready time, the end of its backoff, its start deadline, and reminders to its worker.
+//! Timers of a job: its ready time, the end of its backoff, and reminders to its worker.
 
 use model::{Cause, ExecutionId, ExecutionStatus, JobId, JobStatus};
 use mutation::{Mutation, is_on};
@@ -23,38 +23,17 @@ impl Jobs {
         self.expire_if_late(cx, id);
     }
 
-    /// Expires a job whose start deadline passed while it was blocked for another reason.
-    pub(crate) fn expire_if_late(&mut self, cx: &mut Context, id: JobId) {
-        if self.all.get(&id).and_then(|job| job.deadline).is_some_and(|deadline| deadline <= cx.now) {
-            self.on_deadline(cx, id);
-        }
-    }
-
-    /// Expires a job at its start deadline. A job that has started once never expires.
-    pub(crate) fn on_deadline(&mut self, cx: &mut Context, id: JobId) {
-        let Some(job) = self.all.get(&id).filter(|job| job.state.started_at.is_none()) else { return };
-        let is_missed = is_on(Mutation::EngineMissesDeadlines);
-        if is_missed || !matches!(job.state.status, JobStatus::Ready | JobStatus::Waiting) {
-            return;
-        }
-        self.leave_queue(id);
-        if let Some(job) = self.all.get(&id) {
-            cx.wall_timers.disarm(job.state.due_at, Timer::JobReady(id));
-        }
-        self.end(cx, id, JobStatus::Expired, Cause::DeadlinePassed, TransitionDetails::default());
-    }
-
     /// Repeats the last message to a silent worker about an execution, in case it was lost: an assignment or
     /// a stop. Both are idempotent.
     pub(crate) fn on_remind(&mut self, cx: &mut Context, execution: ExecutionId) {
         let Some(&id) = self.executions.get(&execution) else { return };
         let evicted = self.is_evicted(id);
         let Some(job) = self.all.get_mut(&id) else { return };
-        let cancelled = job.state.cancel_requested_at.is_some();
+        let stops = job.is_stopping();
         let Some(live) = job.live.as_mut().filter(|live| live.record.id == execution) else { return };
         live.remind_at = cx.steady + REMINDER_INTERVAL;
         cx.steady_timers.arm(live.remind_at, Timer::Remind(execution));
-        if cancelled || evicted {
+        if stops || evicted {
             if !is_on(Mutation::EngineSendsNoStop) {
                 self.send_stop(cx, id);
             }

@@ -1,14 +1,15 @@
 //! An execution whose outcome is unknown: the lease of its worker ended before the worker reported.
 //!
-//! The task may have ended meanwhile, and its worker may come back with the result. Only a job with delivery
-//! `at_most_once` waits for that; any other job returns to its queue immediately. In both cases the execution
+//! The task may have ended meanwhile, and its worker may come back with the result. Two kinds of jobs wait for that:
+//! jobs with delivery `at_most_once`, and jobs that would fail because they were lost too often. Any other job returns
+//! to its queue immediately. In all cases the execution
 //! stays [`Unknown`](ExecutionStatus::Unknown) until one of these happens:
 //!
 //! - The worker comes back and still holds it: the execution continues, or its result is accepted.
 //! - The worker comes back without it, or is removed: the execution is lost.
 //! - Another execution of the job is placed, or the job ends otherwise: the execution is lost.
-//! - [`Config::result_wait`](crate::Config::result_wait) is over, for an `at_most_once` job: the execution is
-//!   lost, and the job fails.
+//! - [`Config::result_wait`](crate::Config::result_wait) is over, for a job that waits: the execution is lost, and the
+//!   job fails.
 //!
 //! So a result is accepted only if no other execution was started, and no two executions of a job overlap.
 
@@ -29,9 +30,10 @@ impl Jobs {
     /// Handles a running job whose worker's lease has ended.
     pub(crate) fn on_lease_ended(&mut self, cx: &mut Context, id: JobId) {
         let Some(job) = self.all.get_mut(&id) else { return };
-        let waits = job.profile.delivery == Delivery::AtMostOnce && !is_on(Mutation::EngineRepeatsAtMostOnce);
-        let ends_now = job.state.cancel_requested_at.is_some()
-            || waits && cx.config.result_wait == model::Duration::ZERO;
+        let at_most_once =
+            job.profile.delivery == Delivery::AtMostOnce && !is_on(Mutation::EngineRepeatsAtMostOnce);
+        let waits = at_most_once || job.is_last_loss();
+        let ends_now = job.is_stopping() || waits && cx.config.result_wait == model::Duration::ZERO;
         if ends_now || job.live.is_none() {
             return self.end_lost_execution(cx, id);
         }
@@ -118,6 +120,8 @@ impl Jobs {
         cx.wall_timers.disarm(job.state.due_at, Timer::JobReady(id));
         self.queues.restore_running(job.queued(id));
         job.state.outcome = None;
+        // The execution was not lost after all.
+        job.state.losses = job.state.losses.saturating_sub(1);
         let Some(live) = job.live.as_mut() else { return };
         live.remind_at = cx.steady + REMINDER_INTERVAL;
         let about = (live.record.number, live.record.id, live.record.worker);

@@ -44,7 +44,7 @@ impl Jobs {
             return Err(Refusal::VersionMismatch { expected, found });
         }
         self.leave_queue(id);
-        self.disarm_deadline(cx, id);
+        self.disarm_deadlines(cx, id);
         self.respec(cx, id, head);
         let waits = |job: &Job| job.state.due_at > cx.now || !job.state.upstream.is_empty();
         let due = !self.all.get(&id).is_some_and(waits);
@@ -75,8 +75,7 @@ impl Jobs {
         }
         let renewed = Job::new(cx, head, profile, state, id.created_at());
         *job = Job { head: Some(Arc::clone(head)), new: job.new, dirty: job.dirty, ..renewed };
-        if let Some(deadline) = job.deadline {
-            cx.wall_timers.arm(deadline, Timer::Deadline(id));
-        }
+        job.state.overdue = false;
+        self.arm_deadlines(cx, id);
     }
 }

@@ -11,8 +11,8 @@
 
 use engine::Report;
 use engine::input::ExecutionEnd;
-use model::JobStatus;
 use model::spec::Delivery;
+use model::{JobId, JobStatus, WorkerId};
 
 use crate::scenario::{Scenario, finished};
 
@@ -47,6 +47,110 @@ fn a_silent_worker_keeps_its_work_until_its_lease_has_run_out() {
     assert!(jobs.iter().all(|&job| t.state(job).executions == 1));
     t.pass(1);
     assert!(jobs.iter().any(|&job| t.state(job).executions == 2));
+}
+
+/// Loses the worker of a running job, and adds another worker.
+fn lose_once(t: &mut Scenario, worker: &mut WorkerId, job: JobId) {
+    t.start(job);
+    t.lose(*worker);
+    *worker = t.worker().join();
+}
+
+/// A job that takes worker after worker down stops doing so.
+#[test]
+fn a_job_that_was_lost_too_often_fails() {
+    let mut t = Scenario::new();
+    let mut worker = t.worker().join();
+    let job = t.job().retries(100).submit();
+    for losses in 1..=5 {
+        lose_once(&mut t, &mut worker, job);
+        assert_eq!(t.state(job).losses, losses);
+        t.pass(80);
+        assert_eq!(t.status(job), JobStatus::Running, "after {losses} losses");
+    }
+    t.restart_full();
+    t.rejoin(worker);
+    lose_once(&mut t, &mut worker, job);
+    assert_eq!(t.status(job), JobStatus::Running, "the last worker may still return with the result");
+    t.pass(60);
+    assert!(t.history(job).ends_with("running (placed) → failed (worker_lost)"), "{}", t.history(job));
+    let outcome = t.state(job).outcome.clone().unwrap();
+    assert_eq!(outcome.error.as_deref(), Some("worker_lost"));
+    assert_eq!(
+        outcome.message.as_deref(),
+        Some("6 executions were lost with their workers, and `retry.max_lost` is 5")
+    );
+    assert_eq!(t.state(job).run_failures, 0);
+    t.check_rebuilt();
+}
+
+/// The pause gives an operator time to notice, and other workers time to return.
+#[test]
+fn the_delay_after_a_loss_grows() {
+    let mut t = Scenario::new();
+    let mut worker = t.worker().join();
+    let job = t.job().submit();
+    lose_once(&mut t, &mut worker, job);
+    assert_eq!(t.status(job), JobStatus::Running, "the first loss is replaced at once");
+    t.start(job);
+    t.lose(worker);
+    worker = t.worker().join();
+    assert_eq!(t.status(job), JobStatus::Retrying);
+    t.pass(10);
+    assert_eq!(t.status(job), JobStatus::Running);
+    let _ = worker;
+}
+
+#[test]
+fn a_job_that_must_not_be_lost_fails_at_its_first_loss_unless_its_worker_returns() {
+    for returns in [true, false] {
+        let mut t = Scenario::new();
+        let worker = t.worker().join();
+        let job = t.job().spec(|s| s.retry.max_lost = 0).submit();
+        let execution = t.start(job);
+        t.lose(worker);
+        t.worker().join();
+        if returns {
+            t.rejoin(worker);
+            let fence = t.execution(job).fence;
+            t.report(worker, execution, fence, finished(ExecutionEnd::Succeeded, Some(0)));
+        }
+        t.pass(60);
+        let expected = if returns { JobStatus::Succeeded } else { JobStatus::Failed };
+        assert_eq!((t.status(job), t.state(job).executions), (expected, 1));
+    }
+}
+
+/// A machine that restarts within its lease, too.
+#[test]
+fn an_interrupted_execution_counts_as_lost_and_a_drain_does_not() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let interrupted = t.job().submit();
+    t.start(interrupted);
+    t.end_with(interrupted, finished(ExecutionEnd::Interrupted, None));
+    assert_eq!(t.state(interrupted).losses, 1);
+
+    let drained = t.job().submit();
+    t.start(drained);
+    t.end_with(drained, finished(ExecutionEnd::Stopped, None));
+    assert_eq!(t.state(drained).losses, 0);
+}
+
+/// A worker that returns with the execution has not lost it.
+#[test]
+fn an_execution_that_continues_was_not_lost() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let job = t.job().submit();
+    t.start(job);
+    for _ in 0..10 {
+        t.lose(worker);
+        assert_eq!(t.state(job).losses, 1);
+        t.rejoin(worker);
+        assert_eq!((t.status(job), t.state(job).losses), (JobStatus::Running, 0));
+    }
+    t.succeed(job);
 }
 
 /// I7.
@@ -190,7 +294,7 @@ fn a_refusal_after_a_start_is_an_interruption() {
 fn repeated_interruptions_are_delayed() {
     let mut t = Scenario::new();
     t.worker().join();
-    let job = t.job().submit();
+    let job = t.job().spec(|s| s.retry.max_lost = 10).submit();
     let start = t.now;
     for _ in 0..8 {
         while t.status(job) != JobStatus::Running {
@@ -198,7 +302,7 @@ fn repeated_interruptions_are_delayed() {
         }
         t.end_with(job, finished(ExecutionEnd::Interrupted, None));
     }
-    assert!(t.now.since(start) >= model::Duration::from_secs(1 + 2 + 4 + 8));
+    assert!(t.now.since(start) >= model::Duration::from_secs(10 + 20 + 40 + 80));
     assert_eq!((t.state(job).run_failures, t.state(job).start_failures), (0, 0));
 }
 

@@ -5,6 +5,7 @@
 mod catch_up;
 mod checkpoints;
 mod clock_leaps;
+mod completion_deadlines;
 mod delivery;
 mod follower;
 mod held_work;

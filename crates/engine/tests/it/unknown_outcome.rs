@@ -269,14 +269,14 @@ fn a_lost_job_frees_its_limits_at_once() {
         let worker = t.worker().label("zone", "a").join();
         t.worker().label("zone", "b").join();
         let job = |t: &mut Scenario, zone| {
-            let job = t.job().only_on("zone", zone);
+            let job = t.job().only_on("zone", zone).spec(|s| s.retry.max_lost = 10);
             if by_queue { job.queue("narrow").submit() } else { job.concurrency("one", 1).submit() }
         };
         let first = job(&mut t, "a");
         for _ in 0..6 {
             t.lose(worker);
             t.rejoin(worker);
-            t.pass(20);
+            t.pass(400);
         }
         assert_eq!((t.status(first), t.state(first).executions), (JobStatus::Running, 7));
         let second = job(&mut t, "b");

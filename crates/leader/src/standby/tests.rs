@@ -201,6 +201,8 @@ fn job(id: u128) -> LiveRow {
         fence: Fence::default(),
         execution: None,
         worker: None,
+        losses: 0,
+        overdue: false,
         cancel_requested_at: None,
         outcome: None,
         history: vec![waits],

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::firing::{Detail, DetailCode, FiringCause, FiringOutcome};
+use crate::schedule::Contradiction;
 use crate::time::Timestamp;
 
 /// Warning about a schedule or workflow that is valid but probably not what its author intended.
@@ -58,9 +59,21 @@ pub enum WarningCode {
     NoWorkflow,
     /// A workflow triggers itself, directly or through other workflows (`path`).
     StartsItself,
+    /// A policy of the schedule contradicts its guarantee (`guarantee`, `field`).
+    ContradictsGuarantee,
 }
 
 impl Warning {
+    /// Returns a warning that a policy of the schedule contradicts its guarantee.
+    pub fn contradicts_guarantee(found: &Contradiction) -> Self {
+        let Contradiction { guarantee, field, effect } = found;
+        Self::of(
+            WarningCode::ContradictsGuarantee,
+            [("guarantee", guarantee), ("field", field)],
+            format!("`{field}` contradicts the guarantee `{guarantee}`: it {effect}"),
+        )
+    }
+
     /// Returns a warning that no time matches the rules of the schedule.
     pub fn never_fires() -> Self {
         Self::of(WarningCode::NeverFires, [], "the schedule never fires: no time matches its rules")

@@ -10,7 +10,8 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::{JOB, JobSpec, default_job_name, default_name, default_priority};
+use super::{FinishBy, JOB, JobSpec, default_job_name, default_name, default_priority};
+use crate::time::Timestamp;
 
 static DEFAULTS: LazyLock<JobSpec> = LazyLock::new(|| JobSpec::command([""]));
 
@@ -41,6 +42,7 @@ impl Serialize for Compact<'_> {
             priority,
             run_at,
             start_deadline,
+            finish_by,
             after,
             inputs,
             outputs,
@@ -83,6 +85,10 @@ pub struct Summary {
     pub priority: u8,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub run_at: Option<Timestamp>,
+    #[serde(default)]
+    pub finish_by: Option<FinishBy>,
 }
 
 /// Returns the name of a job from its stored spec, without parsing the other fields.
@@ -131,6 +137,6 @@ mod tests {
     /// Stored specs omit defaults, so a changed default would change jobs that already exist.
     #[test]
     fn the_defaults_of_a_spec_never_change() {
-        insta::assert_snapshot!(serde_json::to_string(&JobSpec::command(["x"])).unwrap(), @r#"{"name":"job","namespace":"default","queue":"default","priority":50,"run":{"process":{"command":["x"]}},"resources":{},"placement":"spread","retry":{"max_retries":0,"max_start_retries":3,"backoff":{"initial":"1s","factor":2.0,"max":"5m","jitter":0.2}},"grace":"10s","delivery":"at_least_once"}"#);
+        insta::assert_snapshot!(serde_json::to_string(&JobSpec::command(["x"])).unwrap(), @r#"{"name":"job","namespace":"default","queue":"default","priority":50,"run":{"process":{"command":["x"]}},"resources":{},"placement":"spread","retry":{"max_retries":0,"max_start_retries":3,"max_lost":5,"backoff":{"initial":"1s","factor":2.0,"max":"5m","jitter":0.2}},"grace":"10s","delivery":"at_least_once"}"#);
     }
 }

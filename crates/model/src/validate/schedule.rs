@@ -207,6 +207,9 @@ fn job_of(check: &mut Check, spec: &ScheduleSpec, job: &JobSpec, now: Timestamp)
     check.ensure(job.start_deadline.is_none(), "job.start_deadline", || {
         "cannot be set in the job of a schedule: use the `start_deadline` of the schedule".into()
     });
+    check.ensure(job.finish_by.is_none_or(|by| by.at.is_none()), "job.finish_by.at", || {
+        "cannot be set in the job of a schedule: use `after`, which counts from each scheduled time".into()
+    });
     check.ensure(job.after.is_empty(), "job.after", || {
         "cannot be set in the job of a schedule: use a workflow for jobs that follow each other".into()
     });

@@ -51,6 +51,11 @@ pub(super) fn job(row: &JobRow) -> Result<Job, ApiError> {
         executions: state.executions,
         run_failures: state.run_failures,
         start_failures: state.start_failures,
+        losses: state.losses,
+        overdue: state.overdue,
+        finish_by: summary
+            .finish_by
+            .map(|by| by.deadline(row.origin.as_deref(), summary.run_at, row.id.created_at())),
         execution_id: state.execution,
         worker_id: state.worker,
         result: state.outcome.as_deref().map(JobResult::from),
@@ -183,6 +188,7 @@ macro_rules! event_words {
 
 event_words! {
     ExecutionStarted = "execution.started";
+    JobOverdue = "job.overdue";
     WorkerReady = "worker.ready";
     WorkerLost = "worker.lost";
     WorkerExpected = "worker.expected";
@@ -219,6 +225,7 @@ fn event_word(kind: &EventKind) -> Option<EventWord> {
     use EventWord as Word;
     Some(match kind {
         EventKind::Started { .. } => Word::ExecutionStarted,
+        EventKind::Overdue { .. } => Word::JobOverdue,
         EventKind::Worker { status: WorkerStatus::Ready, .. } => Word::WorkerReady,
         EventKind::Worker { status: WorkerStatus::Lost, .. } => Word::WorkerLost,
         EventKind::Worker { status: WorkerStatus::Expected, .. } => Word::WorkerExpected,
@@ -274,6 +281,7 @@ pub(super) fn feed_event(seq: EventSeq, event: &Event) -> FeedEvent {
         from: None,
         to: None,
         cause: None,
+        finish_by: None,
         execution_id: None,
         worker_id: None,
         worker_status: None,
@@ -297,6 +305,9 @@ pub(super) fn feed_event(seq: EventSeq, event: &Event) -> FeedEvent {
             shown.job_id = Some(*job);
             (shown.from, shown.to, shown.cause) = (*from, Some(*to), Some(*cause));
             (shown.execution_id, shown.worker_id) = (*execution, *worker);
+        }
+        EventKind::Overdue { job, finish_by, schedule } => {
+            (shown.job_id, shown.finish_by, shown.schedule_id) = (Some(*job), Some(*finish_by), *schedule);
         }
         EventKind::Started { job, execution, worker } => {
             shown.job_id = Some(*job);
@@ -343,7 +354,9 @@ pub(super) fn feed_event(seq: EventSeq, event: &Event) -> FeedEvent {
 /// Returns the job of an event, if it has one.
 pub(super) fn event_job(event: &Event) -> Option<model::JobId> {
     match &event.kind {
-        EventKind::Job { job, .. } | EventKind::Started { job, .. } => Some(*job),
+        EventKind::Job { job, .. } | EventKind::Started { job, .. } | EventKind::Overdue { job, .. } => {
+            Some(*job)
+        }
         _ => None,
     }
 }

@@ -530,9 +530,11 @@ pub(super) async fn retry(
         let detail = format!("cannot retry job `{id}`: it has not ended yet (`{status}`)");
         return Err(ApiError::new(Code::JobNotEnded, detail));
     }
-    let spec = JobSpec { run_at: None, after: Vec::new(), idempotency_key: key, ..convert::spec(row)? };
-    let mut job =
-        submit::new_job(spec, Some(id), actor, SystemClock.now()).map_err(ApiError::invalid_fields)?;
+    let now = SystemClock.now();
+    let mut spec = JobSpec { run_at: None, after: Vec::new(), idempotency_key: key, ..convert::spec(row)? };
+    // A retry after the deadline has no deadline; one that counts from the start counts from the retry.
+    spec.finish_by = spec.finish_by.filter(|by| by.at.is_none_or(|at| at > now));
+    let mut job = submit::new_job(spec, Some(id), actor, now).map_err(ApiError::invalid_fields)?;
     if let Some(origin) = &row.origin {
         // Still a run of its schedule, and counted for its overlap policy.
         let origin =
@@ -607,7 +609,7 @@ async fn explain_job(
         Ok(other) => Err(unexpected(&other)),
         Err(RequestError::Refused(Refusal::JobNotLive { .. })) => {
             let row = rows::job(&api, &actor, id).await?;
-            Ok(Json(Why { job: id, status: row.state.status, reasons: Vec::new() }))
+            Ok(Json(Why::ended(id, row.state.status)))
         }
         Err(error) => Err(error.into()),
     }

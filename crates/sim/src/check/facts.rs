@@ -17,6 +17,7 @@ use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, Work};
 use model::id::Epoch;
 use model::record::HistoryEntry;
 use model::run::{RunCause, RunTrigger, StepOrigin};
+use model::spec::FinishAction;
 use model::{
     BackfillId, Cause, Duration, ExecutionId, ExecutionStatus, JobId, JobSpec, RunId, ScheduleId, StepStatus,
     Timestamp, WorkerId, WorkflowSpec,
@@ -56,6 +57,15 @@ impl<'a> JobFacts<'a> {
 
     pub(super) fn steps(&self) -> impl Iterator<Item = At<&'a HistoryEntry>> {
         self.rows.iter().flat_map(|(index, row)| row.steps.iter().map(move |step| (*index, step)))
+    }
+
+    /// Returns the completion deadline of a job that the deadline ends, not only reports.
+    pub(super) fn ended_by_deadline(&self, id: JobId) -> Option<Timestamp> {
+        let spec = self.spec?;
+        let finish_by = spec.finish_by.filter(|by| by.action != FinishAction::Report)?;
+        // Ids contain only milliseconds.
+        let deadline = finish_by.deadline(self.origin, spec.run_at, id.created_at());
+        Some(deadline + Duration::from_millis(1))
     }
 
     pub(super) fn indices(&self) -> impl Iterator<Item = usize> {

@@ -17,7 +17,7 @@ use indexmap::IndexMap;
 use model::queue::QueueSettings;
 use model::spec::{Delivery, JobSpec};
 use model::worker::Capacity;
-use model::{ExecutionId, ExecutionStatus, Timestamp, WorkerId};
+use model::{ExecutionId, ExecutionStatus, JobId, JobStatus, Timestamp, WorkerId};
 
 use super::facts::Facts;
 use super::{Findings, Invariant};
@@ -89,6 +89,17 @@ impl Live {
     }
 }
 
+/// Whether this commit leaves the job running.
+fn is_running(commit: &Commit, job: JobId) -> bool {
+    let rows = commit.rows.iter();
+    rows.filter_map(|row| match row {
+        Row::Job(row) if row.job == job => Some(row.status == JobStatus::Running),
+        _ => None,
+    })
+    .last()
+    .unwrap_or(false)
+}
+
 fn key_of(spec: &JobSpec) -> Option<(String, String)> {
     spec.concurrency.as_ref().map(|concurrency| (spec.namespace.clone(), concurrency.key.clone()))
 }
@@ -125,10 +136,11 @@ impl State {
                 }
                 Row::Execution(row) => {
                     let Some(spec) = facts.jobs.get(&row.job).and_then(|job| job.spec) else { continue };
-                    let waits_for_result = spec.delivery == Delivery::AtMostOnce;
+                    let waits_for_result =
+                        || spec.delivery == Delivery::AtMostOnce || is_running(commit, row.job);
                     if row.status == ExecutionStatus::Unknown {
-                        // The job is back in its queue, unless it may run only once.
-                        if !waits_for_result {
+                        // The job is back in its queue, unless it may run only once, or was lost too often.
+                        if !waits_for_result() {
                             self.live.ends(row.execution);
                             self.unknown.insert(row.execution);
                         }

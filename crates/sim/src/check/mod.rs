@@ -115,11 +115,13 @@ impl Invariant {
             Self::I9 => "a succeeded job has exactly one accepted result",
             Self::I10 => "fences and epochs only grow, and stale messages change nothing",
             Self::I11 => "a job runs until it succeeds or its retries are exhausted",
-            Self::I12 => "only a job's own failures cost a retry, after its backoff",
-            Self::I13 => "timeouts and cancellations are enforced",
+            Self::I12 => {
+                "only a job's own failures cost a retry, after its backoff, and lost executions are bounded"
+            }
+            Self::I13 => "timeouts, completion deadlines and cancellations are enforced",
             Self::I14 => "every scheduled time has exactly one ledger entry",
             Self::I15 => "scheduled times follow the rules of the schedule",
-            Self::I16 => "nothing starts early, or after its start deadline",
+            Self::I16 => "nothing starts early, or after its deadline",
             Self::I17 => "concurrent runs of a schedule stay within its overlap policy",
             Self::I18 => "missed runs are caught up as the policy states",
             Self::I19 => "a step runs once, by its join rule, and a run's result follows from its steps",

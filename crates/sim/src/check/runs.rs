@@ -21,8 +21,10 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
     for (&id, job) in &facts.jobs {
         results(facts, id, job, findings);
         retries(id, job, findings);
+        lost_executions(id, job, findings);
         backoffs(facts, id, job, findings);
         cancels(facts, id, job, findings);
+        completion(facts, id, job, findings);
         timeouts(facts, job, findings);
         least_once(facts, id, job, findings);
     }
@@ -224,6 +226,22 @@ fn retries(id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
     }
 }
 
+/// I12: how often an execution may be lost with its worker.
+fn lost_executions(id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
+    let (Some(last), Some(spec)) = (job.last(), job.spec) else { return };
+    let at = job.rows.last().map(|(at, _)| *at);
+    let most = spec.retry.max_lost;
+    if last.losses > most + 1 {
+        findings.add(Invariant::I12, id, format!("{} losses exceed {most}", last.losses), at);
+    }
+    let count = |cause: Cause| job.steps().filter(|(_, step)| step.cause == cause).count();
+    let recorded = count(Cause::WorkerLost).saturating_sub(count(Cause::WorkerReturned));
+    if recorded > last.losses as usize {
+        let message = format!("{} losses counted, but {recorded} in the history", last.losses);
+        findings.add(Invariant::I12, id, message, at);
+    }
+}
+
 /// I12: the delay before a retry.
 fn backoffs(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
     let Some(spec) = job.spec else { return };
@@ -287,16 +305,53 @@ fn cancels(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Find
     let (Some((_, calm)), Some(spec)) = (facts.calm, job.spec) else { return };
     let setup = &facts.history.setup;
     let asked_at = facts.at(*asked);
-    let from = asked_at.max(calm);
     let most = spec.grace + REMINDED_AFTER + setup.lease + setup.shard_lease + setup.tolerance;
-    for (id, execution) in job.executions.iter().filter_map(|id| Some((*id, facts.executions.get(id)?))) {
-        let stretches = stretches(facts, id, execution);
-        let ran = stretches.iter().map(|stretch| stretch.until.1.since(from.max(stretch.from.1)).as_millis());
-        let ran: u64 = ran.sum();
-        if ran > most.as_millis() {
-            let ran = Duration::from_millis(ran);
+    for (id, ran) in run_times_after(facts, job, asked_at.max(calm)) {
+        if ran > most {
             let message = format!("ran for {ran} after its cancellation at {asked_at}");
             findings.add(Invariant::I13, id, message, [*asked]);
+        }
+    }
+}
+
+/// Returns how long each execution of a job really ran after `from`.
+fn run_times_after(facts: &Facts<'_>, job: &JobFacts<'_>, from: Timestamp) -> Vec<(ExecutionId, Duration)> {
+    let known = job.executions.iter().filter_map(|id| Some((*id, facts.executions.get(id)?)));
+    let run_time = |(id, execution)| {
+        let stretches = stretches(facts, id, execution);
+        let ran = stretches.iter().map(|stretch| stretch.until.1.since(from.max(stretch.from.1)).as_millis());
+        (id, Duration::from_millis(ran.sum()))
+    };
+    known.map(run_time).collect()
+}
+
+/// I13: a job ends by its completion deadline, if the deadline ends it. A running execution is stopped once no fault
+/// prevents it.
+fn completion(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
+    let Some(deadline) = job.ended_by_deadline(id) else { return };
+    let (Some(last), Some(spec)) = (job.last(), job.spec) else { return };
+    let end = job.steps().find(|(_, step)| step.to.is_final());
+    match end {
+        Some((index, step)) if step.at > deadline && !last.overdue => {
+            let message = format!("ended at {}, but its completion deadline was {deadline}", step.at);
+            findings.add(Invariant::I13, id, message, [index]);
+        }
+        // Ids contain only milliseconds.
+        Some((index, step))
+            if step.cause == Cause::FinishDeadlinePassed && step.at + Duration::from_millis(2) < deadline =>
+        {
+            let message = format!("ended at {}, before its completion deadline {deadline}", step.at);
+            findings.add(Invariant::I13, id, message, [index]);
+        }
+        _ => {}
+    }
+    let Some((_, calm)) = facts.calm else { return };
+    let setup = &facts.history.setup;
+    let most = spec.grace + REMINDED_AFTER + setup.lease + setup.shard_lease + setup.tolerance;
+    for (execution, ran) in run_times_after(facts, job, deadline.max(calm)) {
+        if ran > most {
+            let message = format!("ran for {ran} after its completion deadline {deadline}");
+            findings.add(Invariant::I13, execution, message, job.rows.last().map(|(at, _)| *at));
         }
     }
 }
@@ -351,10 +406,12 @@ fn least_once(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut F
     let codes = &spec.retry;
     let picky = !codes.retry_exit_codes.is_empty() || !codes.final_exit_codes.is_empty();
     let judged = spec.delivery == Delivery::AtLeastOnce && facts.are_settled;
-    if !judged || picky || last.cancel_requested {
+    if !judged || picky || last.cancel_requested || last.overdue {
         return;
     }
-    let tried = last.run_failures > codes.max_retries || last.start_failures > codes.max_start_retries;
+    let tried = last.run_failures > codes.max_retries
+        || last.start_failures > codes.max_start_retries
+        || last.losses > codes.max_lost;
     if last.status == JobStatus::Failed && !tried {
         let message = format!("failed after {} failures, with retries left", last.run_failures);
         findings.add(Invariant::I11, id, message, job.rows.last().map(|(at, _)| *at));

@@ -124,7 +124,7 @@ fn never_early(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, 
     }
 }
 
-/// I16: a job does not start after its start deadline.
+/// I16: a job does not start after its start deadline, and not again after a completion deadline that ends it.
 pub(super) fn in_time(facts: &Facts<'_>, findings: &mut Findings) {
     for (id, job) in &facts.jobs {
         if job.steps().any(|(_, step)| step.cause == Cause::Updated) {
@@ -135,6 +135,15 @@ pub(super) fn in_time(facts: &Facts<'_>, findings: &mut Findings) {
             // Ids contain only milliseconds.
             spec.start_deadline.map(|deadline| from + deadline + model::Duration::from_millis(1))
         });
+        if let Some(deadline) = job.ended_by_deadline(*id) {
+            let executions = job.executions.iter().filter_map(|id| facts.executions.get(id));
+            let mut first = executions.filter_map(|execution| execution.rows.first());
+            if let Some((index, row)) = first.find(|(_, row)| row.assigned_at > deadline) {
+                let message =
+                    format!("assigned at {}, after its completion deadline {deadline}", row.assigned_at);
+                findings.add(Invariant::I16, id, message, [*index]);
+            }
+        }
         let deadline = job.origin.map_or(own, |origin| origin.start_by);
         let Some(deadline) = deadline else { continue };
         for execution in job.executions.iter().filter_map(|id| facts.executions.get(id)) {

@@ -21,7 +21,7 @@ use model::firing::ScheduleHead;
 use model::queue::QueueSettings;
 use model::record::JobHead;
 use model::schedule::{Action, Jitter, MissedPolicy, OverlapPolicy, Spread};
-use model::spec::{Concurrency, Delivery, UpstreamCondition, UpstreamJob};
+use model::spec::{Concurrency, Delivery, FinishAction, FinishBy, UpstreamCondition, UpstreamJob};
 use model::timing::{Cron, Every, Filter, Rule, Timing};
 use model::worker::Admission;
 use model::workflow::Call;
@@ -151,6 +151,7 @@ struct Submission {
     key: Option<u64>,
     run_at: Option<Timestamp>,
     start_deadline: Option<Duration>,
+    finish_by: Option<FinishBy>,
     after: [Option<UpstreamJob>; UPSTREAM_JOBS],
 }
 
@@ -163,6 +164,7 @@ impl Submission {
         let (mut spec, body) = templates[self.template].clone();
         spec.labels.insert(TAG.to_owned(), self.tag());
         (spec.run_at, spec.start_deadline) = (self.run_at, self.start_deadline);
+        spec.finish_by = self.finish_by;
         spec.after = self.after.into_iter().flatten().collect();
         JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None }
     }
@@ -176,6 +178,7 @@ pub(super) struct Clients {
     pub(super) run_dice: Dice,
     pub(super) save_dice: Dice,
     upstream_dice: Dice,
+    deadline_dice: Dice,
     open: BTreeMap<u64, Request>,
     submitted: u64,
     /// Accepted jobs and their submissions.
@@ -192,12 +195,14 @@ pub(super) struct Clients {
 impl Clients {
     pub(super) fn new(seed: u64, with_keys: bool) -> Self {
         let mut dice = Dice::new(seed, concern::CLIENTS);
-        let templates = (0..8).map(|_| template(&mut dice, with_keys)).collect();
+        let mut deadline_dice = Dice::new(seed, concern::DEADLINES);
+        let templates = (0..8).map(|_| template(&mut dice, &mut deadline_dice, with_keys)).collect();
         Self {
             dice,
             run_dice: Dice::new(seed, concern::RUNS),
             save_dice: Dice::new(seed, concern::SAVES),
             upstream_dice: Dice::new(seed, concern::UPSTREAM),
+            deadline_dice,
             open: BTreeMap::new(),
             submitted: 0,
             jobs: Vec::new(),
@@ -224,11 +229,12 @@ impl Clients {
     }
 }
 
-fn template(dice: &mut Dice, with_keys: bool) -> (JobSpec, Arc<str>) {
+fn template(dice: &mut Dice, deadline_dice: &mut Dice, with_keys: bool) -> (JobSpec, Arc<str>) {
     let mut spec = JobSpec::command(["true"]);
     spec.delivery = *dice.pick(&[Delivery::AtLeastOnce, Delivery::AtMostOnce, Delivery::ExactlyOnce]);
     spec.retry.max_retries = u32::try_from(dice.below(4)).unwrap_or(0);
     spec.retry.max_start_retries = u32::try_from(dice.below(4)).unwrap_or(0);
+    spec.retry.max_lost = *deadline_dice.pick(&[0, 1, 2, 5, 5, 5]);
     spec.retry.backoff.initial = dice.millis(100, 3_000);
     spec.resources.cpu = Some(Millicores(100 * (1 + u32::try_from(dice.below(10)).unwrap_or(0))));
     spec.priority = *dice.pick(&[10, 50, 50, 90]);
@@ -419,7 +425,24 @@ impl World {
         let run_at = dice.chance(0.2).then(|| self.now + dice.millis(100, 30_000));
         let start_deadline = dice.chance(0.1).then(|| dice.millis(1_000, 60_000));
         let after = self.some_upstream();
-        Submission { number, template, key, run_at, start_deadline, after }
+        let finish_by = self.some_finish_by();
+        Submission { number, template, key, run_at, start_deadline, finish_by, after }
+    }
+
+    /// Draws a completion deadline for some jobs.
+    fn some_finish_by(&mut self) -> Option<FinishBy> {
+        let dice = &mut self.clients.deadline_dice;
+        if !dice.chance(0.1) {
+            return None;
+        }
+        let action = *dice.pick(FinishAction::ALL);
+        let until = dice.millis(500, 60_000);
+        let is_relative = dice.chance(0.7);
+        Some(FinishBy {
+            at: (!is_relative).then(|| self.now + until),
+            after: is_relative.then_some(until),
+            action,
+        })
     }
 
     /// Draws upstream jobs for some jobs, mostly of the newest.

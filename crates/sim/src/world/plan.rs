@@ -32,6 +32,7 @@ pub(crate) mod concern {
     pub(crate) const STOPS: u64 = 14;
     pub(crate) const VOLUME: u64 = 15;
     pub(crate) const UPSTREAM: u64 = 16;
+    pub(crate) const DEADLINES: u64 = 17;
 }
 
 /// A deliberate bug in the model around the cores.
@@ -319,6 +320,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether some programs take long to load. Only a fuse can freeze a program that is being loaded, so worlds with
+    /// broken fuses have none.
+    pub(crate) fn loads_slowly(&self) -> bool {
+        !self.faults.iter().any(|fault| matches!(fault.kind, FaultKind::BreakFuse { .. }))
+    }
+
     /// Draws the world of a seed.
     pub fn draw(seed: u64, profile: Profile) -> Self {
         let mut dice = Dice::new(seed, concern::PLAN);

@@ -5,8 +5,8 @@
 //! is what each transition changes, without the values that have columns of their own ([`StateColumns`]);
 //! these are part of its checksum. The **history** has its own blob, which lists do not read.
 //!
-//! A new value of the state that few jobs have belongs into [`RareState`]: rows without it keep their bytes,
-//! so existing files stay readable. `codec::tests` compares the bytes of existing files.
+//! A new value of the state that few jobs have belongs into a further row after [`LossRow`]: jobs without it keep their
+//! bytes, so existing files stay readable. `codec::tests` compares the bytes of existing files.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,9 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use super::checkpoint::CheckpointMetadataRow;
 use super::{
-    CRC_LEN, Context, DecodeError, FORMAT, NONE, OutcomeRow, cause, firing_cause, firing_cause_code,
-    id_bytes, ids_from, instant, job_status, micros, open, open_bytes, open_with_further, seal, seal_bytes,
-    seal_with_further,
+    CRC_LEN, Context, DecodeError, FORMAT, NONE, OutcomeRow, RowsReader, RowsWriter, cause, firing_cause,
+    firing_cause_code, id_bytes, ids_from, instant, job_status, micros, open, open_bytes, seal, seal_bytes,
 };
 
 /// Flag in the first byte of a head: the ID of the retried job follows.
@@ -241,6 +240,13 @@ struct RareState<'a> {
     checkpoint: Option<CheckpointMetadataRow<'a>>,
 }
 
+/// Losses and a passed completion deadline; follow the upstream jobs of a job that has either.
+#[derive(Default, Serialize, Deserialize)]
+struct LossRow {
+    losses: u32,
+    overdue: bool,
+}
+
 /// Upstream jobs that have not ended, each with the code of its condition; follow [`RareState`] while there are any.
 type UpstreamRows = Vec<([u8; 16], u8)>;
 
@@ -291,15 +297,23 @@ pub(crate) fn seal_state(id: JobId, columns: &StateColumns, state: &JobState) ->
     });
     let upstream: Option<UpstreamRows> =
         (!state.upstream.is_empty()).then(|| state.upstream.iter().map(upstream_row).collect());
-    seal_with_further(columns.context(id), &row, behind.as_ref(), upstream.as_ref())
+    let loss = (state.losses > 0 || state.overdue)
+        .then_some(LossRow { losses: state.losses, overdue: state.overdue });
+    let rows = RowsWriter::new(&row).then(behind.as_ref()).then(upstream.as_ref()).then(loss.as_ref());
+    rows.seal(columns.context(id))
 }
 
 /// Opens what [`seal_state`] sealed; the history stays empty.
 pub(crate) fn open_state(id: JobId, columns: &StateColumns, sealed: &[u8]) -> Result<JobState, DecodeError> {
-    let (row, behind, upstream): (StateRow<'_>, Option<RareState<'_>>, Option<UpstreamRows>) =
-        open_with_further(columns.context(id), STATE, sealed)?;
+    let mut rows = RowsReader::open(columns.context(id), STATE, sealed)?;
+    let row: StateRow<'_> = rows.first()?;
+    let behind: Option<RareState<'_>> = rows.optional()?;
+    let upstream: Option<UpstreamRows> = rows.optional()?;
+    let loss: Option<LossRow> = rows.optional()?;
+    rows.end()?;
     let upstream = upstream.unwrap_or_default().into_iter().map(upstream_job);
     let RareState { started, checkpoint } = behind.unwrap_or_default();
+    let LossRow { losses, overdue } = loss.unwrap_or_default();
     Ok(JobState {
         status: job_status("status", columns.status)?,
         version: row.version,
@@ -312,6 +326,8 @@ pub(crate) fn open_state(id: JobId, columns: &StateColumns, sealed: &[u8]) -> Re
         executions: row.executions,
         run_failures: row.run_failures,
         start_failures: row.start_failures,
+        losses,
+        overdue,
         fence: Fence(row.fence),
         execution: row.execution.map(|id| ExecutionId::from_bits(u128::from_be_bytes(id))),
         worker: columns.worker.map(|id| WorkerId::from_bits(u128::from_be_bytes(id))),

@@ -195,41 +195,73 @@ fn open_with<'a, T: Deserialize<'a>, M: Deserialize<'a>>(
     }
 }
 
-/// Seals a value followed by `more`, and by `further` after that, if there are any. [`open_with_further`] also opens
-/// rows that were sealed before either existed.
-fn seal_with_further<T: Serialize, M: Serialize + Default, F: Serialize>(
-    context: Context,
-    value: &T,
-    more: Option<&M>,
-    further: Option<&F>,
-) -> Vec<u8> {
-    let Some(further) = further else { return seal_with(context, value, more) };
-    let nothing = M::default();
-    seal_with(context, value, Some(&(more.unwrap_or(&nothing), further)))
+/// Consecutive rows of one blob. Rows after the first one are optional: those that are absent at the end take no bytes,
+/// and an absent row before a present one is written as its default. So a blob keeps its bytes when a row is added.
+struct RowsWriter {
+    bytes: Vec<u8>,
+    /// Defaults of absent rows, which are written only before a present one.
+    absent: Vec<u8>,
 }
 
-/// Opens what [`seal_with_further`] sealed.
-fn open_with_further<'a, T: Deserialize<'a>, M: Deserialize<'a>, F: Deserialize<'a>>(
-    context: Context,
+impl RowsWriter {
+    fn new<T: Serialize>(first: &T) -> Self {
+        // Most records fit; growing the buffer byte by byte would be most of the cost.
+        let mut bytes = Vec::with_capacity(160);
+        bytes.push(FORMAT);
+        Self { bytes: extend(first, bytes), absent: Vec::new() }
+    }
+
+    fn then<T: Serialize + Default>(mut self, row: Option<&T>) -> Self {
+        match row {
+            None => self.absent = extend(&T::default(), self.absent),
+            Some(row) => {
+                self.bytes.append(&mut self.absent);
+                self.bytes = extend(row, self.bytes);
+            }
+        }
+        self
+    }
+
+    fn seal(self, context: Context) -> Vec<u8> {
+        seal_bytes(context, self.bytes)
+    }
+}
+
+fn extend<T: Serialize>(row: &T, bytes: Vec<u8>) -> Vec<u8> {
+    postcard::to_extend(row, bytes).expect("the row structs are plain data")
+}
+
+/// Reads what [`RowsWriter`] wrote, also blobs that were sealed before a row was added.
+struct RowsReader<'a> {
     column: &'static str,
-    sealed: &'a [u8],
-) -> Result<(T, Option<M>, Option<F>), DecodeError> {
-    let bytes = open_bytes(context, column, sealed)?;
-    let failed = |error: postcard::Error| DecodeError::decode(column, error);
-    let (value, rest) = postcard::take_from_bytes(bytes).map_err(failed)?;
-    let (more, rest) = take_if_any(rest).map_err(failed)?;
-    let (further, rest) = take_if_any(rest).map_err(failed)?;
-    match rest {
-        [] => Ok((value, more, further)),
-        rest => Err(DecodeError::decode(column, format!("{} unexpected bytes at the end", rest.len()))),
-    }
+    rest: &'a [u8],
 }
 
-fn take_if_any<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> postcard::Result<(Option<T>, &'a [u8])> {
-    if bytes.is_empty() {
-        return Ok((None, bytes));
+impl<'a> RowsReader<'a> {
+    fn open(context: Context, column: &'static str, sealed: &'a [u8]) -> Result<Self, DecodeError> {
+        Ok(Self { column, rest: open_bytes(context, column, sealed)? })
     }
-    postcard::take_from_bytes(bytes).map(|(value, rest)| (Some(value), rest))
+
+    fn first<T: Deserialize<'a>>(&mut self) -> Result<T, DecodeError> {
+        let (row, rest) =
+            postcard::take_from_bytes(self.rest).map_err(|error| DecodeError::decode(self.column, error))?;
+        self.rest = rest;
+        Ok(row)
+    }
+
+    /// Returns the next row, or `None` if it and all later ones are absent.
+    fn optional<T: Deserialize<'a>>(&mut self) -> Result<Option<T>, DecodeError> {
+        if self.rest.is_empty() { Ok(None) } else { self.first().map(Some) }
+    }
+
+    fn end(self) -> Result<(), DecodeError> {
+        match self.rest {
+            [] => Ok(()),
+            rest => {
+                Err(DecodeError::decode(self.column, format!("{} unexpected bytes at the end", rest.len())))
+            }
+        }
+    }
 }
 
 /// Converts IDs that follow a row; `None` if there are none.

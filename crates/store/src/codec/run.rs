@@ -26,8 +26,8 @@ use sha2::{Digest, Sha256};
 use super::job::OriginRow;
 use super::trigger::{RunTriggerRow, TriggerStateRow};
 use super::{
-    Context, DecodeError, NONE, id_bytes, ids_from, instant, micros, open_text, open_with, open_with_further,
-    seal_text, seal_with, seal_with_further,
+    Context, DecodeError, NONE, RowsReader, RowsWriter, id_bytes, ids_from, instant, micros, open_text,
+    open_with, seal_text, seal_with,
 };
 
 const STATE: &str = "state";
@@ -273,7 +273,7 @@ struct RunRow<'a> {
 }
 
 /// Retries of a run; follows its row and the runs that its end triggered.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct RetryRow {
     failures: u32,
     next_at: Option<i64>,
@@ -381,13 +381,17 @@ pub(crate) fn seal_run(id: RunId, columns: &RunColumns, state: &RunState) -> Vec
         history: state.history.iter().map(HistoryRow::from).collect(),
     };
     let retry = state.retry.as_deref().map(|&retry| RetryRow::from(retry));
-    seal_with_further(columns.context(id), &row, id_bytes(&state.started).as_ref(), retry.as_ref())
+    let started = id_bytes(&state.started);
+    RowsWriter::new(&row).then(started.as_ref()).then(retry.as_ref()).seal(columns.context(id))
 }
 
 /// Opens what [`seal_run`] sealed.
 pub(crate) fn open_run(id: RunId, columns: &RunColumns, sealed: &[u8]) -> Result<RunState, DecodeError> {
-    let (row, started, retry): (RunRow<'_>, _, Option<RetryRow>) =
-        open_with_further(columns.context(id), STATE, sealed)?;
+    let mut rows = RowsReader::open(columns.context(id), STATE, sealed)?;
+    let row: RunRow<'_> = rows.first()?;
+    let started = rows.optional()?;
+    let retry: Option<RetryRow> = rows.optional()?;
+    rows.end()?;
     Ok(RunState {
         status: status_of_column(columns.status)?,
         section: section(row.section)?,
@@ -553,15 +557,17 @@ pub(crate) fn seal_step(key: StepKey, state: &StepState) -> Vec<u8> {
     };
     let late = state.late_workers.as_deref().map(LateWorkersRow::from);
     let more = StepMoreRow::of(state);
-    seal_with_further(step_context(key, state.status.code()), &row, late.as_ref(), more.as_ref())
+    let context = step_context(key, state.status.code());
+    RowsWriter::new(&row).then(late.as_ref()).then(more.as_ref()).seal(context)
 }
 
 /// Opens what [`seal_step`] sealed.
 pub(crate) fn open_step(key: StepKey, status: u8, sealed: &[u8]) -> Result<StepState, DecodeError> {
-    let context = step_context(key, status);
-    let (row, late, more): (StepRow<'_>, Option<LateWorkersRow<'_>>, Option<StepMoreRow<'_>>) =
-        open_with_further(context, STATE, sealed)?;
-    let late = late.filter(|late| late.count > 0);
+    let mut rows = RowsReader::open(step_context(key, status), STATE, sealed)?;
+    let row: StepRow<'_> = rows.first()?;
+    let late = rows.optional()?.filter(|late: &LateWorkersRow<'_>| late.count > 0);
+    let more: Option<StepMoreRow<'_>> = rows.optional()?;
+    rows.end()?;
     let StepMoreRow { continues, asks, files } = more.unwrap_or_default();
     let continues = continues.map(|text| from_text(STATE, &text));
     let ending = row.ending.map(|(status, cause)| Ok((step_status(STATE, status)?, step_cause(cause)?)));

@@ -180,6 +180,8 @@ fn fixed_blobs() -> [Vec<u8>; 5] {
         executions: 1,
         run_failures: 2,
         start_failures: 3,
+        losses: 0,
+        overdue: false,
         fence: Fence(1 << 24),
         execution: Some(execution),
         worker: Some(worker),

@@ -74,6 +74,7 @@ fn spec(args: &CreateArgs, namespace: &Namespace) -> Result<ScheduleSpec, Failur
     spec.jitter = args.jitter.map(|max| Jitter { max, spread: Default::default() });
     spec.max_firings = args.max_firings;
     spec.pause_after_failures = args.pause_after_failures;
+    spec.guarantee = args.guarantee;
     spec.overlap.policy = args.overlap.unwrap_or_default();
     spec.missed.policy = args.missed.unwrap_or_default();
     Ok(spec)

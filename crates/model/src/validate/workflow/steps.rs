@@ -200,6 +200,9 @@ fn job(
     check.ensure(job.run_at.is_none(), &format!("{at}.run_at"), || {
         "cannot be set in a workflow: use a `wait` step to wait for a time".into()
     });
+    check.ensure(job.finish_by.is_none_or(|by| by.at.is_none()), &format!("{at}.finish_by.at"), || {
+        "cannot be set in a workflow: use `after`, which counts from the start of the step".into()
+    });
     check.ensure(job.after.is_empty(), &format!("{at}.after"), || {
         "cannot be set in a workflow: use `needs` of the step".into()
     });

@@ -46,7 +46,9 @@ pub(super) async fn of(api: &Api, heads: Vec<Arc<ScheduleHead>>) -> Result<Vec<V
             let spec = &head.spec;
             let calendars = calendars.get(&spec.namespace).unwrap_or(&none);
             let reading = TimingContext { zones: &zones, calendars, seed: seed(&spec.namespace, &spec.name) };
-            warnings(&spec.timing, &reading, SystemClock.now())
+            let mut found = warnings(&spec.timing, &reading, SystemClock.now());
+            found.extend(spec.contradictions().iter().map(Warning::contradicts_guarantee));
+            found
         };
         heads.iter().map(of).collect::<Vec<_>>()
     };

@@ -64,6 +64,8 @@ impl Story {
             executions: 0,
             run_failures: 0,
             start_failures: 0,
+            losses: 0,
+            overdue: false,
             fence: Fence(0),
             cancel_requested: false,
             steps: Vec::new(),
@@ -164,6 +166,7 @@ impl Story {
     }
 
     fn lost(&mut self) -> &mut Self {
+        self.row.losses += 1;
         self.over(ExecutionStatus::Lost, JobStatus::Waiting, Cause::WorkerLost)
     }
 
@@ -252,6 +255,7 @@ fn an_illegal_transition_and_a_change_after_the_end_are_reported() {
     story.commit(vec![row]).breaks(Invariant::I5);
     let mut story = Story::new();
     story.submitted().placed().starts(1).succeeds();
+    story.row.losses += 1;
     let row = story.step(JobStatus::Waiting, Cause::WorkerLost);
     story.commit(vec![row]).breaks(Invariant::I5);
 }

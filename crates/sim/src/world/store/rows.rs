@@ -227,6 +227,8 @@ impl Rows {
             executions: state.executions,
             run_failures: state.run_failures,
             start_failures: state.start_failures,
+            losses: state.losses,
+            overdue: state.overdue,
             fence: state.fence,
             cancel_requested: state.cancel_requested_at.is_some(),
             steps,

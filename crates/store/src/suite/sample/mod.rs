@@ -195,6 +195,8 @@ impl Sampler {
             executions: self.pick(&[0, 1, u32::MAX]),
             run_failures: self.pick(&[0, 1, u32::MAX]),
             start_failures: self.pick(&[0, 1, u32::MAX]),
+            losses: self.pick(&[0, 0, 1, u32::MAX]),
+            overdue: self.coin(),
             fence: Fence(self.number()),
             execution: self.maybe(|s| s.execution_id(ShardId(0))),
             worker: self.maybe(Self::worker_id),
