@@ -156,6 +156,15 @@ fn typos_get_suggestions() {
     assert!(told(&["belfry", "submit", "--priorty", "3", "--", "true"]).contains("--priority"));
     assert!(told(&["belfry", "job", "lst"]).contains("list"));
     assert!(told(&["belfry", "job", "get", "job_x"]).contains("is not a job id"));
+    for (line, ours) in [
+        (["belfry", "job", "list", "--status", "queued"], "`waiting` (in its queue); expected one of ready"),
+        (["belfry", "run", "list", "--status", "success"], "`succeeded`; expected one of waiting"),
+        (["belfry", "schedule", "list", "--status", "enabled"], "`active`; expected one of active"),
+        (["belfry", "worker", "list", "--status", "offline"], "`lost`; expected one of ready"),
+    ] {
+        let error = told(&line);
+        assert!(error.contains("Belfry calls it ") && error.contains(ours), "{error}");
+    }
 }
 
 #[test]

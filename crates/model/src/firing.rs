@@ -16,6 +16,7 @@ use utoipa::ToSchema;
 
 use crate::id::{BackfillId, JobId, RunId, ScheduleId};
 use crate::schedule::{OverlapPolicy, ScheduleSpec};
+use crate::status::words;
 use crate::time::Timestamp;
 use crate::workflow::Call;
 
@@ -286,15 +287,8 @@ pub enum ScheduleStatus {
     Completed,
 }
 
-impl ScheduleStatus {
-    /// Returns the stable name in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Paused => "paused",
-            Self::Completed => "completed",
-        }
-    }
+words! {
+    ScheduleStatus, "a status of a schedule", { Active = "active"; Paused = "paused"; Completed = "completed"; }
 }
 
 /// Pause of a schedule: time, user and note.

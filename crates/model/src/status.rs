@@ -2,6 +2,10 @@
 //!
 //! Each status has a name for the API and a number for stores. Neither ever changes, because clients and stored rows
 //! contain them.
+//!
+//! - `synonyms`: words of other schedulers, which errors answer with ours.
+
+mod synonyms;
 
 /// Defines an enum of statuses with a name and a number for each.
 macro_rules! statuses {
@@ -54,8 +58,8 @@ macro_rules! words {
 
             fn from_str(text: &str) -> Result<Self, $crate::status::UnknownWord> {
                 Self::ALL.iter().copied().find(|s| s.as_str() == text).ok_or_else(|| {
-                    let known = Self::ALL.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(", ");
-                    $crate::status::UnknownWord::new(text, $what, known)
+                    let known: Vec<_> = Self::ALL.iter().map(|s| s.as_str()).collect();
+                    $crate::status::UnknownWord::new(text, $what, &known)
                 })
             }
         }
@@ -64,16 +68,20 @@ macro_rules! words {
 
 /// Text that is not the name of a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not {what}: expected one of {known}")]
+#[error("`{text}` is not {what}: {ours}expected one of {known}")]
 pub struct UnknownWord {
     text: String,
     what: &'static str,
+    /// Our words for it, if it is a word of another scheduler; empty otherwise.
+    ours: String,
     known: String,
 }
 
 impl UnknownWord {
-    pub(crate) fn new(text: &str, what: &'static str, known: String) -> Self {
-        Self { text: text.chars().take(64).collect(), what, known }
+    pub(crate) fn new(text: &str, what: &'static str, known: &[&'static str]) -> Self {
+        let text: String = text.chars().take(64).collect();
+        let ours = synonyms::of(&text, what, known).map(|ours| format!("Belfry calls it {ours}; "));
+        Self { text, what, ours: ours.unwrap_or_default(), known: known.join(", ") }
     }
 }
 
@@ -157,7 +165,7 @@ mod tests {
 
     #[test]
     fn an_unknown_status_names_the_known_ones() {
-        insta::assert_snapshot!("done".parse::<JobStatus>().unwrap_err(),
-            @"`done` is not a status of a job: expected one of ready, waiting, running, retrying, succeeded, failed, cancelled, expired");
+        insta::assert_snapshot!("blue".parse::<JobStatus>().unwrap_err(),
+            @"`blue` is not a status of a job: expected one of ready, waiting, running, retrying, succeeded, failed, cancelled, expired");
     }
 }

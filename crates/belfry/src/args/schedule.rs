@@ -143,10 +143,6 @@ fn missed(text: &str) -> Result<MissedPolicy, String> {
     word(text, &["skip", "fire_once", "fire_last", "fire_all"])
 }
 
-fn status(text: &str) -> Result<ScheduleStatus, String> {
-    word(text, &["active", "paused", "completed"])
-}
-
 /// Parses `en`, `zh` or `zh-CN`.
 fn language(text: &str) -> Result<Language, String> {
     let text = if text.eq_ignore_ascii_case("zh") { "zh-CN" } else { text };
@@ -285,7 +281,7 @@ pub(crate) struct CreateArgs {
 })]
 pub(crate) struct ScheduleListArgs {
     /// Filter by status: active, paused, completed
-    #[arg(short, long, value_name = "STATUS", value_parser = status)]
+    #[arg(short, long, value_name = "STATUS")]
     pub(crate) status: Option<ScheduleStatus>,
     /// Filter by owner
     #[arg(long, value_name = "NAME")]

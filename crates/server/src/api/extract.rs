@@ -513,6 +513,14 @@ impl<'de, T: FromStr<Err: Display>> serde::Deserialize<'de> for Many<T> {
     }
 }
 
+/// Reads a parameter that is one word of an enum. An unknown word is answered with the known ones.
+pub(super) fn word<'de, D: serde::Deserializer<'de>, T: FromStr<Err: Display>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
 /// A repeatable parameter `label=KEY=VALUE`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Labels(pub std::collections::BTreeMap<String, String>);
@@ -733,7 +741,7 @@ mod tests {
     #[test]
     fn an_invalid_query_names_its_parameter() {
         insta::assert_snapshot!(sample("limit=many").unwrap_err(), @"limit: `many` is not a whole number");
-        insta::assert_snapshot!(sample("status=done").unwrap_err(), @"status: `done` is not a status of a job: expected one of ready, waiting, running, retrying, succeeded, failed, cancelled, expired");
+        insta::assert_snapshot!(sample("status=done").unwrap_err(), @"status: `done` is not a status of a job: Belfry calls it `succeeded`; expected one of ready, waiting, running, retrying, succeeded, failed, cancelled, expired");
         insta::assert_snapshot!(sample("label=x").unwrap_err(), @"label: `x` is not a label: expected KEY=VALUE");
         insta::assert_snapshot!(sample("limt=5").unwrap_err(), @"limt: unknown field `limt`, expected one of `status`, `label`, `limit`, `count`, `after`, `name`");
         insta::assert_snapshot!(sample("limit=5&limit=6").unwrap_err(), @"limit: is given several times: expected once");

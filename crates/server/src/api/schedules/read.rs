@@ -23,7 +23,7 @@ use store::query::{JobFilter, JobRow, Page, Paged, RunFilter, RunRow, ScheduleFi
 use utoipa_axum::routes;
 
 use super::health;
-use crate::api::extract::{Labels, Many, Params, Path};
+use crate::api::extract::{self, Labels, Many, Params, Path};
 use crate::api::headers::etag;
 use crate::api::page::Selection;
 use crate::api::problem::{ApiError, Code};
@@ -50,6 +50,7 @@ pub(super) fn routes(routes: &mut Routes) {
 #[into_params(parameter_in = Query)]
 struct ListSchedulesParams {
     /// Only schedules with this status: `active`, `paused` or `completed`.
+    #[serde(deserialize_with = "extract::word")]
     status: Option<ScheduleStatus>,
     /// Namespace to list; `*` for all namespaces [default: *]
     namespace: Option<String>,

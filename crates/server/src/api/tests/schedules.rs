@@ -61,6 +61,10 @@ async fn a_schedule_is_created_found_changed_and_deleted() {
     }
     let list = world.get("/api/v1/schedules?status=active&text=NIGHT&count=true&namespace=*");
     assert_eq!(list.await.code(), "400 invalid_parameter");
+    let wrong = world.get("/api/v1/schedules?status=disabled").await;
+    assert!(
+        wrong.text().contains("a status of a schedule: Belfry calls it `paused`; expected one of active")
+    );
     let list = world.get("/api/v1/schedules?status=active&count=true").await;
     assert_eq!((list.column("name"), list.header("x-total-count")), (vec!["nightly".to_owned()], "1"));
     assert_eq!(list.json()["items"][0].get("spec"), None);
