@@ -24,6 +24,7 @@ fn account(name: &str, bindings: usize) -> Vec<Row> {
         kind: AccountKind::User,
         title: None,
         disabled: false,
+        submit_rate: access::SubmitRate::Default,
         created_at,
         created_by: created_by.into(),
     });

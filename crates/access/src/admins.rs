@@ -52,7 +52,7 @@ impl Directory {
         if matches!(change, Without::Account(name) if name == account) {
             return false;
         }
-        let Some((_, grants)) = self.enabled(account) else { return false };
+        let Some((_, grants, _)) = self.enabled(account) else { return false };
         let in_all = grants.0.iter().filter(|grant| grant.pattern == Pattern::All);
         let permissions = in_all.map(|grant| match change {
             Without::Binding { role, account: name, namespace: "*" }

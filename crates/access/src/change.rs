@@ -2,7 +2,7 @@
 
 use model::Timestamp;
 
-use crate::entry::{AccountKind, Bearer, TokenHash, TokenScope};
+use crate::entry::{AccountKind, Bearer, SubmitRate, TokenHash, TokenScope};
 use crate::role::Rule;
 
 /// Change of the directory. [`Directory::plan`](crate::Directory::plan) checks it.
@@ -13,12 +13,14 @@ pub enum Change {
         name: String,
         kind: AccountKind,
         title: Option<String>,
+        submit_rate: SubmitRate,
     },
     /// Changes the given fields. `title: Some(None)` removes the title.
     ChangeAccount {
         name: String,
         title: Option<Option<String>>,
         disabled: Option<bool>,
+        submit_rate: Option<SubmitRate>,
     },
     /// Deletes an account with its bindings, and revokes its tokens.
     DeleteAccount {

@@ -23,7 +23,7 @@ use model::Timestamp;
 
 use self::compile::Touched;
 use crate::entry::{
-    Account, AccountKind, Bearer, Binding, Deletion, Entry, EntryKind, Row, Token, Unreadable,
+    Account, AccountKind, Bearer, Binding, Deletion, Entry, EntryKind, Row, SubmitRate, Token, Unreadable,
     split_binding_key,
 };
 use crate::identity::{Ceiling, Grants, Identity, IdentityKind};
@@ -216,15 +216,16 @@ impl Directory {
         if !record.entry.is_usable(now) {
             return None;
         }
-        let (kind, grants) = match &record.entry.bearer {
-            Bearer::Admin(_) => (IdentityKind::Admin, Arc::clone(&self.admin)),
-            Bearer::Worker(_) => (IdentityKind::Worker, Arc::default()),
+        let (kind, grants, submit_rate) = match &record.entry.bearer {
+            Bearer::Admin(_) => (IdentityKind::Admin, Arc::clone(&self.admin), SubmitRate::Unlimited),
+            Bearer::Worker(_) => (IdentityKind::Worker, Arc::default(), SubmitRate::Unlimited),
             Bearer::Account(account) => self.enabled(account)?,
         };
         Some(Identity {
             name: Arc::clone(&record.bearer_name),
             kind,
             token_id: Arc::clone(id),
+            submit_rate,
             grants,
             ceiling: record.ceiling.clone(),
         })
@@ -232,19 +233,19 @@ impl Directory {
 
     /// Returns the identity of an account without a token; `None` if it is missing or disabled.
     pub fn identity_of_account(&self, name: &str) -> Option<Identity> {
-        let (kind, grants) = self.enabled(name)?;
-        Some(Identity { name: name.into(), kind, token_id: "".into(), grants, ceiling: None })
+        let (kind, grants, submit_rate) = self.enabled(name)?;
+        Some(Identity { name: name.into(), kind, token_id: "".into(), submit_rate, grants, ceiling: None })
     }
 
-    /// Returns the kind and the grants of an enabled account.
-    pub(crate) fn enabled(&self, account: &str) -> Option<(IdentityKind, Arc<Grants>)> {
+    /// Returns the kind, the grants and the submission rate of an enabled account.
+    pub(crate) fn enabled(&self, account: &str) -> Option<(IdentityKind, Arc<Grants>, SubmitRate)> {
         let record = self.accounts.get(account)?;
         let entry = record.entry.as_ref().filter(|entry| !entry.disabled)?;
         let kind = match entry.kind {
             AccountKind::User => IdentityKind::User,
             AccountKind::Service => IdentityKind::Service,
         };
-        Some((kind, Arc::clone(&record.grants)))
+        Some((kind, Arc::clone(&record.grants), entry.submit_rate))
     }
 
     /// Returns the hash of a token, to be compared in constant time.

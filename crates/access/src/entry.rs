@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-pub use model::access::AccountKind;
+pub use model::access::{AccountKind, SubmitRate};
 use model::{Duration, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +113,9 @@ pub struct Account {
     pub title: Option<String>,
     /// Whether the tokens of the account are not accepted.
     pub disabled: bool,
+    /// Limit on the jobs that the account may submit per minute.
+    #[serde(default, skip_serializing_if = "SubmitRate::is_default")]
+    pub submit_rate: SubmitRate,
     /// Time of creation.
     pub created_at: Timestamp,
     /// Name of the identity that created it.

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::entry::SubmitRate;
 use crate::namespace::Pattern;
 use crate::permissions::Permissions;
 use crate::role::BuiltInRole;
@@ -20,6 +21,8 @@ pub struct Identity {
     pub kind: IdentityKind,
     /// ID of the token; empty for an identity without a token.
     pub token_id: Arc<str>,
+    /// Limit on the jobs that the account may submit per minute.
+    pub submit_rate: SubmitRate,
     /// Rights of the account.
     pub(crate) grants: Arc<Grants>,
     /// Limit of the token.
@@ -63,7 +66,14 @@ impl Identity {
         let permissions = BuiltInRole::Admin.permissions();
         let grant = Grant { role: BuiltInRole::Admin.as_str().into(), permissions, pattern: Pattern::All };
         let grants = Arc::new(Grants([grant].into()));
-        Self { name: name.into(), kind: IdentityKind::Admin, token_id: "".into(), grants, ceiling: None }
+        Self {
+            name: name.into(),
+            kind: IdentityKind::Admin,
+            token_id: "".into(),
+            submit_rate: SubmitRate::Unlimited,
+            grants,
+            ceiling: None,
+        }
     }
 }
 

@@ -70,8 +70,8 @@ pub use change::Change;
 pub use decide::{Denied, DeniedReason, decide};
 pub use directory::Directory;
 pub use entry::{
-    Account, AccountKind, Bearer, Binding, Deletion, Entry, KEPT_AFTER_END, Row, Token, TokenHash,
-    TokenScope, Unreadable,
+    Account, AccountKind, Bearer, Binding, Deletion, Entry, KEPT_AFTER_END, Row, SubmitRate, Token,
+    TokenHash, TokenScope, Unreadable,
 };
 pub use identity::{Identity, IdentityKind};
 pub use namespace::Namespaces;

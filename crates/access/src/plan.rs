@@ -42,8 +42,12 @@ impl Directory {
     pub fn plan(&self, actor: &Identity, change: Change, now: Timestamp) -> Result<Vec<Row>, Refusal> {
         let plan = Plan { directory: self, actor, now };
         match change {
-            Change::CreateAccount { name, kind, title } => plan.create_account(name, kind, title),
-            Change::ChangeAccount { name, title, disabled } => plan.change_account(&name, title, disabled),
+            Change::CreateAccount { name, kind, title, submit_rate } => {
+                plan.create_account(name, kind, title, submit_rate)
+            }
+            Change::ChangeAccount { name, title, disabled, submit_rate } => {
+                plan.change_account(&name, title, disabled, submit_rate)
+            }
             Change::DeleteAccount { name } => plan.delete_account(name),
             Change::PutRole { name, description, rules } => plan.put_role(name, description, rules),
             Change::DeleteRole { name } => plan.delete_role(name),

@@ -16,7 +16,7 @@ use model::{Duration, Timestamp};
 
 use crate::{
     Account, AccountKind, Bearer, Binding, Change, CustomRole, Deletion, Directory, Entry, Identity, Refusal,
-    Row, Rule, Token, TokenHash, TokenScope,
+    Row, Rule, SubmitRate, Token, TokenHash, TokenScope,
 };
 
 fn now() -> Timestamp {
@@ -34,6 +34,7 @@ fn account(name: &str) -> Account {
         kind: AccountKind::User,
         title: None,
         disabled: false,
+        submit_rate: SubmitRate::Default,
         created_at,
         created_by,
     }

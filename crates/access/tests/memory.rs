@@ -38,6 +38,7 @@ fn entries() -> impl Iterator<Item = Entry> {
             kind: AccountKind::User,
             title: Some(format!("User {n}")),
             disabled: false,
+            submit_rate: access::SubmitRate::Default,
             created_at,
             created_by: created_by.into(),
         });

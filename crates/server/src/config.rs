@@ -8,6 +8,7 @@
 //! - The paths below the data folder are methods of [`ServerConfig`], so that no other module composes them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use model::Duration;
@@ -77,6 +78,9 @@ pub struct LimitsConfig {
     pub body_bytes: usize,
     /// Maximum of jobs that one client may submit per second, averaged over a second; unlimited if `None`.
     pub client_job_rate: Option<u64>,
+    /// Maximum of jobs that the account of a person may submit per minute, unless the account has its own limit;
+    /// unlimited if `None`.
+    pub submit_rate: Option<NonZeroU32>,
 }
 
 impl Default for LimitsConfig {
@@ -88,6 +92,7 @@ impl Default for LimitsConfig {
             client_streams: None,
             body_bytes: 256 * 1024 * 1024,
             client_job_rate: None,
+            submit_rate: NonZeroU32::new(1_000),
         }
     }
 }
@@ -240,8 +245,15 @@ impl ServerConfig {
         if self.artifact_bytes_max == 0 {
             return invalid("server.artifact_size_max", zero());
         }
-        let LimitsConfig { requests, client_requests, streams, client_streams, body_bytes, client_job_rate } =
-            self.limits;
+        let LimitsConfig {
+            requests,
+            client_requests,
+            streams,
+            client_streams,
+            body_bytes,
+            client_job_rate,
+            submit_rate: _,
+        } = self.limits;
         if body_bytes < BATCH_BODY_BYTES_MAX {
             let reason = format!(
                 "expected at least {BATCH_BODY_BYTES_MAX} bytes, the largest request body, but got {body_bytes}"

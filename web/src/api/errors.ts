@@ -136,6 +136,7 @@ const HINTS = {
   version_mismatch: "reload",
   invalid_spec: "fields",
   client_limit: "later",
+  submit_rate: "later",
   busy: "later",
   store_unavailable: "later",
 } as const;

@@ -3,7 +3,7 @@
 use super::{Plan, validate};
 use crate::action::Verb;
 use crate::admins::Without;
-use crate::entry::{Account, AccountKind, Bearer, Entry, EntryKind, Row, Token};
+use crate::entry::{Account, AccountKind, Bearer, Entry, EntryKind, Row, SubmitRate, Token};
 use crate::refusal::Refusal;
 
 impl Plan<'_> {
@@ -12,6 +12,7 @@ impl Plan<'_> {
         name: String,
         kind: AccountKind,
         title: Option<String>,
+        submit_rate: SubmitRate,
     ) -> Result<Vec<Row>, Refusal> {
         self.authorize(Verb::Create, "*")?;
         validate(|check| {
@@ -21,9 +22,8 @@ impl Plan<'_> {
         self.ensure_new(EntryKind::Account, &name, self.directory.account(&name).is_some())?;
         let mut rows = self.end_belongings(&name);
         let (created_at, created_by) = (self.now, self.actor_name());
-        rows.push(
-            Entry::Account(Account { name, kind, title, disabled: false, created_at, created_by }).row(),
-        );
+        let account = Account { name, kind, title, disabled: false, submit_rate, created_at, created_by };
+        rows.push(Entry::Account(account).row());
         Ok(rows)
     }
 
@@ -32,6 +32,7 @@ impl Plan<'_> {
         name: &str,
         title: Option<Option<String>>,
         disabled: Option<bool>,
+        submit_rate: Option<SubmitRate>,
     ) -> Result<Vec<Row>, Refusal> {
         self.authorize(Verb::Change, "*")?;
         validate(|check| check.title(title.as_ref().and_then(Option::as_deref)))?;
@@ -39,6 +40,7 @@ impl Plan<'_> {
         let mut account = before.clone();
         account.title = title.unwrap_or(account.title);
         account.disabled = disabled.unwrap_or(account.disabled);
+        account.submit_rate = submit_rate.unwrap_or(account.submit_rate);
         if account.disabled {
             self.ensure_admin_remains(Without::Account(name), || format!("disable account `{name}`"))?;
         }

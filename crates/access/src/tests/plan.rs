@@ -12,17 +12,22 @@ mod tokens;
 
 use super::{Scenario, account, days, now, scope, token};
 use crate::{
-    Account, AccountKind, Bearer, Change, Entry, Object, Resource, Row, Rule, Token, TokenHash, TokenScope,
-    Verb,
+    Account, AccountKind, Bearer, Change, Entry, Object, Resource, Row, Rule, SubmitRate, Token, TokenHash,
+    TokenScope, Verb,
 };
 use model::{Duration, Timestamp};
 
 fn create_account(name: &str) -> Change {
-    Change::CreateAccount { name: name.into(), kind: AccountKind::Service, title: None }
+    Change::CreateAccount {
+        name: name.into(),
+        kind: AccountKind::Service,
+        title: None,
+        submit_rate: SubmitRate::Default,
+    }
 }
 
 fn disable(name: &str) -> Change {
-    Change::ChangeAccount { name: name.into(), title: None, disabled: Some(true) }
+    Change::ChangeAccount { name: name.into(), title: None, disabled: Some(true), submit_rate: None }
 }
 
 fn delete_account(name: &str) -> Change {

@@ -220,7 +220,7 @@ proptest! {
             prop::sample::select(TOKENS).prop_map(|id| Change::RevokeToken { id: id.into() }),
             prop::sample::select(ACCOUNTS).prop_map(|name| Change::DeleteAccount { name: name.into() }),
             prop::sample::select(ACCOUNTS).prop_map(|name| {
-                Change::ChangeAccount { name: name.into(), title: None, disabled: Some(true) }
+                Change::ChangeAccount { name: name.into(), title: None, disabled: Some(true), submit_rate: None }
             }),
         ],
     ) {

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use model::Duration;
-use model::access::{Resource, Verb};
+use model::access::{Resource, SubmitRate, Verb};
 use model::api::{RoleRule, TokenKind};
 
 use super::examples;
@@ -114,6 +114,9 @@ pub(crate) struct AccountCreateArgs {
     /// Display name, at most 100 characters
     #[arg(long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
+    /// Jobs that the account may submit per minute: a number, unlimited or default
+    #[arg(long, value_name = "JOBS", default_value_t)]
+    pub(crate) submit_rate: SubmitRate,
 }
 
 /// `belfry account update`
@@ -121,6 +124,7 @@ pub(crate) struct AccountCreateArgs {
 #[command(before_help = examples! {
     "belfry account update ann@example.com --title 'Ann Lee (finance)'"
     "belfry account update ann@example.com --disable"
+    "belfry account update ann@example.com --submit-rate 5000"
 })]
 #[command(after_help = "A disabled account keeps its roles and tokens, but every server refuses its tokens.")]
 pub(crate) struct AccountUpdateArgs {
@@ -136,6 +140,9 @@ pub(crate) struct AccountUpdateArgs {
     /// Enable the account again
     #[arg(long)]
     pub(crate) enable: bool,
+    /// Jobs that the account may submit per minute: a number, unlimited or default [default: the limit stays]
+    #[arg(long, value_name = "JOBS")]
+    pub(crate) submit_rate: Option<SubmitRate>,
 }
 
 /// `belfry role …`

@@ -26,7 +26,8 @@ pub(super) async fn run(context: &Context, command: AccountCommand) -> Result<()
         AccountCommand::Get(args) => context.out.one(&client.account(&args.name).await?),
         AccountCommand::Create(args) => {
             let kind = if args.service { AccountKind::Service } else { AccountKind::User };
-            let create = CreateAccount { name: args.name, kind, title: args.title };
+            let create =
+                CreateAccount { name: args.name, kind, title: args.title, submit_rate: args.submit_rate };
             let account = client.create_account(&create).await?;
             context.out.one(&account)?;
             let name = escape(&account.name);
@@ -50,8 +51,10 @@ pub(super) async fn run(context: &Context, command: AccountCommand) -> Result<()
 
 async fn update(client: &Client, args: AccountUpdateArgs) -> Result<Account, Failure> {
     let disabled = (args.disable || args.enable).then_some(args.disable);
-    if args.title.is_none() && disabled.is_none() {
-        return Err(Failure::usage("nothing to change").help("use `--title`, `--disable` or `--enable`"));
+    let change = ChangeAccount { title: args.title, disabled, submit_rate: args.submit_rate };
+    if change == ChangeAccount::default() {
+        let help = "use `--title`, `--disable`, `--enable` or `--submit-rate`";
+        return Err(Failure::usage("nothing to change").help(help));
     }
-    Ok(client.change_account(&args.name, &ChangeAccount { title: args.title, disabled }).await?)
+    Ok(client.change_account(&args.name, &change).await?)
 }

@@ -42,6 +42,7 @@ impl Row for Account {
         column("STATUS", 8),
         column("TITLE", 20).cut(10).optional(1),
         column("ROLES", 30).cut(20),
+        wide("SUBMIT RATE", 20),
         wide("CREATED", 30),
         wide("CREATED BY", 16),
     ];
@@ -53,6 +54,7 @@ impl Row for Account {
             account_status(self),
             self.title.as_deref().into(),
             joined(self.roles.iter().map(role_in_namespace)).into(),
+            submit_rate(self).into(),
             relative_or_exact(look, self.created_at).into(),
             self.created_by.as_str().into(),
         ]
@@ -63,6 +65,12 @@ impl Row for Account {
     }
 }
 
+/// Limit of an account in jobs per minute, and whether it is the default.
+fn submit_rate(account: &Account) -> String {
+    let limit = account.jobs_per_minute.map_or_else(|| "unlimited".to_owned(), |jobs| format!("{jobs}/min"));
+    if account.submit_rate.is_default() { format!("{limit} (default)") } else { limit }
+}
+
 impl Detail for Account {
     fn detail(&self, look: &OutputOptions) -> Vec<(&'static str, Cell)> {
         let mut lines = vec![
@@ -70,6 +78,7 @@ impl Detail for Account {
             ("Title", self.title.as_deref().into()),
             ("Kind", self.kind.as_str().into()),
             ("Status", account_status(self)),
+            ("Submit rate", submit_rate(self).into()),
             ("Created", format!("{} by {}", exact(look, self.created_at), self.created_by).into()),
         ];
         if self.roles.is_empty() {
@@ -383,8 +392,10 @@ mod tests {
         from(json!([
             {"name": "ann@example.com", "kind": "user", "title": "Ann Lee 安", "disabled": false,
              "roles": [{"role": "developer", "namespace": "finance"}, {"role": "viewer", "namespace": "*"}],
+             "submit_rate": "default", "jobs_per_minute": 1000,
              "created_at": "2026-11-21T08:00:00Z", "created_by": "admin"},
             {"name": "finance-ci", "kind": "service", "disabled": true, "roles": [],
+             "submit_rate": 5, "jobs_per_minute": 5,
              "created_at": "2026-11-20T08:00:00Z", "created_by": "ann@example.com"},
         ]))
     }

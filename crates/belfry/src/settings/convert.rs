@@ -8,6 +8,7 @@
 //! `value`. Passwords and tokens are read here, from files or `PGPASSWORD`; a password in a URL is refused.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use model::{Bytes, Duration, Millicores};
@@ -97,6 +98,9 @@ impl Settings {
             limits.body_bytes = usize::try_from(bytes.0).unwrap_or(usize::MAX);
         }
         limits.client_job_rate = self.count("server.client_job_rate");
+        if let Some(rate) = self.count_as::<u32>("server.submit_rate")? {
+            limits.submit_rate = NonZeroU32::new(rate);
+        }
         set(&mut config.engine.heartbeat_interval, self.duration("server.heartbeat_interval"));
         set(&mut config.engine.lease, self.duration("server.lease"));
         set(&mut config.engine.result_wait, self.duration("server.result_wait"));

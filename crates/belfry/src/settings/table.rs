@@ -228,6 +228,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "",
         "maximum number of jobs that one client may submit per second [default: unlimited]",
     ),
+    plain(
+        "server.submit_rate",
+        Kind::Count,
+        "1000",
+        "jobs that the account of a person may submit per minute, if it has no limit of its own; 0: unlimited",
+    ),
     plain("server.shutdown_grace", Kind::Duration, "5s", "time that a shutdown waits for open requests"),
     plain(
         "server.housekeeping_interval",

@@ -5,7 +5,7 @@
 //! The rules are in the crate `access`.
 
 use super::*;
-use crate::access::{AccountKind, Resource, Verb};
+use crate::access::{AccountKind, Resource, SubmitRate, Verb};
 
 /// Account of a person or a program. It has rights through role bindings, and tokens to authenticate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -19,6 +19,12 @@ pub struct Account {
     pub title: Option<String>,
     /// Whether the account is disabled: its tokens are refused.
     pub disabled: bool,
+    /// Limit on the jobs that the account may submit per minute, as it was set.
+    #[serde(default)]
+    pub submit_rate: SubmitRate,
+    /// Jobs that the account may submit per minute, also if the limit is the default. Absent: unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs_per_minute: Option<u32>,
     /// Roles of the account.
     pub roles: Vec<RoleInNamespace>,
     /// Time at which the account was created.
@@ -56,6 +62,9 @@ pub struct CreateAccount {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 100)]
     pub title: Option<String>,
+    /// Limit on the jobs that the account may submit per minute [default: default]
+    #[serde(default, skip_serializing_if = "SubmitRate::is_default")]
+    pub submit_rate: SubmitRate,
 }
 
 /// Request to change an account. Absent fields stay as they are.
@@ -69,6 +78,9 @@ pub struct ChangeAccount {
     /// Whether the account is disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,
+    /// Limit on the jobs that the account may submit per minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub submit_rate: Option<SubmitRate>,
 }
 
 /// Role: a set of permissions.

@@ -108,6 +108,7 @@ codes! {
     UnsupportedMediaType = 415, "unsupported_media_type", "The content type is not supported.", "send `Content-Type: application/json`";
     InvalidSpec = 422, "invalid_spec", "The request is invalid.", "correct the fields that `errors` lists";
     IdempotencyKeyReused = 422, "idempotency_key_reused", "The idempotency key belongs to another request.", "use a new key, or repeat exactly the first request";
+    SubmitRate = 429, "submit_rate", "The account has reached its submission rate.", "retry after `Retry-After` seconds; an administrator can raise the limit of the account (`submit_rate`)";
     ClientLimit = 429, "client_limit", "The client has reached its limit.", "retry after `Retry-After` seconds with fewer concurrent requests; the settings `server.client_*` are the limits";
     Busy = 429, "busy", "The server is overloaded.", "retry after `Retry-After` seconds with fewer concurrent requests";
     Internal = 500, "internal", "The server failed.", "this is a defect of Belfry: report it with the request id and the server's log";

@@ -52,7 +52,8 @@ pub(super) fn routes(routes: &mut Routes) {
     let jobs = Resource::Jobs;
     let refusals = [Code::InvalidCursor, Code::InvalidSpec, Code::QueryTooSlow, Code::UnsupportedMediaType];
     routes.needs(Verb::Operate, jobs, &refusals, routes!(cancel_jobs));
-    routes.needs(Verb::Operate, jobs, &[&refusals[..], &[Code::InvalidHeader]].concat(), routes!(retry_jobs));
+    let retry_refusals = [&refusals[..], &[Code::InvalidHeader, Code::SubmitRate]].concat();
+    routes.needs(Verb::Operate, jobs, &retry_refusals, routes!(retry_jobs));
     routes.needs(Verb::Change, jobs, &refusals, routes!(update_jobs));
 }
 
@@ -370,7 +371,7 @@ async fn handle(
     }
     if let Action::Retry { caller, .. } = action {
         // Refuses a client that has created too many jobs; the new ones are counted below.
-        api.shared.limits.charge(caller, 0)?;
+        api.shared.limits.charge(actor, caller, 0)?;
     }
     let changes = rows.into_iter().map(|row| async move {
         let _permit = INPUTS.acquire().await;
@@ -393,7 +394,7 @@ async fn handle(
     if let Action::Retry { caller, .. } = action {
         let created = changed.iter().filter(|job| !job.already_retried).count();
         // The jobs exist, so the client pays for them with its next request.
-        let _ = api.shared.limits.charge(caller, created);
+        let _ = api.shared.limits.charge(actor, caller, created);
     }
     let next_cursor = match failed.pop() {
         Some((_, error)) if changed.is_empty() => return Err(error),

@@ -55,6 +55,7 @@ pub(super) fn routes(routes: &mut Routes) {
         InvalidHeader,
         InvalidSpec,
         Code::QueryTooSlow,
+        Code::SubmitRate,
         Code::UnsupportedMediaType,
     ];
     routes.needs(Verb::Create, jobs, &submit_refusals, routes!(submit_jobs));
@@ -73,8 +74,15 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Operate, jobs, &[JobNotFound, JobEnded], routes!(delete_job));
     let cancel_refusals = [JobNotFound, JobEnded, InvalidSpec, Code::UnsupportedMediaType];
     routes.needs(Verb::Operate, jobs, &cancel_refusals, routes!(cancel_job));
-    let retry_refusals =
-        [JobNotFound, JobNotEnded, Code::ScheduleRunLimit, IdempotencyKeyReused, InvalidHeader, InvalidSpec];
+    let retry_refusals = [
+        JobNotFound,
+        JobNotEnded,
+        Code::ScheduleRunLimit,
+        Code::SubmitRate,
+        IdempotencyKeyReused,
+        InvalidHeader,
+        InvalidSpec,
+    ];
     routes.needs(Verb::Operate, jobs, &retry_refusals, routes!(retry_job));
     routes.needs(Verb::Read, jobs, &[JobNotFound], routes!(get_job_events));
     let no_checkpoint = [JobNotFound, Code::CheckpointNotFound];
@@ -168,7 +176,7 @@ async fn submit_jobs(
         };
         return Ok(Json(answer).into_response());
     }
-    api.shared.limits.charge(&caller, jobs.len())?;
+    api.shared.limits.charge(&actor, &caller, jobs.len())?;
     let jobs = upstream::submit(&api, jobs, batch).await?;
     if batch {
         let status = if jobs.iter().any(|job| job.created) { StatusCode::CREATED } else { StatusCode::OK };
@@ -511,7 +519,7 @@ async fn retry_job(
     Path(id): Path<JobId>,
     IdempotencyKey(key): IdempotencyKey,
 ) -> Result<Response, ApiError> {
-    api.shared.limits.charge(&caller, 1)?;
+    api.shared.limits.charge(&actor, &caller, 1)?;
     one_submitted(retry(&api, &actor, &rows::job(&api, &actor, id).await?, key).await?)
 }
 

@@ -10,16 +10,23 @@
 //! 1998). One client alone gets half of the lane, two clients get a third each, and a new client always gets a place. A
 //! setting can lower the share further. A client is a token at an address, because many clients may share a token.
 //!
+//! Jobs are counted against two rates: that of the client, and that of its account over all of its tokens
+//! ([`SubmitRate`](access::SubmitRate)). Changes are handled by the leader, so the rates are exact for all servers. A
+//! new leader begins with no counts.
+//!
 //! Workers use gRPC, which these limits do not cover; health checks and pages need no token and take no place.
 //!
 //! # Cost
-//! Two short critical sections for each request and lane.
+//! Two short critical sections for each request and lane. A submission takes one more for each rate that applies to it.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use access::AccountKind;
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -29,14 +36,14 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::problem::{ApiError, Code};
-use crate::auth::Actor;
+use crate::auth::{Actor, IdentityKind};
 use crate::config::{Exposure, LimitsConfig};
 use crate::listener::{Peer, network};
 
 /// Places for requests of metrics. They are separate from reads, so that an operator can see what fills the lanes.
 const METRICS_PLACES: usize = 32;
 
-/// Number of clients with a job rate above which idle ones are dropped.
+/// Number of clients or accounts with a job rate above which idle ones are dropped.
 const RATES_MAX: usize = 10_000;
 
 /// The origin of a request, for limits: a token at an address.
@@ -88,8 +95,17 @@ pub(super) struct Limits {
     pub(super) body_bytes: Lane,
     /// Requests of metrics.
     pub(super) metrics: Lane,
-    rate: Option<JobRate>,
+    client_rate: Option<ClientRate>,
+    /// Default limit of the accounts of people.
+    submit_rate: Option<NonZeroU32>,
+    account_rates: JobRates<Arc<str>>,
     counted: LimitMetrics,
+}
+
+/// Job rate of each client.
+struct ClientRate {
+    per_second: u64,
+    rates: JobRates<Caller>,
 }
 
 impl Limits {
@@ -104,7 +120,12 @@ impl Limits {
             streams: lane("streams", config.streams, config.client_streams),
             body_bytes: lane("body_bytes", config.body_bytes, None),
             metrics: lane("metrics", METRICS_PLACES, None),
-            rate: config.client_job_rate.map(JobRate::new),
+            client_rate: config.client_job_rate.map(|per_second| ClientRate {
+                per_second: per_second.max(1),
+                rates: JobRates::of_clients(),
+            }),
+            submit_rate: config.submit_rate,
+            account_rates: JobRates::of_accounts(),
             counted,
         }
     }
@@ -122,27 +143,68 @@ impl Limits {
         );
     }
 
-    /// Returns whether a job rate is configured.
-    pub(super) fn has_job_rate(&self) -> bool {
-        self.rate.is_some()
+    /// Returns whether a job rate applies to a submission of this caller.
+    pub(super) fn has_job_rate(&self, actor: &Actor) -> bool {
+        self.client_rate.is_some() || self.submit_rate_of(actor).is_some()
     }
 
-    /// Counts `jobs` against the client's job rate, if one is configured.
+    /// Counts `jobs` against the rates of the account and of the client. Jobs that only the other rate refuses count
+    /// too: the client repeats them later.
     ///
     /// # Errors
-    /// `client_limit`, with the delay after which the client may submit again.
-    pub(super) fn charge(&self, caller: &Caller, jobs: usize) -> Result<(), ApiError> {
-        let Some(rate) = &self.rate else { return Ok(()) };
-        rate.charge(caller, jobs, Instant::now()).map_err(|wait| {
-            self.counted.refuse("jobs", "client");
-            let per_second = rate.per_second;
-            ApiError::new(
-                Code::ClientLimit,
-                format!("the client has reached its limit of {per_second} jobs per second"),
-            )
+    /// `submit_rate` or `client_limit`, with the delay after which the account or the client may submit again.
+    pub(super) fn charge(&self, actor: &Actor, caller: &Caller, jobs: usize) -> Result<(), ApiError> {
+        self.charge_at(actor, caller, jobs, Instant::now())
+    }
+
+    fn charge_at(&self, actor: &Actor, caller: &Caller, jobs: usize, now: Instant) -> Result<(), ApiError> {
+        if let Some(limit) = self.submit_rate_of(actor) {
+            let per_second = f64::from(limit.get()) / 60.0;
+            let charged = self.account_rates.charge(&actor.name, per_second, jobs, now);
+            charged.map_err(|wait| self.account_refused(actor, limit, wait))?;
+        }
+        if let Some(ClientRate { per_second, rates }) = &self.client_rate {
+            let charged = rates.charge(caller, *per_second as f64, jobs, now);
+            charged.map_err(|wait| self.client_refused(*per_second, wait))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the limit of an account in jobs per minute. Admin tokens belong to no account.
+    fn submit_rate_of(&self, actor: &Actor) -> Option<NonZeroU32> {
+        let kind = match actor.kind {
+            IdentityKind::User => AccountKind::User,
+            IdentityKind::Service => AccountKind::Service,
+            IdentityKind::Admin | IdentityKind::Worker => return None,
+        };
+        actor.submit_rate.per_minute(kind, self.submit_rate)
+    }
+
+    fn account_refused(&self, actor: &Actor, limit: NonZeroU32, wait: Duration) -> ApiError {
+        self.counted.refuse("jobs", "account");
+        let name = &actor.name;
+        let seconds = wait.as_secs_f64().ceil();
+        let detail = format!(
+            "account `{name}` has reached its limit of {limit} submitted jobs per minute: retry in {seconds} s"
+        );
+        let raise = if actor.submit_rate.is_default() {
+            "`server.submit_rate` sets the default of all accounts of people, and an administrator can raise that of one"
+        } else {
+            "an administrator can raise the limit of the account"
+        };
+        ApiError::new(Code::SubmitRate, detail)
+            .hint(format!(
+                "retry after `Retry-After` seconds; {raise} (`submit_rate` in `PATCH /api/v1/accounts/{name}`)"
+            ))
+            .retry_after(wait)
+    }
+
+    fn client_refused(&self, per_second: u64, wait: Duration) -> ApiError {
+        self.counted.refuse("jobs", "client");
+        let detail = format!("the client has reached its limit of {per_second} jobs per second");
+        ApiError::new(Code::ClientLimit, detail)
             .hint("retry after `Retry-After` seconds; `server.client_job_rate` sets the limit")
             .retry_after(wait)
-        })
     }
 }
 
@@ -267,37 +329,56 @@ impl Drop for Permits {
     }
 }
 
-/// Rate limit of jobs per second for each client, with bursts of one second.
+/// Jobs that each client or account submitted, as a rate with bursts (the "generic cell rate algorithm").
 ///
-/// A submission of any size is accepted while the client is not in debt, so that a large batch is always possible. It
-/// causes a longer wait, at most [`JobRate::DEBT_MAX`].
-struct JobRate {
-    per_second: u64,
-    /// End of each client's wait, without the burst of one second.
-    paid_until: Mutex<HashMap<Caller, Instant>>,
+/// A submission of any size is accepted while its submitter is not in debt, so that a large batch is always possible. It
+/// causes a longer wait, at most [`debt_max`](Self::debt_max).
+struct JobRates<K> {
+    /// Jobs of this time may be submitted at once.
+    burst: Duration,
+    /// Longest wait that one submission causes.
+    debt_max: Duration,
+    /// End of the wait of each submitter, without the burst.
+    paid_until: Mutex<HashMap<K, Instant>>,
 }
 
-impl JobRate {
-    const BURST: Duration = Duration::from_secs(1);
-    /// One request must not block its client for hours.
-    const DEBT_MAX: Duration = Duration::from_secs(60);
-
-    fn new(per_second: u64) -> Self {
-        Self { per_second: per_second.max(1), paid_until: Mutex::default() }
+impl JobRates<Caller> {
+    /// A limit per second. A client is blocked for at most a minute.
+    fn of_clients() -> Self {
+        Self {
+            burst: Duration::from_secs(1),
+            debt_max: Duration::from_secs(60),
+            paid_until: Mutex::default(),
+        }
     }
+}
 
-    fn charge(&self, caller: &Caller, jobs: usize, now: Instant) -> Result<(), Duration> {
+impl JobRates<Arc<str>> {
+    /// A limit per minute, all of which can be used at once. An account with a small limit cannot exceed it with large
+    /// batches, so it is blocked for longer than a client.
+    fn of_accounts() -> Self {
+        Self {
+            burst: Duration::from_secs(60),
+            debt_max: Duration::from_secs(3_600),
+            paid_until: Mutex::default(),
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash> JobRates<K> {
+    /// Counts jobs of a submitter, or returns the delay after which it may submit again.
+    fn charge(&self, submitter: &K, per_second: f64, jobs: usize, now: Instant) -> Result<(), Duration> {
         let mut all = self.paid_until.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= RATES_MAX && !all.contains_key(caller) {
+        if all.len() >= RATES_MAX && !all.contains_key(submitter) {
             all.retain(|_, until| *until > now);
         }
-        let until = all.get(caller).copied().unwrap_or(now).max(now);
+        let until = all.get(submitter).copied().unwrap_or(now).max(now);
         let debt = until.saturating_duration_since(now);
-        if debt >= Self::BURST {
-            return Err(debt - Self::BURST + Duration::from_millis(1));
+        if debt >= self.burst {
+            return Err(debt - self.burst + Duration::from_millis(1));
         }
-        let cost = (jobs as f64 / self.per_second as f64).min(Self::DEBT_MAX.as_secs_f64());
-        all.insert(caller.clone(), until + Duration::from_secs_f64(cost));
+        let cost = (jobs as f64 / per_second).min(self.debt_max.as_secs_f64());
+        all.insert(submitter.clone(), until + Duration::from_secs_f64(cost));
         Ok(())
     }
 }
@@ -327,6 +408,7 @@ impl LimitMetrics {
 
 #[cfg(test)]
 mod tests {
+    use access::{Identity, Resource, SubmitRate, Verb};
     use axum::body::Body;
     use axum::http::HeaderValue;
 
@@ -394,12 +476,85 @@ mod tests {
 
     #[test]
     fn a_job_rate_allows_bursts_and_names_the_wait() {
-        let (rate, now) = (JobRate::new(100), Instant::now());
-        assert_eq!(rate.charge(&caller(1), 1_000, now), Ok(()), "a batch larger than the rate is possible");
-        let wait = rate.charge(&caller(1), 1, now).unwrap_err();
+        let (rates, now) = (JobRates::of_clients(), Instant::now());
+        let charge = |number, jobs, at| rates.charge(&caller(number), 100.0, jobs, at);
+        assert_eq!(charge(1, 1_000, now), Ok(()), "a batch larger than the rate is possible");
+        let wait = charge(1, 1, now).unwrap_err();
         assert!((8.9..9.1).contains(&wait.as_secs_f64()), "{wait:?}");
-        assert_eq!(rate.charge(&caller(2), 1, now), Ok(()), "each client has a rate of its own");
-        assert_eq!(rate.charge(&caller(1), 1, now + wait), Ok(()));
+        assert_eq!(charge(2, 1, now), Ok(()), "each client has a rate of its own");
+        assert_eq!(charge(1, 1, now + wait), Ok(()));
+    }
+
+    fn limits() -> Limits {
+        Limits::new(&LimitsConfig { submit_rate: NonZeroU32::new(60), ..LimitsConfig::default() })
+    }
+
+    fn actor(name: &str, kind: IdentityKind, submit_rate: SubmitRate) -> Actor {
+        let mut identity = Identity::admin(name);
+        (identity.kind, identity.submit_rate) = (kind, submit_rate);
+        Actor::new(identity, Verb::Create, Resource::Jobs)
+    }
+
+    #[test]
+    fn an_account_has_one_rate_over_all_its_tokens_and_addresses() {
+        let (limits, now) = (limits(), Instant::now());
+        let ann = actor("ann", IdentityKind::User, SubmitRate::Default);
+        for client in 0..60 {
+            assert_eq!(limits.charge_at(&ann, &caller(client), 1, now), Ok(()), "job {client}");
+        }
+        let refused = limits.charge_at(&ann, &caller(99), 1, now).unwrap_err();
+        assert_eq!(refused.code(), Code::SubmitRate);
+        let problem = refused.into_problem(None);
+        assert_eq!((problem.status, problem.retry_after), (429, Some(1)));
+        insta::assert_snapshot!(problem.detail, @"account `ann` has reached its limit of 60 submitted jobs per minute: retry in 1 s");
+        insta::assert_snapshot!(problem.hint.unwrap(), @"retry after `Retry-After` seconds; `server.submit_rate` sets the default of all accounts of people, and an administrator can raise that of one (`submit_rate` in `PATCH /api/v1/accounts/ann`)");
+        let later = |millis| now + Duration::from_millis(millis);
+        assert_eq!(limits.charge_at(&ann, &caller(1), 1, later(1)), Ok(()), "one job a second from then on");
+        assert!(limits.charge_at(&ann, &caller(1), 1, later(1_000)).is_err());
+        assert_eq!(limits.charge_at(&ann, &caller(1), 1, later(1_001)), Ok(()));
+        let bob = actor("bob", IdentityKind::User, SubmitRate::Default);
+        assert_eq!(limits.charge_at(&bob, &caller(1), 1, now), Ok(()), "each account has a rate of its own");
+    }
+
+    #[test]
+    fn programs_and_administrators_have_no_rate_until_one_is_set() {
+        let (limits, now) = (limits(), Instant::now());
+        let own = SubmitRate::PerMinute(NonZeroU32::MIN);
+        for (kind, rate, limited) in [
+            (IdentityKind::Service, SubmitRate::Default, false),
+            (IdentityKind::Service, own, true),
+            (IdentityKind::User, SubmitRate::Unlimited, false),
+            (IdentityKind::User, own, true),
+            (IdentityKind::Admin, SubmitRate::Unlimited, false),
+        ] {
+            let caller_of = actor(&format!("{kind}-{rate}"), kind, rate);
+            assert_eq!(limits.has_job_rate(&caller_of), limited, "{kind} {rate}");
+            assert_eq!(limits.charge_at(&caller_of, &caller(1), 100, now), Ok(()), "a batch is possible");
+            assert_eq!(limits.charge_at(&caller_of, &caller(1), 1, now).is_err(), limited, "{kind} {rate}");
+        }
+    }
+
+    #[test]
+    fn a_batch_blocks_its_account_for_its_cost_and_at_most_an_hour() {
+        let (limits, now) = (limits(), Instant::now());
+        let ann = actor("ann", IdentityKind::User, SubmitRate::Default);
+        assert_eq!(limits.charge_at(&ann, &caller(1), 600, now), Ok(()));
+        let wait = limits.charge_at(&ann, &caller(1), 1, now).unwrap_err().into_problem(None).retry_after;
+        assert_eq!(wait, Some(9 * 60 + 1));
+        let bob = actor("bob", IdentityKind::User, SubmitRate::PerMinute(NonZeroU32::MIN));
+        assert_eq!(limits.charge_at(&bob, &caller(1), 10_000, now), Ok(()));
+        let wait = limits.charge_at(&bob, &caller(1), 1, now).unwrap_err().into_problem(None).retry_after;
+        assert_eq!(wait, Some(59 * 60 + 1));
+    }
+
+    #[test]
+    fn idle_accounts_take_no_memory() {
+        let (rates, now) = (JobRates::of_accounts(), Instant::now());
+        for number in 0..3 * RATES_MAX {
+            let at = now + Duration::from_millis(number as u64);
+            assert_eq!(rates.charge(&Arc::from(number.to_string()), 100.0, 1, at), Ok(()));
+        }
+        assert!(rates.paid_until.lock().unwrap().len() <= RATES_MAX);
     }
 
     #[test]

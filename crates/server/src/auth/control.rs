@@ -311,7 +311,7 @@ impl std::fmt::Debug for AccessControl {
 
 #[cfg(test)]
 mod tests {
-    use access::{AccountKind, Bearer};
+    use access::{AccountKind, Bearer, SubmitRate};
     use store::faulty::{FaultyStore, Operation};
     use store::sqlite::{Options, SqliteStore};
     use store::{Access as _, AccessRows};
@@ -362,7 +362,12 @@ mod tests {
     }
 
     fn account(name: &str) -> Change {
-        Change::CreateAccount { name: name.to_owned(), kind: AccountKind::User, title: None }
+        Change::CreateAccount {
+            name: name.to_owned(),
+            kind: AccountKind::User,
+            title: None,
+            submit_rate: SubmitRate::Default,
+        }
     }
 
     #[tokio::test]

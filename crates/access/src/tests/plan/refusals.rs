@@ -77,9 +77,24 @@ fn invalid_fields_are_named() {
     let scenario = office();
     let long = |length| "é".repeat(length);
     let messages = [
-        Change::CreateAccount { name: "@ann".into(), kind: AccountKind::User, title: Some(long(101)) },
-        Change::CreateAccount { name: "a".repeat(255), kind: AccountKind::User, title: Some("a\nb".into()) },
-        Change::ChangeAccount { name: "bob".into(), title: Some(Some(String::new())), disabled: None },
+        Change::CreateAccount {
+            name: "@ann".into(),
+            kind: AccountKind::User,
+            title: Some(long(101)),
+            submit_rate: SubmitRate::Default,
+        },
+        Change::CreateAccount {
+            name: "a".repeat(255),
+            kind: AccountKind::User,
+            title: Some("a\nb".into()),
+            submit_rate: SubmitRate::Default,
+        },
+        Change::ChangeAccount {
+            name: "bob".into(),
+            title: Some(Some(String::new())),
+            disabled: None,
+            submit_rate: None,
+        },
         Change::PutRole { name: "ro/le".into(), description: Some(long(201)), rules: vec![] },
         Change::PutRole {
             name: "a".repeat(64),

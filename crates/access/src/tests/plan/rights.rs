@@ -127,7 +127,12 @@ fn a_new_account_or_role_inherits_nothing_from_a_former_one() {
 #[test]
 fn a_change_without_effect_writes_nothing() {
     let mut scenario = office().role("reader", &rules(&[Verb::Read], &[Resource::Jobs]));
-    let title = |title| Change::ChangeAccount { name: "bob".into(), title: Some(title), disabled: None };
+    let title = |title| Change::ChangeAccount {
+        name: "bob".into(),
+        title: Some(title),
+        disabled: None,
+        submit_rate: None,
+    };
     assert_eq!(scenario.act("root", put_role("reader", Verb::Read)), [""; 0]);
     assert_eq!(scenario.act("root", title(None)), [""; 0]);
     assert_eq!(scenario.act("root", title(Some("Bob 鲍勃".into()))), ["account bob"]);

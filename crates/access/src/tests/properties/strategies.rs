@@ -1,6 +1,7 @@
 //! Drawn entries, rows and changes.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use model::Timestamp;
 use proptest::prelude::*;
@@ -8,8 +9,8 @@ use proptest::sample::{select, subsequence};
 
 use super::super::{account, binding as bound, days, deletion, now, role, scope as scope_of, token};
 use crate::{
-    Account, AccountKind, Bearer, Binding, Change, CustomRole, Entry, Resource, Row, Rule, Token, TokenHash,
-    TokenScope, Verb,
+    Account, AccountKind, Bearer, Binding, Change, CustomRole, Entry, Resource, Row, Rule, SubmitRate, Token,
+    TokenHash, TokenScope, Verb,
 };
 
 pub(super) const ACCOUNTS: &[&str] = &["ann", "bob@example.com", "ci"];
@@ -59,8 +60,17 @@ fn end() -> impl Strategy<Value = Option<Timestamp>> {
 fn accounts() -> impl Strategy<Value = Account> {
     let kind = select(&[AccountKind::User, AccountKind::Service][..]);
     let title = prop::option::of(select(&["Ann", "安妮 \"A\"", "é\\🦀"][..]).prop_map(str::to_owned));
-    (select(ACCOUNTS), kind, title, prop::bool::weighted(0.1))
-        .prop_map(|(name, kind, title, disabled)| Account { kind, title, disabled, ..account(name) })
+    let rates = [SubmitRate::Default, SubmitRate::Unlimited, SubmitRate::PerMinute(NonZeroU32::MAX)];
+    let submit_rate = select(rates.to_vec());
+    (select(ACCOUNTS), kind, title, prop::bool::weighted(0.1), submit_rate).prop_map(
+        |(name, kind, title, disabled, submit_rate)| Account {
+            kind,
+            title,
+            disabled,
+            submit_rate,
+            ..account(name)
+        },
+    )
 }
 
 fn custom_roles() -> impl Strategy<Value = CustomRole> {
@@ -143,7 +153,8 @@ pub(super) fn change() -> impl Strategy<Value = Change> {
         1 => select(ACCOUNTS).prop_map(|name| Change::CreateAccount {
             name: name.into(),
             kind: AccountKind::User,
-            title: None
+            title: None,
+            submit_rate: SubmitRate::Default,
         }),
         1 => custom_roles().prop_map(|CustomRole { name, description, rules }| Change::PutRole {
             name,

@@ -1,5 +1,7 @@
 //! Accounts: create, list, show, change, delete.
 
+use std::num::NonZeroU32;
+
 use access::{Change, Directory, Namespaces};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -67,7 +69,7 @@ async fn list_accounts(
     };
     let namespaces = actor.namespaces();
     let items = api.access.read(|directory| {
-        let all = directory.accounts().map(|account| shown(directory, account, &namespaces));
+        let all = directory.accounts().map(|account| shown(&api, directory, account, &namespaces));
         all.filter(|account| text.as_deref().is_none_or(|text| has_text(account, text)))
             .filter(|account| params.namespace.as_deref().is_none_or(|namespace| is_in(account, namespace)))
             .collect()
@@ -76,14 +78,17 @@ async fn list_accounts(
 }
 
 /// Returns an account with its roles in these namespaces. Roles in all namespaces are always shown: they hold there too.
-fn shown(directory: &Directory, account: &access::Account, namespaces: &Namespaces) -> Account {
+fn shown(api: &Api, directory: &Directory, account: &access::Account, namespaces: &Namespaces) -> Account {
     let bindings = directory.bindings_of(&account.name);
     let visible = bindings.filter(|it| it.namespace == "*" || namespaces.contains(&it.namespace));
+    let user_default = api.config.limits.submit_rate;
     Account {
         name: account.name.clone(),
         kind: account.kind,
         title: account.title.clone(),
         disabled: account.disabled,
+        submit_rate: account.submit_rate,
+        jobs_per_minute: account.submit_rate.per_minute(account.kind, user_default).map(NonZeroU32::get),
         roles: visible.map(|it| RoleInNamespace { role: it.role, namespace: it.namespace }).collect(),
         created_at: account.created_at,
         created_by: account.created_by.clone(),
@@ -105,8 +110,8 @@ async fn create_account(
     Extension(actor): Extension<Actor>,
     body: RawBody<BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
-    let CreateAccount { name, kind, title } = body.format.parse(&body.bytes)?;
-    change(&api, &actor, Change::CreateAccount { name: name.clone(), kind, title }).await?;
+    let CreateAccount { name, kind, title, submit_rate } = body.format.parse(&body.bytes)?;
+    change(&api, &actor, Change::CreateAccount { name: name.clone(), kind, title, submit_rate }).await?;
     tracing::info!(account = name, %kind, by = %actor.name, "account created");
     let location = [(LOCATION, format!("/api/v1/accounts/{name}"))];
     Ok((StatusCode::CREATED, location, Json(find(&api, &actor, &name)?)).into_response())
@@ -128,7 +133,7 @@ fn find(api: &Api, actor: &Actor, name: &str) -> Result<Account, ApiError> {
     let namespaces = actor.namespaces();
     let found = api
         .access
-        .read(|directory| directory.account(name).map(|account| shown(directory, account, &namespaces)));
+        .read(|directory| directory.account(name).map(|account| shown(api, directory, account, &namespaces)));
     found.ok_or_else(|| {
         ApiError::new(Code::AccountNotFound, format!("account `{}` does not exist", excerpt(name)))
     })
@@ -147,9 +152,9 @@ async fn change_account(
     Path(name): Path<String>,
     body: RawBody<BODY_BYTES_MAX>,
 ) -> Result<Json<Account>, ApiError> {
-    let ChangeAccount { title, disabled } = body.format.parse(&body.bytes)?;
+    let ChangeAccount { title, disabled, submit_rate } = body.format.parse(&body.bytes)?;
     let title = title.map(|title| (!title.is_empty()).then_some(title));
-    change(&api, &actor, Change::ChangeAccount { name: name.clone(), title, disabled }).await?;
+    change(&api, &actor, Change::ChangeAccount { name: name.clone(), title, disabled, submit_rate }).await?;
     tracing::info!(account = name, disabled, by = %actor.name, "account changed");
     find(&api, &actor, &name).map(Json)
 }

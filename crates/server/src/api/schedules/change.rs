@@ -38,6 +38,7 @@ pub(super) fn routes(routes: &mut Routes) {
     let trigger_refusals = [
         ScheduleNotFound,
         Code::ScheduleRunLimit,
+        Code::SubmitRate,
         Code::IdempotencyKeyReused,
         InvalidHeader,
         InvalidSpec,
@@ -160,8 +161,8 @@ async fn trigger_schedule(
 ) -> Result<Response, ApiError> {
     validate::note("reason", body.reason.as_deref()).map_err(|invalid| ApiError::invalid(&invalid))?;
     let row = rows::schedule(&api, &actor, &name, scope.namespace()).await?;
-    if api.shared.limits.has_job_rate() {
-        api.shared.limits.charge(&caller, jobs_of(&api, &row).await?)?;
+    if api.shared.limits.has_job_rate(&actor) {
+        api.shared.limits.charge(&actor, &caller, jobs_of(&api, &row).await?)?;
     }
     let key = key.map(|key| submit::trigger_key(row.id, &key, &body));
     let TriggerSchedule { reason, overlap } = body;

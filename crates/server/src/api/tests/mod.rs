@@ -149,7 +149,12 @@ impl World {
     async fn account(&self, name: &str, roles: &[(&str, &str)]) -> String {
         let control = &self.services.access;
         let account = name.to_owned();
-        let create = Change::CreateAccount { name: account.clone(), kind: AccountKind::User, title: None };
+        let create = Change::CreateAccount {
+            name: account.clone(),
+            kind: AccountKind::User,
+            title: None,
+            submit_rate: ::access::SubmitRate::Default,
+        };
         control.change(&Identity::admin("test"), &create).await.unwrap();
         for (role, namespace) in roles {
             let (role, namespace) = ((*role).to_owned(), (*namespace).to_owned());

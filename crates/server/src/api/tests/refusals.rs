@@ -8,6 +8,7 @@
 //! requests that never finish, such as a body that does not arrive, and then check that other clients are not
 //! affected.
 
+use access::Bearer;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use futures::StreamExt as _;
@@ -15,7 +16,8 @@ use serde_json::{Value, json};
 use store::faulty::Operation;
 use tower::ServiceExt as _;
 
-use super::{World, job};
+use super::{World, job, new_token};
+use crate::auth::IdentityKind;
 use crate::listener::Peer;
 
 fn shown(body: &Value) -> String {
@@ -240,6 +242,35 @@ async fn a_client_over_its_job_rate_gets_a_retry_delay() {
     assert_eq!(answer.json()["detail"], "the client has reached its limit of 2 jobs per second");
     assert_eq!(world.post("/api/v1/jobs?dry_run=true", job(json!({}))).await.status, StatusCode::OK);
     assert_eq!(world.get("/api/v1/jobs").await.status, StatusCode::OK);
+}
+
+/// E7. A script of a person cannot flood the queues, also with several tokens. Dry runs and programs are not limited.
+#[tokio::test]
+async fn an_account_over_its_submission_rate_gets_a_retry_delay() {
+    let world = World::with(|config| config.limits.submit_rate = std::num::NonZeroU32::new(10)).await;
+    let token = world.account("noah", &[("developer", "*")]).await;
+    let other = new_token(&world.services.access, Bearer::Account("noah".into()), IdentityKind::User).await;
+    let submit = |token: &'static str, path: &'static str, jobs: usize| {
+        world.send_as(token, Method::POST, path, json!({"jobs": vec![job(json!({})); jobs]}))
+    };
+    let (token, other): (&'static str, &'static str) = (token.leak(), other.leak());
+    assert_eq!(submit(token, "/api/v1/jobs?dry_run=true", 50).await.status, StatusCode::OK);
+    assert_eq!(submit(token, "/api/v1/jobs", 20).await.status, StatusCode::CREATED);
+    let refused = submit(other, "/api/v1/jobs", 1).await;
+    assert_eq!(refused.code(), "429 submit_rate");
+    let wait: u64 = refused.header("retry-after").parse().unwrap();
+    assert!((55..=61).contains(&wait), "20 jobs at 10 a minute, of which 10 at once: {wait}");
+    assert!(refused.text().contains("account `noah` has reached its limit of 10 submitted jobs per minute"));
+    assert_eq!(submit(token, "/api/v1/jobs?dry_run=true", 1).await.status, StatusCode::OK);
+    let raised = world.json(Method::PATCH, "/api/v1/accounts/noah", json!({"submit_rate": "unlimited"}), &[]);
+    let raised = raised.await.json();
+    assert_eq!((&raised["submit_rate"], raised.get("jobs_per_minute")), (&json!("unlimited"), None));
+    assert_eq!(submit(other, "/api/v1/jobs", 100).await.status, StatusCode::CREATED);
+    let service = json!({"name": "ci", "kind": "service", "submit_rate": 7});
+    let created = world.post("/api/v1/accounts", service).await.json();
+    assert_eq!((&created["submit_rate"], &created["jobs_per_minute"]), (&json!(7), &json!(7)));
+    let wrong = world.json(Method::PATCH, "/api/v1/accounts/ci", json!({"submit_rate": 0}), &[]).await;
+    assert_eq!(wrong.code(), "422 invalid_spec");
 }
 
 /// E7. A few small requests cannot start an unlimited number of jobs.

@@ -33,8 +33,13 @@ use crate::clock::{Clock, SystemClock};
 const AT: &str = "definition.";
 
 pub(super) fn routes(routes: &mut Routes) {
-    let refusals =
-        [Code::IdempotencyKeyReused, Code::InvalidHeader, Code::InvalidSpec, Code::UnsupportedMediaType];
+    let refusals = [
+        Code::SubmitRate,
+        Code::IdempotencyKeyReused,
+        Code::InvalidHeader,
+        Code::InvalidSpec,
+        Code::UnsupportedMediaType,
+    ];
     routes.needs(Verb::Create, Resource::Runs, &refusals, routes!(start_definition));
 }
 
@@ -93,7 +98,7 @@ async fn start_definition(
     if params.dry_run {
         return Ok(Json(WorkflowSpec::clone(&spec)).into_response());
     }
-    api.shared.limits.charge(&caller, cost::jobs(&definition, &parameters, &[]))?;
+    api.shared.limits.charge(&actor, &caller, cost::jobs(&definition, &parameters, &[]))?;
     let new = NewRun {
         workflow: None,
         generation: 0,

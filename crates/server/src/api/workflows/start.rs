@@ -31,6 +31,7 @@ pub(super) fn routes(routes: &mut Routes) {
     let start_refusals = [
         Code::WorkflowNotFound,
         Code::WaitingRunLimit,
+        Code::SubmitRate,
         Code::IdempotencyKeyReused,
         Code::InvalidHeader,
         Code::InvalidSpec,
@@ -44,6 +45,7 @@ pub(super) fn routes(routes: &mut Routes) {
         Code::StepNotFound,
         Code::WorkflowNotFound,
         Code::WaitingRunLimit,
+        Code::SubmitRate,
         Code::IdempotencyKeyReused,
         Code::InvalidHeader,
         Code::InvalidSpec,
@@ -84,7 +86,7 @@ async fn start_run(
     let key = key.map(|key| submit::start_key(row.id, &key, &body));
     let parameters = parameters(&row.head.spec, &body)?;
     let definition = pinned(&api, &row).await?;
-    api.shared.limits.charge(&caller, cost::jobs(&definition, &parameters, &[]))?;
+    api.shared.limits.charge(&actor, &caller, cost::jobs(&definition, &parameters, &[]))?;
     let new = NewRun {
         workflow: Some(row.id),
         generation: row.state.generation,
@@ -167,7 +169,7 @@ async fn retry_run(
     let key = key.map(|key| submit::retry_key(id, &key, &body));
     let carried = retry_takeover::takeover(&api, &row, from, &body.repeat).await?;
     let jobs = cost::jobs(&row.head.definition, &row.head.parameters, &carried.records);
-    api.shared.limits.charge(&caller, jobs)?;
+    api.shared.limits.charge(&actor, &caller, jobs)?;
     let new = NewRun {
         workflow: row.head.workflow,
         generation: row.head.generation,
