@@ -18,8 +18,8 @@ use model::record::{Batch, QueueRecord};
 use model::run::{RunStatus, StepOrigin, StepStatus};
 use model::why::{RunWhy, StepWhy, Why};
 use model::{
-    BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, Refusal, RunId, ScheduleId, Timestamp,
-    WorkerId, WorkflowId,
+    BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, Refusal, RunId, ScheduleId, StopReason,
+    Timestamp, WorkerId, WorkflowId,
 };
 
 use crate::clock::ClockView;
@@ -90,6 +90,8 @@ pub enum Effect {
         grace: Duration,
         /// Whether the worker discards the outcome instead of reporting it.
         discard: bool,
+        /// Reason, for the task.
+        reason: StopReason,
     },
     /// Acknowledges a report.
     Ack {

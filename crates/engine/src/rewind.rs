@@ -90,6 +90,8 @@ impl Rewind {
                 self.clamp(&mut state.due_at);
             }
         }
+        // The deadline may be in the future again. If it is not, it acts again.
+        state.overdue = false;
         let passed = [&mut state.queued_at, &mut state.started_at, &mut state.cancel_requested_at];
         self.clamp_all(passed);
         true

@@ -478,7 +478,7 @@ pub struct FeedEvent {
     pub seq: u64,
     /// Time at which the server decided the change.
     pub at: Timestamp,
-    /// Type of the event, for example `job.waiting`, `job.running`, `execution.started`, `worker.ready`,
+    /// Type of the event, for example `job.waiting`, `job.running`, `job.overdue`, `execution.started`, `worker.ready`,
     /// `worker.lost`, `queue.updated`, `schedule.created`, `schedule.paused`, `schedule.skipped`,
     /// `backfill.completed`, `calendar.updated`, `workflow.changed`, `workflow.not_triggered`, `run.running`,
     /// `run.failed`, `step.succeeded` or `step.late_worker`.

@@ -16,6 +16,7 @@ use utoipa::ToSchema;
 
 use crate::id::{BackfillId, JobId, RunId, ScheduleId};
 use crate::schedule::{OverlapPolicy, ScheduleSpec};
+use crate::spec::FinishBy;
 use crate::status::words;
 use crate::time::Timestamp;
 use crate::workflow::Call;
@@ -113,6 +114,24 @@ impl fmt::Display for FiringCause {
             Self::Retry => "retry",
         })
     }
+}
+
+/// Returns the completion deadline of a job that was created at `created_at`, by a schedule if it has an origin.
+pub fn finish_deadline(
+    finish_by: FinishBy,
+    origin: Option<&Origin>,
+    run_at: Option<Timestamp>,
+    created_at: Timestamp,
+) -> Timestamp {
+    let counts_from = match origin {
+        None => run_at.unwrap_or(created_at),
+        Some(origin) => match origin.cause {
+            FiringCause::Timer | FiringCause::Manual => origin.scheduled_for,
+            // The scheduled time may be long past.
+            FiringCause::CatchUp | FiringCause::Backfill | FiringCause::Retry => created_at,
+        },
+    };
+    finish_by.at.unwrap_or_else(|| counts_from + finish_by.after.unwrap_or_default())
 }
 
 /// Firing that created a job or a run. The tasks of a job have its values in the environment variables

@@ -45,7 +45,7 @@ pub const UPSTREAM_JOBS_MAX: usize = 100;
 pub const DOWNSTREAM_JOBS_MAX: usize = 10_000;
 /// Maximum number of custom resources of a job.
 pub const CUSTOM_RESOURCES_MAX: usize = 16;
-/// Maximum number of retries of a job after failed runs, and after failed starts.
+/// Maximum number of retries of a job after failed executions, failed starts, and losses each.
 pub const RETRIES_MAX: u32 = 1_000;
 /// Maximum number of delays in a list of delays before retries.
 pub const DELAYS_MAX: usize = 100;

@@ -15,7 +15,6 @@ use utoipa::ToSchema;
 
 pub use compact::{Summary, name_in};
 
-use crate::firing::{FiringCause, Origin};
 use crate::id::JobId;
 use crate::quantity::{Bytes, Millicores};
 use crate::status::JobStatus;
@@ -325,34 +324,15 @@ pub struct FinishBy {
     /// is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
-    /// Deadline as a duration, at most 3,660 days. It counts from the scheduled time of a schedule; from the start of a
-    /// backfill, a retry or a step; otherwise from `run_at`, or from the submission if `run_at` is not set. Required if
-    /// `at` is not set.
+    /// Deadline as a duration, at most 3,660 days. It counts from `run_at`, or from the submission if `run_at` is not set.
+    /// For the job of a schedule, it counts from the scheduled time, and must be longer than the jitter; for a firing that
+    /// is caught up, backfilled or retried, and for the job of a workflow, from the creation of the job. Required if `at`
+    /// is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Duration>,
     /// What happens to a job that has not ended by the deadline [default: `fail`].
     #[serde(default)]
     pub action: FinishAction,
-}
-
-impl FinishBy {
-    /// Returns the deadline of a job that was created at `created_at`, by a schedule if it has an origin.
-    pub fn deadline(
-        &self,
-        origin: Option<&Origin>,
-        run_at: Option<Timestamp>,
-        created_at: Timestamp,
-    ) -> Timestamp {
-        let counts_from = match origin {
-            None => run_at.unwrap_or(created_at),
-            Some(origin) => match origin.cause {
-                FiringCause::Timer | FiringCause::CatchUp | FiringCause::Manual => origin.scheduled_for,
-                // The scheduled time may be long past.
-                FiringCause::Backfill | FiringCause::Retry => created_at,
-            },
-        };
-        self.at.unwrap_or_else(|| counts_from + self.after.unwrap_or_default())
-    }
 }
 
 /// What happens to a job that has not ended by its completion deadline.
@@ -481,8 +461,10 @@ pub struct RetryPolicy {
     pub max_retries: u32,
     /// Maximum number of retries after executions that could not be started, from 0 to 1,000 [default: 3].
     pub max_start_retries: u32,
-    /// Maximum number of retries after executions that were lost with their worker, from 0 to 1,000 [default: 5]. A job
-    /// that loses worker after worker then ends as `failed` with the cause `worker_lost`. Drains do not count.
+    /// Maximum number of retries after executions that were lost with their worker, or that their worker interrupted, from
+    /// 0 to 1,000 [default: 5]. A job that is lost more often ends as `failed` with the cause `worker_lost`. Drains do
+    /// not count.
+    #[serde(skip_serializing_if = "is_default_max_lost")]
     pub max_lost: u32,
     /// Delay before each retry.
     pub backoff: Backoff,
@@ -495,12 +477,19 @@ pub struct RetryPolicy {
     pub final_exit_codes: Vec<i32>,
 }
 
+/// Default of [`RetryPolicy::max_lost`]. Not serialized, so that the hashes of requests and specs from before stay.
+const MAX_LOST: u32 = 5;
+
+fn is_default_max_lost(max_lost: &u32) -> bool {
+    *max_lost == MAX_LOST
+}
+
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             max_retries: 0,
             max_start_retries: 3,
-            max_lost: 5,
+            max_lost: MAX_LOST,
             backoff: Backoff::default(),
             retry_exit_codes: Vec::new(),
             final_exit_codes: Vec::new(),

@@ -354,10 +354,11 @@ fn finish_by(check: &mut Check, spec: &JobSpec, now: Timestamp) {
         "expected exactly one of `at` and `after`".into()
     });
     if let Some(at) = at {
-        let earliest = spec.run_at.map_or(now, |run_at| run_at.max(now));
-        check.ensure(at > earliest, "finish_by.at", || {
-            format!("`{at}` is too early: expected a time after `{earliest}`")
-        });
+        if let Some(run_at) = spec.run_at {
+            check.ensure(at > run_at, "finish_by.at", || {
+                format!("`{at}` is too early: expected a time after `run_at` (`{run_at}`)")
+            });
+        }
         check.ensure(at <= now + limits::AHEAD_MAX, "finish_by.at", || {
             format!("`{at}` is too far in the future: expected at most {} from now", limits::AHEAD_MAX)
         });

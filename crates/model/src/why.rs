@@ -96,6 +96,9 @@ pub enum Reason {
         until: Timestamp,
         /// Number of failed attempts so far.
         failures: u32,
+        /// Number of attempts so far that were lost with their worker.
+        #[serde(default)]
+        losses: u32,
     },
     /// The queue of the job is paused.
     QueuePaused {

@@ -248,9 +248,10 @@ fn cut_workers(seed: u64) -> Plan {
     Plan { faults: (0..9).flat_map(|n| [cut(n, 0), cut(n, 1)]).collect(), ..plan }
 }
 
-/// The same with fuses that fail.
+/// The same with fuses that fail. Only a fuse can freeze a program that is being loaded, so loading takes less than the
+/// margin after a lease.
 fn broken_fuses(seed: u64) -> Plan {
-    let mut plan = cut_workers(seed);
+    let mut plan = Plan { slow_loads: (0.5, 200), ..cut_workers(seed) };
     plan.faults.extend((0..3).map(|worker| Fault::new(2, 117, FaultKind::BreakFuse { worker })));
     plan
 }

@@ -9,7 +9,7 @@
 
 use std::fmt::Debug;
 
-use model::{ExecutionId, Fence, JobId};
+use model::{ExecutionId, Fence, JobId, StopReason};
 
 use crate::journal::Batch;
 use crate::{BootMillis, ClockReading};
@@ -92,6 +92,8 @@ pub enum Event<P: Payloads> {
         grace: u64,
         /// Whether no report about the execution is to be sent.
         discard: bool,
+        /// Reason, for the task.
+        reason: StopReason,
     },
     /// The server has recorded the end of an execution.
     EndAcknowledged {
@@ -205,8 +207,8 @@ pub enum Action<P: Payloads> {
     KillLaunches(Vec<ExecutionId>),
     /// Release the resources of a prepared launch that waits for a lease.
     DropLaunch(ExecutionId),
-    /// Send SIGTERM to the process group of an execution.
-    Terminate(ExecutionId),
+    /// Tell the task the reason, and send SIGTERM to the process group of its execution.
+    Terminate(ExecutionId, StopReason),
     /// Kill all processes of these executions.
     Kill(Vec<ExecutionId>),
     /// Freeze all processes of these executions.

@@ -1,6 +1,6 @@
 //! An execution on this worker, and its phases.
 
-use model::{Fence, JobId};
+use model::{Fence, JobId, StopReason};
 
 use crate::countdown::Countdown;
 use crate::launch::Launching;
@@ -70,7 +70,7 @@ pub enum EndReason {
     /// Its main process exited by itself.
     ByItself,
     /// The server requested a stop.
-    Stopped,
+    Stopped(StopReason),
     /// It reached its timeout.
     TimedOut,
     /// It was frozen longer than the orphan limit.

@@ -4,7 +4,7 @@
 //! So stops, timeouts, freezes and thaws apply from the creation of the process, not from its first instruction. An
 //! execution that was killed before its program was loaded is reported as started and killed.
 
-use model::ExecutionId;
+use model::{ExecutionId, StopReason};
 use mutation::{Mutation, is_on};
 
 use crate::agenda::Alarm;
@@ -38,6 +38,8 @@ pub(crate) struct Launching {
     pub(crate) freezes: LaunchFreezes,
     /// Time at which it is killed, after a stop request.
     kill_at: Option<BootMillis>,
+    /// Reason of the stop request.
+    stop_reason: StopReason,
     /// Reason for killing it; `ByItself` if it was not killed.
     verdict: EndReason,
     /// Number of kills.
@@ -50,6 +52,7 @@ impl Default for Launching {
             began: None,
             freezes: LaunchFreezes::default(),
             kill_at: None,
+            stop_reason: StopReason::Cancelled,
             verdict: EndReason::ByItself,
             kills: 0,
         }
@@ -71,7 +74,7 @@ impl Launching {
         let is_over = |at: Option<BootMillis>| at.is_some_and(|at| at <= now.boot);
         (self.verdict != EndReason::ByItself)
             .then_some(self.verdict)
-            .or_else(|| is_over(self.kill_at).then_some(EndReason::Stopped))
+            .or_else(|| is_over(self.kill_at).then_some(EndReason::Stopped(self.stop_reason)))
             .or_else(|| is_over(self.times_out_at(now, timeout)).then_some(EndReason::TimedOut))
     }
 
@@ -160,7 +163,13 @@ impl<P: Payloads> Supervisor<P> {
     }
 
     /// Stops an execution that is being launched: it is killed if it is not launched within `grace`.
-    pub(crate) fn stop_launching(&mut self, now: ClockReading, execution: ExecutionId, grace: u64) {
+    pub(crate) fn stop_launching(
+        &mut self,
+        now: ClockReading,
+        execution: ExecutionId,
+        grace: u64,
+        reason: StopReason,
+    ) {
         if let Some(at) = self.held_back.iter().position(|held| *held == execution) {
             self.held_back.remove(at);
             return self.drop_launch(execution);
@@ -171,9 +180,9 @@ impl<P: Payloads> Supervisor<P> {
         let Phase::Launching(launching) = &mut held.phase else { return };
         let kill_at = if may_run { now.boot.saturating_add(grace) } else { now.boot };
         let kill_at = launching.kill_at.map_or(kill_at, |before| before.min(kill_at));
-        launching.kill_at = Some(kill_at);
+        (launching.kill_at, launching.stop_reason) = (Some(kill_at), reason);
         if kill_at <= now.boot {
-            self.kill_launching(now.boot, vec![execution], EndReason::Stopped);
+            self.kill_launching(now.boot, vec![execution], EndReason::Stopped(reason));
         } else {
             self.actions.push_back(Action::ObserveLaunch(execution));
         }
@@ -206,7 +215,7 @@ impl<P: Payloads> Supervisor<P> {
         exit: Option<EarlyExit>,
     ) {
         let Some((launching, timeout)) = self.launching_mut(execution) else { return };
-        let Launching { freezes: pauses, kill_at, verdict, .. } = std::mem::take(launching);
+        let Launching { freezes: pauses, kill_at, stop_reason, verdict, .. } = std::mem::take(launching);
         let task = Task {
             started: at.boot,
             timeout: timeout.map(|limit| pauses.countdown(at, limit)),
@@ -230,7 +239,8 @@ impl<P: Payloads> Supervisor<P> {
         if verdict != EndReason::ByItself {
             self.end_task(now, execution, verdict, 0);
         } else if let Some(kill_at) = kill_at {
-            self.end_task(now, execution, EndReason::Stopped, kill_at.saturating_sub(now.boot));
+            let grace = kill_at.saturating_sub(now.boot);
+            self.end_task(now, execution, EndReason::Stopped(stop_reason), grace);
         }
         if self.shutting_down {
             self.end_task(now, execution, EndReason::ShutDown, 0);

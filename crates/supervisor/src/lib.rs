@@ -134,8 +134,8 @@ impl<P: Payloads> Supervisor<P> {
         match event {
             Event::AgentConnected { slots } => self.agent_connected(slots),
             Event::Assigned(assigned) => self.assigned(now, *assigned),
-            Event::StopRequested { execution, fence, grace, discard } => {
-                self.stop_requested(now, execution, fence, grace, discard);
+            Event::StopRequested { execution, fence, grace, discard, reason } => {
+                self.stop_requested(now, execution, fence, grace, discard, reason);
             }
             Event::EndAcknowledged { execution, fence } => self.end_acknowledged(now.boot, execution, fence),
             Event::LeaseRenewed { until } => self.lease_renewed(now, until),

@@ -1,6 +1,6 @@
 //! Early ends of executions: stops, timeouts, grace periods, and the shutdown of the supervisor.
 
-use model::{ExecutionId, Fence};
+use model::{ExecutionId, Fence, StopReason};
 use mutation::{Mutation, is_on};
 
 use crate::agenda::Alarm;
@@ -16,6 +16,7 @@ impl<P: Payloads> Supervisor<P> {
         fence: Fence,
         grace: u64,
         discard: bool,
+        reason: StopReason,
     ) {
         let Some(held) = self.executions.get_mut(&execution) else {
             return self.stop_unknown(now.boot, execution, fence, discard);
@@ -26,9 +27,9 @@ impl<P: Payloads> Supervisor<P> {
             Phase::Waiting(_) | Phase::Starting(_) => {
                 self.record_end(execution, fence, Report::stopped_before_start());
             }
-            Phase::Launching(_) => self.stop_launching(now, execution, grace),
+            Phase::Launching(_) => self.stop_launching(now, execution, grace, reason),
             Phase::Running(_) => {
-                self.end_task(now, execution, EndReason::Stopped, grace);
+                self.end_task(now, execution, EndReason::Stopped(reason), grace);
                 self.set_alarm(now, execution);
             }
             Phase::Storing(storing) => {
@@ -81,7 +82,11 @@ impl<P: Payloads> Supervisor<P> {
         let kill_at = now.boot.saturating_add(grace);
         task.kill_at = Some(task.kill_at.map_or(kill_at, |before| before.min(kill_at)));
         if is_first {
-            self.actions.push_back(Action::Terminate(execution));
+            let reason = match verdict {
+                EndReason::Stopped(reason) => reason,
+                _ => StopReason::TimedOut,
+            };
+            self.actions.push_back(Action::Terminate(execution, reason));
         }
     }
 

@@ -247,7 +247,7 @@ pub(crate) struct CreateArgs {
     /// Number of firings after which the schedule completes [default: unlimited]
     #[arg(long, value_name = "N", help_heading = "Timing")]
     pub(crate) max_firings: Option<u64>,
-    /// Guarantee of each scheduled time; sets --overlap, --missed and --delivery as far as they are not given:
+    /// Guarantee of each scheduled time; sets --overlap, --missed and --delivery, unless they are given:
     /// at_least_once, exactly_once, at_most_once, best_effort [default: none]
     #[arg(long, value_name = "GUARANTEE", value_parser = guarantee, help_heading = "Timing")]
     pub(crate) guarantee: Option<Guarantee>,

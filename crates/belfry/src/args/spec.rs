@@ -274,7 +274,7 @@ pub(crate) struct SpecArgs {
     /// Maximum number of retries after executions that could not start [default: 3]
     #[arg(long, value_name = "N", help_heading = "Failure")]
     pub(crate) start_retries: Option<u32>,
-    /// Maximum number of retries after executions that were lost with their worker [default: 5]
+    /// Maximum number of retries after executions that were lost with their worker or interrupted by it [default: 5]
     #[arg(long, value_name = "N", help_heading = "Failure")]
     pub(crate) max_lost: Option<u32>,
     /// Delay before the first retry [default: 1s]
@@ -445,6 +445,15 @@ impl SpecArgs {
         patch.set("retry.max_retries", self.retries)?;
         patch.set("retry.max_start_retries", self.start_retries)?;
         patch.set("retry.max_lost", self.max_lost)?;
+        let grows = self.backoff.is_some() || self.backoff_factor.is_some() || self.backoff_max.is_some();
+        if !self.backoff_delays.is_empty() {
+            // A list and a growing delay exclude each other.
+            for field in ["initial", "factor", "max"] {
+                patch.set(&format!("retry.backoff.{field}"), Some(Value::Null))?;
+            }
+        } else if grows {
+            patch.set("retry.backoff.delays", Some(Value::Null))?;
+        }
         patch.set_list("retry.backoff.delays", &self.backoff_delays)?;
         patch.set("retry.backoff.initial", self.backoff)?;
         patch.set("retry.backoff.factor", self.backoff_factor)?;

@@ -38,7 +38,7 @@ pub(crate) fn why(look: &OutputOptions, why: &Why) -> Result<String, Failure> {
 
 fn words(look: &OutputOptions, why: &Why) -> String {
     let mut text = match why.status {
-        JobStatus::Retrying => format!("{} failed and is waiting for its next attempt.\n", why.job),
+        JobStatus::Retrying => format!("{} is waiting for its next attempt.\n", why.job),
         live if !live.is_final() => format!("{} is {live}.\n", why.job),
         ended => format!("{} has ended: it {}.\n", why.job, past(ended)),
     };
@@ -73,9 +73,16 @@ fn sentence(look: &OutputOptions, reason: &Reason) -> String {
     match reason {
         Reason::NotDue { until } => format!("The job is scheduled for {}.", exact(look, *until)),
         Reason::UpstreamJobs { jobs } => upstream(jobs),
-        Reason::Backoff { until, failures } => {
-            let times = count(u64::from(*failures), "time");
-            format!("The job failed {times}; the next attempt starts at {}.", exact(look, *until))
+        Reason::Backoff { until, failures, losses } => {
+            let times = |n: u32| count(u64::from(n), "time");
+            let past = match (failures, losses) {
+                (failures, 0) => format!("failed {}", times(*failures)),
+                (0, losses) => format!("was lost with its worker {}", times(*losses)),
+                (failures, losses) => {
+                    format!("failed {}, and was lost with its worker {}", times(*failures), times(*losses))
+                }
+            };
+            format!("The job {past}; the next attempt starts at {}.", exact(look, *until))
         }
         Reason::QueuePaused { queue, note } => {
             let note = note.as_ref().map(|n| format!(" (\"{}\")", escape(n))).unwrap_or_default();

@@ -174,7 +174,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "server.result_wait",
         Kind::Duration,
         "1m",
-        "time that an `at_most_once` job waits for the result of a lost worker before it fails",
+        "time that a job waits for the result of a lost worker before it fails, if it must not start again",
     ),
     plain("server.retention", Kind::Duration, "30d", "retention of ended jobs whose spec sets none"),
     plain("server.key_retention", Kind::Duration, "7d", "retention of idempotency keys"),

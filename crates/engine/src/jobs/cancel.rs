@@ -1,13 +1,24 @@
 //! A client cancels a job.
 
-use model::{Cause, Duration, JobId, JobStatus, Refusal};
+use model::{Cause, Duration, JobId, JobStatus, Refusal, StopReason};
 
 use super::TransitionDetails;
 use crate::context::Context;
 use crate::input::Ticket;
-use crate::jobs::Jobs;
+use crate::jobs::{Job, Jobs};
 use crate::output::{Effect, Reply};
 use crate::timer::Timer;
+
+impl Job {
+    /// Returns why its execution is stopped. A job that needs not end leaves a draining worker.
+    fn stop_reason(&self) -> StopReason {
+        match self.requested_end() {
+            Some((_, Cause::FinishDeadlinePassed)) => StopReason::FinishDeadlinePassed,
+            Some(_) => StopReason::Cancelled,
+            None => StopReason::Drained,
+        }
+    }
+}
 
 impl Jobs {
     /// Ends a job without an execution or with an unknown outcome; otherwise tells its worker to stop it.
@@ -111,6 +122,7 @@ impl Jobs {
                 fence: live.record.fence,
                 grace: if live.without_grace { Duration::ZERO } else { job.profile.grace },
                 discard: false,
+                reason: job.stop_reason(),
             });
         }
     }

@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use model::firing::finish_deadline;
 use model::record::{EventKind, JobHead, Outcome};
 use model::spec::{FinishAction, FinishBy};
 use model::{Cause, JobId, JobStatus, Timestamp};
@@ -38,8 +39,9 @@ impl Deadlines {
             Some(origin) => origin.start_by,
             None => spec.start_deadline.map(|deadline| spec.run_at.unwrap_or(created_at) + deadline),
         };
-        let finish_by =
-            spec.finish_by.map(|by: FinishBy| (by.deadline(origin, spec.run_at, created_at), by.action));
+        let finish_by = spec
+            .finish_by
+            .map(|by: FinishBy| (finish_deadline(by, origin, spec.run_at, created_at), by.action));
         (start_by.is_some() || finish_by.is_some()).then(|| Box::new(Self { start_by, finish_by }))
     }
 }
@@ -102,6 +104,21 @@ impl Jobs {
         if self.all.get(&id).and_then(Job::start_by).is_some_and(|start_by| start_by <= cx.now) {
             self.on_start_deadline(cx, id);
         }
+    }
+
+    /// Ends a waiting job whose deadline has passed. A flush fires a limited number of timers, so that its timer may not
+    /// have fired yet. Returns whether the job has ended.
+    pub(super) fn end_if_overdue(&mut self, cx: &mut Context, id: JobId) -> bool {
+        let Some(deadlines) = self.all.get(&id).and_then(|job| job.deadlines.as_deref().copied()) else {
+            return false;
+        };
+        if deadlines.start_by.is_some_and(|at| at <= cx.now) {
+            self.on_start_deadline(cx, id);
+        }
+        if deadlines.finish_by.is_some_and(|(at, _)| at <= cx.now) {
+            self.on_finish_deadline(cx, id);
+        }
+        self.all.get(&id).is_none_or(|job| job.state.status.is_final())
     }
 
     /// Expires a job at its start deadline. A job that has started once never expires.

@@ -47,6 +47,10 @@ impl Jobs {
                 self.queues.park(job.queued(candidate.job));
                 continue;
             }
+            if self.end_if_overdue(cx, candidate.job) {
+                continue;
+            }
+            let job = self.all.get(&candidate.job).expect("every job in a queue is live");
             let Profile { shape_id, shape, .. } = &*candidate.profile;
             match self.workers.best(*shape_id, shape, job.last_worker()) {
                 Some(worker) => self.place(cx, candidate.job, worker),

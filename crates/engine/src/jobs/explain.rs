@@ -42,6 +42,7 @@ impl Jobs {
                 Reason::Backoff {
                     until: job.state.due_at,
                     failures: job.state.run_failures + job.state.start_failures,
+                    losses: job.state.losses,
                 },
             ),
             JobStatus::Running => self.running_reasons(cx, job),

@@ -155,9 +155,11 @@ impl Jobs {
         let requested = job.requested_end();
         let before = job.state.outcome.take().filter(|_| requested.is_some());
         let reason = before.and_then(|before| before.message);
-        if matches!(requested, Some((JobStatus::Failed, _))) && verdict != Verdict::Succeeded {
+        if matches!(requested, Some((_, Cause::FinishDeadlinePassed))) && verdict != Verdict::Succeeded {
+            // The execution has the exit code, with which the task answered the stop.
             outcome.error = Some(Cause::FinishDeadlinePassed.as_str().into());
             outcome.message.clone_from(&reason);
+            outcome.exit_code = None;
         }
         let message = outcome.message.clone();
         job.state.outcome = Some(Box::new(outcome));
@@ -308,13 +310,14 @@ impl Jobs {
         let Some(job) = self.all.get_mut(&id) else { return };
         job.state.losses += 1;
         let limit = job.profile.retry.max_lost;
-        let message = match job.state.losses {
-            1 => format!("the execution was lost with its worker, and `retry.max_lost` is {limit}"),
-            losses => {
-                format!("{losses} executions were lost with their workers, and `retry.max_lost` is {limit}")
-            }
-        };
         let outcome = job.state.outcome.get_or_insert_default();
+        let last = outcome.message.as_deref().unwrap_or("its worker was lost");
+        let message = match job.state.losses {
+            1 => format!("the execution was lost, and `retry.max_lost` is {limit}: {last}"),
+            losses => format!(
+                "{losses} executions were lost, and `retry.max_lost` is {limit}; the last one: {last}"
+            ),
+        };
         outcome.error = Some(Cause::WorkerLost.as_str().into());
         outcome.message = Some(message.as_str().into());
         let about = TransitionDetails { detail: Some(&message), ..about };

@@ -4,7 +4,7 @@
 //! the worker that runs it. Any other report is stale: it is acknowledged, so that the worker can remove it,
 //! and changes nothing.
 
-use model::{Duration, ExecutionId, Fence, JobId, WorkerId};
+use model::{Duration, ExecutionId, Fence, JobId, StopReason, WorkerId};
 use mutation::{Mutation, is_on};
 
 use crate::context::Context;
@@ -38,7 +38,8 @@ impl Jobs {
             // The execution is running, but no job needs it any more.
             None if !last && !is_on(Mutation::EngineIgnoresStrayExecutions) => {
                 let grace = Duration::ZERO;
-                cx.send(Effect::Stop { worker, session, execution, fence, grace, discard: true });
+                let reason = StopReason::Superseded;
+                cx.send(Effect::Stop { worker, session, execution, fence, grace, discard: true, reason });
             }
             None => {}
         }

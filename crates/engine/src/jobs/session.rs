@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::record::WorkerRecord;
 use model::worker::{Admission, WorkerStatus};
-use model::{Duration, ExecutionId, JobId, WorkerId};
+use model::{Duration, ExecutionId, JobId, StopReason, WorkerId};
 use mutation::{Mutation, is_on};
 
 use crate::context::Context;
@@ -87,6 +87,7 @@ impl Jobs {
                     fence: entry.fence,
                     grace: Duration::ZERO,
                     discard: true,
+                    reason: StopReason::Superseded,
                 });
             }
         }

@@ -68,6 +68,7 @@ impl Jobs {
         let head =
             &Arc::new(JobHead { origin: job.origin.clone(), step: job.step.clone(), ..(**head).clone() });
         cx.wall_timers.disarm(job.state.due_at, Timer::JobReady(id));
+        let finish_by = job.finish_by();
         let mut state = job.state.clone();
         state.due_at = head.spec.run_at.unwrap_or(now).max(now);
         if state.due_at > now {
@@ -75,7 +76,8 @@ impl Jobs {
         }
         let renewed = Job::new(cx, head, profile, state, id.created_at());
         *job = Job { head: Some(Arc::clone(head)), new: job.new, dirty: job.dirty, ..renewed };
-        job.state.overdue = false;
+        // A deadline that has passed already acts again only if it changed.
+        job.state.overdue &= job.finish_by() == finish_by;
         self.arm_deadlines(cx, id);
     }
 }

@@ -1,7 +1,7 @@
 //! Guarantees of schedules: one word that sets the overlap policy, the policy for missed firings and the delivery.
 //!
-//! A guarantee fills in the policies that have their default. A policy that is set to another value is kept; if it
-//! contradicts the guarantee, [`ScheduleSpec::contradictions`] says so.
+//! A guarantee fills in the policies that have their default: a default that is written out cannot be told from an absent
+//! one. A policy with another value is kept; if it contradicts the guarantee, [`ScheduleSpec::contradictions`] says so.
 //!
 //! | guarantee | overlap | missed firings | delivery of the job |
 //! |---|---|---|---|
@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::{Missed, MissedPolicy, Overlap, OverlapPolicy, ScheduleSpec};
 use crate::limits;
-use crate::spec::Delivery;
+use crate::spec::{Delivery, FinishAction};
 
 /// How often the job or run of each scheduled time happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
@@ -117,6 +117,11 @@ impl ScheduleSpec {
             add(effect.is_some(), "overlap.policy", effect.unwrap_or_default());
             let all = self.missed.policy == MissedPolicy::FireAll;
             add(!all, "missed.policy", "does not catch up all missed firings");
+            let buffers = self.overlap.policy == OverlapPolicy::BufferAll;
+            let is_short = buffers && self.overlap.buffer < limits::BUFFER_MAX;
+            add(is_short, "overlap.buffer", "skips firings when more are waiting");
+            let is_short = all && self.missed.limit < limits::MISSED_LIMIT_MAX;
+            add(is_short, "missed.limit", "skips the oldest firings of a long outage");
             add(self.start_deadline.is_some(), "start_deadline", "skips firings that cannot start in time");
             let pauses = self.pause_after_failures.is_some();
             add(
@@ -125,6 +130,16 @@ impl ScheduleSpec {
                 "skips the firings of the time in which the schedule is paused",
             );
         }
+        if guarantee == Guarantee::BestEffort {
+            let waits = matches!(self.overlap.policy, OverlapPolicy::BufferOne | OverlapPolicy::BufferAll);
+            add(waits, "overlap.policy", "makes firings wait for earlier runs");
+            let catches_up = self.missed.policy != MissedPolicy::Skip;
+            add(catches_up, "missed.policy", "catches up missed firings");
+        }
+        let ends =
+            self.job().and_then(|job| job.finish_by).is_some_and(|by| by.action != FinishAction::Report);
+        let ends = ends && guarantee.loses_no_firing();
+        add(ends, "job.finish_by", "ends jobs that have not ended in time, also before their start");
         let effect = match (guarantee, self.job().map(|job| job.delivery)) {
             (Guarantee::AtLeastOnce | Guarantee::ExactlyOnce, Some(Delivery::AtMostOnce)) => {
                 Some("does not start a job again after its worker was lost")
@@ -178,6 +193,16 @@ mod tests {
         at_most_once: Skip 100, FireOnce 1000, AtMostOnce
         best_effort: Skip 100, Skip 1000, AtLeastOnce
         ");
+    }
+
+    /// A stored spec has the policies of its guarantee, so a changed guarantee meets those of the old one.
+    #[test]
+    fn policies_of_another_guarantee_are_reported() {
+        let mut spec = filled(Guarantee::AtLeastOnce, |_| {});
+        spec.guarantee = Some(Guarantee::BestEffort);
+        spec.fill();
+        let fields: Vec<_> = spec.contradictions().iter().map(|found| found.field).collect();
+        assert_eq!(fields, ["overlap.policy", "missed.policy"]);
     }
 
     #[test]

@@ -137,6 +137,6 @@ mod tests {
     /// Stored specs omit defaults, so a changed default would change jobs that already exist.
     #[test]
     fn the_defaults_of_a_spec_never_change() {
-        insta::assert_snapshot!(serde_json::to_string(&JobSpec::command(["x"])).unwrap(), @r#"{"name":"job","namespace":"default","queue":"default","priority":50,"run":{"process":{"command":["x"]}},"resources":{},"placement":"spread","retry":{"max_retries":0,"max_start_retries":3,"max_lost":5,"backoff":{"initial":"1s","factor":2.0,"max":"5m","jitter":0.2}},"grace":"10s","delivery":"at_least_once"}"#);
+        insta::assert_snapshot!(serde_json::to_string(&JobSpec::command(["x"])).unwrap(), @r#"{"name":"job","namespace":"default","queue":"default","priority":50,"run":{"process":{"command":["x"]}},"resources":{},"placement":"spread","retry":{"max_retries":0,"max_start_retries":3,"backoff":{"initial":"1s","factor":2.0,"max":"5m","jitter":0.2}},"grace":"10s","delivery":"at_least_once"}"#);
     }
 }

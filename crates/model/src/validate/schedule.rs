@@ -210,6 +210,12 @@ fn job_of(check: &mut Check, spec: &ScheduleSpec, job: &JobSpec, now: Timestamp)
     check.ensure(job.finish_by.is_none_or(|by| by.at.is_none()), "job.finish_by.at", || {
         "cannot be set in the job of a schedule: use `after`, which counts from each scheduled time".into()
     });
+    let (after, jitter) = (job.finish_by.and_then(|by| by.after), spec.jitter.map(|jitter| jitter.max));
+    if let (Some(after), Some(jitter)) = (after, jitter) {
+        check.ensure(after > jitter, "job.finish_by.after", || {
+            format!("`{after}` is too short: expected more than `jitter.max` (`{jitter}`)")
+        });
+    }
     check.ensure(job.after.is_empty(), "job.after", || {
         "cannot be set in the job of a schedule: use a workflow for jobs that follow each other".into()
     });

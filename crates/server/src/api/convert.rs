@@ -10,7 +10,7 @@ use engine::output::{QueueView, WorkerView};
 use model::api::{
     Allocated, Artifact, Execution, FeedEvent, FeedRefusal, Job, JobEvent, JobResult, Queue, Worker,
 };
-use model::firing::BackfillStatus;
+use model::firing::{BackfillStatus, finish_deadline};
 use model::record::{
     Event, EventKind, HistoryEntry, JobState, QueueRecord, ScheduleEvent, WorkerRecord, WorkflowEvent,
 };
@@ -55,7 +55,7 @@ pub(super) fn job(row: &JobRow) -> Result<Job, ApiError> {
         overdue: state.overdue,
         finish_by: summary
             .finish_by
-            .map(|by| by.deadline(row.origin.as_deref(), summary.run_at, row.id.created_at())),
+            .map(|by| finish_deadline(by, row.origin.as_deref(), summary.run_at, row.id.created_at())),
         execution_id: state.execution,
         worker_id: state.worker,
         result: state.outcome.as_deref().map(JobResult::from),

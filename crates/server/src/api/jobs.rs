@@ -540,8 +540,8 @@ pub(super) async fn retry(
     }
     let now = SystemClock.now();
     let mut spec = JobSpec { run_at: None, after: Vec::new(), idempotency_key: key, ..convert::spec(row)? };
-    // A retry after the deadline has no deadline; one that counts from the start counts from the retry.
-    spec.finish_by = spec.finish_by.filter(|by| by.at.is_none_or(|at| at > now));
+    // A deadline that is a time belongs to the ended job; one that is a duration counts from the retry.
+    spec.finish_by = spec.finish_by.filter(|by| by.at.is_none());
     let mut job = submit::new_job(spec, Some(id), actor, now).map_err(ApiError::invalid_fields)?;
     if let Some(origin) = &row.origin {
         // Still a run of its schedule, and counted for its overlap policy.

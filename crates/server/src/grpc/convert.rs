@@ -356,6 +356,7 @@ fn stop(stop: &Stop) -> v1::Stop {
         fence: stop.fence.0,
         grace_ms: stop.grace.as_millis(),
         discard: stop.discard,
+        reason: stop.reason.to_string(),
     }
 }
 

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 use engine::output::Assignment;
 use engine::{Effect, Session};
-use model::{Duration, ExecutionId, Fence, WorkerId};
+use model::{Duration, ExecutionId, Fence, StopReason, WorkerId};
 use tokio::sync::mpsc;
 
 use crate::metrics::Metrics;
@@ -61,6 +61,7 @@ pub(crate) struct Stop {
     pub(crate) fence: Fence,
     pub(crate) grace: Duration,
     pub(crate) discard: bool,
+    pub(crate) reason: StopReason,
 }
 
 /// An execution whose report is committed.
@@ -147,8 +148,8 @@ impl Outboxes {
             Effect::Assign { session, assignment, .. } => {
                 self.with(session, |outbox| outbox.assign(assignment));
             }
-            Effect::Stop { session, execution, fence, grace, discard, .. } => {
-                self.with(session, |outbox| outbox.stop(Stop { execution, fence, grace, discard }));
+            Effect::Stop { session, execution, fence, grace, discard, reason, .. } => {
+                self.with(session, |outbox| outbox.stop(Stop { execution, fence, grace, discard, reason }));
             }
             Effect::Ack { session, execution, fence, last, .. } => {
                 self.with(session, |outbox| outbox.acks.push(Ack { execution, fence, last }));
@@ -290,7 +291,8 @@ mod tests {
 
     fn discard() -> Effect {
         let Effect::Stop { worker, session, execution, fence, grace, .. } = stop() else { unreachable!() };
-        Effect::Stop { worker, session, execution, fence, grace, discard: true }
+        let reason = StopReason::Superseded;
+        Effect::Stop { worker, session, execution, fence, grace, discard: true, reason }
     }
 
     fn stop() -> Effect {
@@ -301,6 +303,7 @@ mod tests {
             fence: Fence(4),
             grace: Duration::ZERO,
             discard: false,
+            reason: StopReason::Cancelled,
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
-use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, Work};
+use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, Work, finish_deadline};
 use model::id::Epoch;
 use model::record::HistoryEntry;
 use model::run::{RunCause, RunTrigger, StepOrigin};
@@ -64,7 +64,7 @@ impl<'a> JobFacts<'a> {
         let spec = self.spec?;
         let finish_by = spec.finish_by.filter(|by| by.action != FinishAction::Report)?;
         // Ids contain only milliseconds.
-        let deadline = finish_by.deadline(self.origin, spec.run_at, id.created_at());
+        let deadline = finish_deadline(finish_by, self.origin, spec.run_at, id.created_at());
         Some(deadline + Duration::from_millis(1))
     }
 

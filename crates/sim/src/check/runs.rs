@@ -406,7 +406,8 @@ fn least_once(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut F
     let codes = &spec.retry;
     let picky = !codes.retry_exit_codes.is_empty() || !codes.final_exit_codes.is_empty();
     let judged = spec.delivery == Delivery::AtLeastOnce && facts.are_settled;
-    if !judged || picky || last.cancel_requested || last.overdue {
+    let ended_by_deadline = last.overdue && job.ended_by_deadline(id).is_some();
+    if !judged || picky || last.cancel_requested || ended_by_deadline {
         return;
     }
     let tried = last.run_failures > codes.max_retries

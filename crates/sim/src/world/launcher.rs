@@ -93,7 +93,8 @@ impl World {
         self.workers[worker].supervisor.tasks.insert(execution, task);
         self.set_going(worker, execution);
         self.wake_fuse(worker);
-        let longest = if self.draw_failure(0.05) && self.plan.loads_slowly() { 20_000 } else { LOAD_MILLIS };
+        let (share, slow) = self.plan.slow_loads;
+        let longest = if self.draw_failure(share) { slow } else { LOAD_MILLIS };
         let delay = self.task_dice.millis(0, longest);
         self.supervisor_in(worker, delay, SupervisorMessage::Loaded { execution });
     }

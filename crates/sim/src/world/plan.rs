@@ -313,6 +313,8 @@ pub struct Plan {
     pub keeps_all: bool,
     /// Capacity of a machine: number of concurrent executions.
     pub slots: u32,
+    /// Share of the programs that load slowly, and their maximum loading time in milliseconds.
+    pub slow_loads: (f64, u64),
     /// Maximum duration of a journal write of a worker, if longer than usual.
     pub journal_max: Duration,
     /// Bounds for judging the history.
@@ -320,12 +322,6 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether some programs take long to load. Only a fuse can freeze a program that is being loaded, so worlds with
-    /// broken fuses have none.
-    pub(crate) fn loads_slowly(&self) -> bool {
-        !self.faults.iter().any(|fault| matches!(fault.kind, FaultKind::BreakFuse { .. }))
-    }
-
     /// Draws the world of a seed.
     pub fn draw(seed: u64, profile: Profile) -> Self {
         let mut dice = Dice::new(seed, concern::PLAN);
@@ -356,6 +352,7 @@ impl Plan {
             rebuild_every: seconds(20),
             keeps_all: true,
             slots: u32::try_from(dice.between(2, 8)).unwrap_or(2),
+            slow_loads: (0.05, 20_000),
             journal_max: Duration::ZERO,
             setup: Setup::default(),
         };

@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use engine::{Effect, Input, Join, Reply, Report, Session};
-use model::{Duration, ExecutionId, Fence, Refusal, WorkerId};
+use model::{Duration, ExecutionId, Fence, Refusal, StopReason, WorkerId};
 
 use super::World;
 use super::agent::AgentMessage;
@@ -36,8 +36,8 @@ impl World {
                     let message = AgentMessage::Welcome { session, heartbeat_interval, stops: Vec::new() };
                     welcome = Some((session, message));
                 }
-                Effect::Stop { session, execution, fence, grace, discard, .. } => {
-                    let stop = Stop { execution, fence, grace, discard };
+                Effect::Stop { session, execution, fence, grace, discard, reason, .. } => {
+                    let stop = Stop { execution, fence, grace, discard, reason };
                     match &mut welcome {
                         Some((to, AgentMessage::Welcome { stops, .. })) if *to == session && discard => {
                             stops.push(stop);
@@ -175,4 +175,5 @@ pub(super) struct Stop {
     pub(super) fence: Fence,
     pub(super) grace: Duration,
     pub(super) discard: bool,
+    pub(super) reason: StopReason,
 }

@@ -264,9 +264,9 @@ impl World {
         match message {
             SupervisorMessage::AgentConnected => self.handle(worker, Event::AgentConnected { slots }),
             SupervisorMessage::Start(assignment) => self.take_start(worker, assignment),
-            SupervisorMessage::Stop(Stop { execution, fence, grace, discard }) => {
+            SupervisorMessage::Stop(Stop { execution, fence, grace, discard, reason }) => {
                 let grace = grace.as_millis();
-                self.handle(worker, Event::StopRequested { execution, fence, grace, discard });
+                self.handle(worker, Event::StopRequested { execution, fence, grace, discard, reason });
             }
             SupervisorMessage::Ack { execution, fence, last } if last => {
                 self.handle(worker, Event::EndAcknowledged { execution, fence });
@@ -343,7 +343,7 @@ impl World {
                     executions.into_iter().for_each(|id| self.kill(worker, id));
                 }
                 Action::DropLaunch(execution) => drop(supervisor.launching.remove(&execution)),
-                Action::Terminate(execution) => self.terminate(worker, execution),
+                Action::Terminate(execution, _) => self.terminate(worker, execution),
                 Action::Kill(executions) => executions.into_iter().for_each(|id| self.kill(worker, id)),
                 Action::Freeze(executions) => executions.into_iter().for_each(|id| self.freeze(worker, id)),
                 Action::Thaw(executions) => executions.into_iter().for_each(|id| self.thaw(worker, id)),

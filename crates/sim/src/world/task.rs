@@ -220,7 +220,7 @@ impl World {
         let Some(verdict) = supervisor.core.end_reason(execution) else { return };
         let Some(Task { exit, .. }) = supervisor.tasks.remove(&execution) else { return };
         let how = match verdict {
-            EndReason::Stopped => ExecutionEnd::Stopped,
+            EndReason::Stopped(_) => ExecutionEnd::Stopped,
             EndReason::TimedOut => ExecutionEnd::TimedOut,
             EndReason::Orphaned | EndReason::ShutDown => ExecutionEnd::Interrupted,
             EndReason::ByItself if exit == 0 => ExecutionEnd::Succeeded,

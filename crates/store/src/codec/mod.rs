@@ -199,23 +199,31 @@ fn open_with<'a, T: Deserialize<'a>, M: Deserialize<'a>>(
 /// and an absent row before a present one is written as its default. So a blob keeps its bytes when a row is added.
 struct RowsWriter {
     bytes: Vec<u8>,
-    /// Defaults of absent rows, which are written only before a present one.
-    absent: Vec<u8>,
+    /// Writers of the defaults of absent rows, which are written only before a present one.
+    absent: [Option<fn(Vec<u8>) -> Vec<u8>>; ROWS_MAX],
 }
+
+/// Maximum number of optional rows of a blob.
+const ROWS_MAX: usize = 3;
 
 impl RowsWriter {
     fn new<T: Serialize>(first: &T) -> Self {
         // Most records fit; growing the buffer byte by byte would be most of the cost.
         let mut bytes = Vec::with_capacity(160);
         bytes.push(FORMAT);
-        Self { bytes: extend(first, bytes), absent: Vec::new() }
+        Self { bytes: extend(first, bytes), absent: [None; ROWS_MAX] }
     }
 
     fn then<T: Serialize + Default>(mut self, row: Option<&T>) -> Self {
         match row {
-            None => self.absent = extend(&T::default(), self.absent),
+            None => {
+                let free = self.absent.iter_mut().find(|writer| writer.is_none());
+                *free.expect("a blob has at most `ROWS_MAX` optional rows") =
+                    Some(|bytes| extend(&T::default(), bytes));
+            }
             Some(row) => {
-                self.bytes.append(&mut self.absent);
+                let absent = std::mem::take(&mut self.absent).into_iter().flatten();
+                self.bytes = absent.fold(self.bytes, |bytes, write| write(bytes));
                 self.bytes = extend(row, self.bytes);
             }
         }
@@ -249,7 +257,8 @@ impl<'a> RowsReader<'a> {
         Ok(row)
     }
 
-    /// Returns the next row, or `None` if it and all later ones are absent.
+    /// Returns the next row, or `None` if it and all later ones are absent. An absent row before a present one is returned
+    /// as its default.
     fn optional<T: Deserialize<'a>>(&mut self) -> Result<Option<T>, DecodeError> {
         if self.rest.is_empty() { Ok(None) } else { self.first().map(Some) }
     }

@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use model::{ExecutionId, Fence};
+use model::{ExecutionId, Fence, StopReason};
 use supervisor::{
     Action, Assigned, Batch, BootMillis, ClockReading, EndReason, Entry, Event, ExecutionPolicy, Held,
     Launch, Limits, Payloads, Report, State, Supervisor,
@@ -44,7 +44,7 @@ impl Payloads for Plain {
     }
 
     fn stop_while_storing(end: &mut End) {
-        end.verdict = Some(EndReason::Stopped);
+        end.verdict = Some(EndReason::Stopped(StopReason::Cancelled));
     }
 
     fn add_outputs(end: &mut End, (): ()) {
@@ -219,7 +219,7 @@ impl Shell {
                     self.kill(&ids);
                 }
                 Action::DropLaunch(id) => drop(self.held_back.remove(&id).unwrap()),
-                Action::Terminate(id) => {
+                Action::Terminate(id, _) => {
                     let process = self.processes.get_mut(&id).unwrap();
                     assert!(!process.frozen, "{id} is frozen and cannot handle SIGTERM");
                     process.was_terminated = true;
@@ -276,7 +276,8 @@ impl Shell {
     }
 
     pub(crate) fn stop(&mut self, execution: ExecutionId, grace: u64, discard: bool) {
-        self.tell(Event::StopRequested { execution, fence: Fence(7), grace, discard });
+        let reason = StopReason::Cancelled;
+        self.tell(Event::StopRequested { execution, fence: Fence(7), grace, discard, reason });
     }
 
     /// Makes the batch that is being written durable.

@@ -1,6 +1,6 @@
 //! Stops in every phase of an execution.
 
-use model::ExecutionId;
+use model::{ExecutionId, StopReason};
 use supervisor::{EndReason, ExecutionPolicy, Report};
 
 use crate::shell::{End, Plain, Shell};
@@ -87,7 +87,7 @@ fn a_program_not_loaded_within_the_grace_period_is_killed_as_stopped() {
     shell.pass(0, 2);
     assert!(shell.processes[&ONE].was_killed);
     shell.load(ONE);
-    assert_eq!(shell.core.end_reason(ONE), Some(EndReason::Stopped));
+    assert_eq!(shell.core.end_reason(ONE), Some(EndReason::Stopped(StopReason::Cancelled)));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_task_gets_sigterm_first_and_is_killed_after_its_grace_period() {
     assert!(shell.processes[&ONE].was_killed);
     shell.reap(ONE, false);
     shell.write_all();
-    assert!(has_ended(&shell, EndReason::Stopped, false), "{:?}", last(&shell));
+    assert!(has_ended(&shell, EndReason::Stopped(StopReason::Cancelled), false), "{:?}", last(&shell));
 }
 
 #[test]
@@ -131,10 +131,10 @@ fn a_stop_while_output_files_are_stored_ends_the_execution() {
     assert_eq!(shell.to_store, [ONE]);
     shell.stop(ONE, GRACE, false);
     shell.write_all();
-    assert!(has_ended(&shell, EndReason::Stopped, false), "{:?}", last(&shell));
+    assert!(has_ended(&shell, EndReason::Stopped(StopReason::Cancelled), false), "{:?}", last(&shell));
     shell.store();
     shell.write_all();
-    assert!(has_ended(&shell, EndReason::Stopped, false), "{:?}", last(&shell));
+    assert!(has_ended(&shell, EndReason::Stopped(StopReason::Cancelled), false), "{:?}", last(&shell));
 }
 
 #[test]

@@ -32,8 +32,9 @@ impl Supervisor {
                 Action::ObserveLaunch(id) => self.observe_launch(id),
                 Action::KillLaunches(ids) => self.kill_launches(&ids),
                 Action::DropLaunch(id) => self.drop_launch(id),
-                Action::Terminate(id) => {
+                Action::Terminate(id, reason) => {
                     if let Some(task) = self.tasks.get(&id) {
+                        task.folder.write_stop_reason(reason);
                         tree::signal_group(task.pid, Signal::TERM);
                     }
                 }

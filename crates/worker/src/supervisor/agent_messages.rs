@@ -10,7 +10,7 @@
 //! - A message stays below the maximum frame size, and unacknowledged log bytes within [`LOG_WINDOW`].
 
 use bytes::Bytes;
-use model::{ExecutionId, Fence};
+use model::{ExecutionId, Fence, StopReason};
 use prost::Message as _;
 use proto::v1;
 use supervisor::{Event, Report};
@@ -120,13 +120,14 @@ impl Supervisor {
 
     fn take_stops(&mut self, stops: Vec<v1::Stop>) {
         for stop in stops {
-            let v1::Stop { execution_id, fence, grace_ms, discard, .. } = stop;
+            let v1::Stop { execution_id, fence, grace_ms, discard, reason } = stop;
             match execution_id.parse::<ExecutionId>() {
                 Ok(execution) => self.handle_event(Event::StopRequested {
                     execution,
                     fence: Fence(fence),
                     grace: grace_ms,
                     discard,
+                    reason: reason.parse().unwrap_or(StopReason::Cancelled),
                 }),
                 Err(error) => tracing::error!(%error, "stop request ignored: malformed execution id"),
             }

@@ -5,12 +5,12 @@
 //! leave it empty, and creating and removing a folder would cost a short task a fifth of its CPU time (measured on
 //! ext4). A folder is reused only if it is completely unchanged.
 
-use std::fs::{self, DirBuilder};
-use std::io;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 
-use model::ExecutionId;
+use model::{ExecutionId, StopReason};
 
 use super::folder_remover::FolderRemover;
 use super::task_socket::TaskSocket;
@@ -19,6 +19,7 @@ use crate::layout::{CHECKPOINT_FILE, Layout, REFUSED_FILE, SOCKET_FILE};
 /// Files of Belfry in an execution's folder.
 pub(super) const SCRIPT_FILE: &str = ".belfry-script";
 pub(super) const OUTPUT_FILE: &str = ".belfry-output";
+pub(super) const STOP_REASON_FILE: &str = ".belfry-stop-reason";
 /// Maximum number of folders in the pool; each has an open socket.
 const SPARE_MAX: usize = 256;
 const MODE: u32 = 0o700;
@@ -30,6 +31,17 @@ pub(super) struct Folder {
     /// Socket for requests of the task; `None` if it could not be created.
     pub(super) task_socket: Option<TaskSocket>,
     is_pooled: bool,
+}
+
+impl Folder {
+    /// Writes why the execution is stopped, for its task. Never overwrites a file and follows no link: the folder belongs
+    /// to the task.
+    pub(super) fn write_stop_reason(&self, reason: StopReason) {
+        let file = OpenOptions::new().write(true).create_new(true).open(self.path.join(STOP_REASON_FILE));
+        if let Err(error) = file.and_then(|mut file| file.write_all(reason.as_str().as_bytes())) {
+            tracing::debug!(dir = %self.path.display(), %error, "cannot write the reason of a stop");
+        }
+    }
 }
 
 #[cfg(test)]
@@ -158,7 +170,10 @@ impl Folders {
             if name == SOCKET_FILE && folder.task_socket.is_some() {
                 continue;
             }
-            if ![SCRIPT_FILE, OUTPUT_FILE, CHECKPOINT_FILE, REFUSED_FILE].iter().any(|ours| name == *ours) {
+            if ![SCRIPT_FILE, OUTPUT_FILE, CHECKPOINT_FILE, REFUSED_FILE, STOP_REASON_FILE]
+                .iter()
+                .any(|ours| name == *ours)
+            {
                 return Ok(false);
             }
             // Fails for a folder of that name; this folder is then not empty.

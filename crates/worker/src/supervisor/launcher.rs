@@ -26,7 +26,7 @@ use rustix::process::Rlimit;
 use supervisor::StartFailure;
 
 use super::convert::start_failed;
-use super::folders::{Folder, OUTPUT_FILE, SCRIPT_FILE};
+use super::folders::{Folder, OUTPUT_FILE, SCRIPT_FILE, STOP_REASON_FILE};
 use super::task::StartRequest;
 use crate::clock::{BootMillis, ClockReading, now, unix_millis};
 use crate::layout::CHECKPOINT_FILE;
@@ -319,6 +319,7 @@ fn environment(id: ExecutionId, order: &StartRequest, process: &ProcessRun, fold
         format!("BELFRY_FENCE={}", assignment.fence),
         format!("BELFRY_OUTPUT={folder}/{OUTPUT_FILE}"),
         format!("BELFRY_CHECKPOINT={folder}/{CHECKPOINT_FILE}"),
+        format!("BELFRY_STOP_REASON={folder}/{STOP_REASON_FILE}"),
     ]);
     env.extend(door.map(|door| format!("BELFRY_SOCKET={}", door.path().display())));
     env.extend(assignment.origin.iter().flat_map(of_schedule));

@@ -120,7 +120,7 @@ impl Task {
     fn how(&self, exit: &Exit, verdict: EndReason, oom: bool) -> (How, String) {
         let timeout = self.order.spec.timeout;
         match verdict {
-            EndReason::Stopped => (How::Stopped, "stopped by the server".into()),
+            EndReason::Stopped(_) => (How::Stopped, "stopped by the server".into()),
             EndReason::TimedOut => (
                 How::TimedOut,
                 timeout.map_or_else(String::new, |t| format!("ran longer than its timeout of {t}")),

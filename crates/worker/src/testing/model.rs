@@ -4,6 +4,7 @@
 //! cases. The journal is byte for byte that of the product, and a power cut may truncate it anywhere after the synced
 //! part.
 
+use model::StopReason;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -175,7 +176,7 @@ impl Supervisor {
                     self.lease_until = until;
                     self.fuse_at = Some(until + self.world.random_millis(0, FUSE_MILLIS));
                 }
-                Action::Terminate(id) => self.terminate(id),
+                Action::Terminate(id, _) => self.terminate(id),
                 Action::Kill(ids) => ids.into_iter().for_each(|id| self.kill(id)),
                 Action::Freeze(ids) => ids.into_iter().for_each(|id| self.set_frozen(id, true)),
                 Action::Thaw(ids) => ids.into_iter().for_each(|id| self.set_frozen(id, false)),
@@ -279,7 +280,8 @@ impl Supervisor {
     fn stop(&mut self, stop: &v1::Stop) {
         let Ok(execution) = stop.execution_id.parse() else { return };
         let (fence, grace, discard) = (Fence(stop.fence), stop.grace_ms, stop.discard);
-        self.handle(Event::StopRequested { execution, fence, grace, discard });
+        let reason = stop.reason.parse().unwrap_or(StopReason::Cancelled);
+        self.handle(Event::StopRequested { execution, fence, grace, discard, reason });
     }
 
     // Tasks.
@@ -342,7 +344,7 @@ impl Supervisor {
         self.handle(Event::Exited { execution });
         let how = match self.core.end_reason(execution) {
             Some(EndReason::ByItself) => How::Exited,
-            Some(EndReason::Stopped) => How::Stopped,
+            Some(EndReason::Stopped(_)) => How::Stopped,
             Some(EndReason::TimedOut) => How::TimedOut,
             Some(EndReason::Orphaned | EndReason::ShutDown) => How::Interrupted,
             None => return,

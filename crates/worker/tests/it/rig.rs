@@ -207,7 +207,8 @@ pub(crate) fn sh(text: &str) -> Assignment {
 }
 
 pub(crate) fn stop(order: &Assignment, grace_ms: u64) -> Stop {
-    Stop { execution_id: order.execution_id.clone(), fence: order.fence, grace_ms, discard: false }
+    let reason = "cancelled".into();
+    Stop { execution_id: order.execution_id.clone(), fence: order.fence, grace_ms, discard: false, reason }
 }
 
 /// Creates an assignment with new ids.

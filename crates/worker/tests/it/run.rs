@@ -71,7 +71,9 @@ pub(crate) async fn an_execution_that_is_assigned_again_does_not_run_again() {
     // A server that has lost the end may request a stop, and repeats it until it is answered.
     rig.server.state().reports.clear();
     let (execution_id, fence) = (order.execution_id.clone(), order.fence);
-    rig.server.stop(proto::v1::Stop { execution_id, fence, grace_ms: 0, discard: false }).await;
+    rig.server
+        .stop(proto::v1::Stop { execution_id, fence, grace_ms: 0, discard: false, reason: "drained".into() })
+        .await;
     rig.server.wait_for("the same", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
     assert_eq!(crate::rig::numbers(&count), [1]);
 }

@@ -336,16 +336,24 @@ pub(crate) async fn a_stopped_task_saves_a_checkpoint_within_its_grace_period() 
     let rig = TestWorker::new().await;
     let ready = rig.shared("ready");
     let order = sh(&format!(
-        "trap 'echo stopped > tmp; mv tmp $BELFRY_CHECKPOINT; exit 0' TERM; echo 1 > {}; while :; do sleep 0.01; done",
+        "trap 'cat $BELFRY_STOP_REASON > tmp; mv tmp $BELFRY_CHECKPOINT; exit 0' TERM; echo 1 > {}; while :; do sleep 0.01; done",
         ready.display()
     ));
     rig.server.assign(vec![order.clone()]).await;
     let is_ready = || std::fs::metadata(&ready).is_ok_and(|file| file.len() > 0).then_some(());
     rig.server.wait_for("the trap", |_| is_ready()).await;
     let Assignment { execution_id, fence, .. } = order.clone();
-    rig.server.stop(proto::v1::Stop { execution_id, fence, grace_ms: 20_000, discard: false }).await;
+    rig.server
+        .stop(proto::v1::Stop {
+            execution_id,
+            fence,
+            grace_ms: 20_000,
+            discard: false,
+            reason: "drained".into(),
+        })
+        .await;
     let finished = rig.server.finished(&order.execution_id).await;
-    assert_eq!(finished.checkpoint.as_deref(), Some(b"stopped\n".as_slice()));
+    assert_eq!(finished.checkpoint.as_deref(), Some(b"drained".as_slice()));
 }
 
 pub(crate) async fn an_execution_gets_the_checkpoint_of_the_previous_one() {

@@ -77,7 +77,25 @@ fn spec(args: &CreateArgs, namespace: &Namespace) -> Result<ScheduleSpec, Failur
     spec.guarantee = args.guarantee;
     spec.overlap.policy = args.overlap.unwrap_or_default();
     spec.missed.policy = args.missed.unwrap_or_default();
+    spec.fill();
+    refuse_replaced_policies(args, &spec)?;
     Ok(spec)
+}
+
+/// Rejects a given policy that the guarantee replaces, because it is the default.
+fn refuse_replaced_policies(args: &CreateArgs, spec: &ScheduleSpec) -> Result<(), Failure> {
+    let delivery = spec.job().map(|job| job.delivery);
+    let flag = if args.overlap.is_some_and(|given| given != spec.overlap.policy) {
+        "--overlap"
+    } else if args.missed.is_some_and(|given| given != spec.missed.policy) {
+        "--missed"
+    } else if args.spec.delivery.is_some_and(|given| delivery.is_some_and(|delivery| given != delivery)) {
+        "--delivery"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(format!("`{flag}` contradicts `--guarantee`"))
+        .help("omit one of them; `belfry schedule create --help` lists the policies of each guarantee"))
 }
 
 /// Rejects job options with `--workflow`, except owner, labels and start deadline: the steps of the workflow define

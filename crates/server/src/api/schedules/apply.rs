@@ -14,7 +14,9 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use engine::output::Applied;
 use engine::{Expected, NewSchedule, Reply, ScheduleRequest};
-use model::api::{AppliedSchedule, AppliedSchedules, ApplyChange, ApplySchedules, FieldError, Schedule};
+use model::api::{
+    AppliedSchedule, AppliedSchedules, ApplyChange, ApplySchedules, FieldError, Schedule, Warning,
+};
 use model::firing::ScheduleHead;
 use model::limits::{BATCH_BODY_BYTES_MAX, BATCH_SCHEDULES_MAX, BODY_BYTES_MAX, SPEC_BYTES_MAX};
 use model::{Refusal, ScheduleSpec, Timestamp, validate};
@@ -156,7 +158,7 @@ async fn create_schedule(
 /// Create or update several schedules
 ///
 /// The request changes all schedules or none. Schedules that already have their spec are not changed. `warnings` lists
-/// the new and changed schedules that never fire, also in a dry run.
+/// the new and changed schedules that never fire, or whose policies contradict their guarantee, also in a dry run.
 #[utoipa::path(post, path = "/api/v1/schedules/apply", tag = "schedules", params(DryRun),
     request_body(content(
         (ApplySchedules = "application/json", example = json!({"schedules": [{
@@ -235,6 +237,12 @@ async fn warn(
     for (i, warnings) in places.into_iter().zip(found) {
         schedules[i].warnings = warnings;
     }
+    for (schedule, head) in schedules.iter_mut().zip(heads) {
+        if schedule.change != ApplyChange::Unchanged {
+            let found = head.spec.contradictions();
+            schedule.warnings.extend(found.iter().map(Warning::contradicts_guarantee));
+        }
+    }
     Ok(())
 }
 
@@ -295,6 +303,8 @@ async fn shown(api: &Api, applied: Option<&Applied>, head: &Arc<ScheduleHead>) -
     let mut schedule = read::schedule_with_spec(api, &row).await?;
     if applied.change != ApplyChange::Unchanged {
         schedule.warnings = warnings::of(api, vec![Arc::clone(head)]).await?.concat();
+        let found = head.spec.contradictions();
+        schedule.warnings.extend(found.iter().map(Warning::contradicts_guarantee));
     }
     let tag = [(ETAG, etag(schedule.version))];
     Ok(if applied.change == ApplyChange::Created {

@@ -89,6 +89,7 @@ async fn get_next_firings(
     let left = spec.max_firings.map(|max| max.saturating_sub(row.state.fired));
     let n = left.map_or(n, |left| n.min(usize::try_from(left).unwrap_or(usize::MAX)));
     let seed = engine::timetable_seed(&spec.namespace, &spec.name);
+    let contradictions = spec.contradictions();
     let mut answer = preview_timing(&api, spec.timing, &spec.namespace, seed, params.from, n.max(1))
         .await?
         .map_err(|problems| ApiError::invalid_fields(fields_at("timing.", &problems)))?;
@@ -99,6 +100,7 @@ async fn get_next_firings(
     if row.state.status == ScheduleStatus::Paused {
         answer.warnings.push(Warning::paused());
     }
+    answer.warnings.extend(contradictions.iter().map(Warning::contradicts_guarantee));
     Ok(Json(answer))
 }
 

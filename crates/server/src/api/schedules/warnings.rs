@@ -46,9 +46,7 @@ pub(super) async fn of(api: &Api, heads: Vec<Arc<ScheduleHead>>) -> Result<Vec<V
             let spec = &head.spec;
             let calendars = calendars.get(&spec.namespace).unwrap_or(&none);
             let reading = TimingContext { zones: &zones, calendars, seed: seed(&spec.namespace, &spec.name) };
-            let mut found = warnings(&spec.timing, &reading, SystemClock.now());
-            found.extend(spec.contradictions().iter().map(Warning::contradicts_guarantee));
-            found
+            warnings(&spec.timing, &reading, SystemClock.now())
         };
         heads.iter().map(of).collect::<Vec<_>>()
     };

@@ -127,7 +127,11 @@ async fn a_full_volume_refuses_new_work_and_recovers() {
 
     let error = filler.fill().await;
     assert!(matches!(error, StoreError::Full), "{error:?}");
-    assert_eq!(fs::metadata(&ballast).unwrap().len(), RESERVE / 4 * 3, "new work gets a quarter of the reserve");
+    assert_eq!(
+        fs::metadata(&ballast).unwrap().len(),
+        RESERVE / 4 * 3,
+        "new work gets a quarter of the reserve"
+    );
     let told = filler.low.iter().position(|&low| low).expect("the first to touch the reserve says so");
     assert!(filler.low[told..].iter().all(|&low| low), "and so does each one after it");
     filler.assert_readable().await;

@@ -1,0 +1,24 @@
+//! Reasons for stopping an execution, which its task can read.
+
+/// Why an execution is stopped. The task finds the word in the file `$BELFRY_STOP_REASON` when it gets SIGTERM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StopReason {
+    /// The job was cancelled.
+    Cancelled,
+    /// The completion deadline of the job passed.
+    FinishDeadlinePassed,
+    /// The worker is drained; the job runs again elsewhere.
+    Drained,
+    /// The execution is no longer the current one of its job.
+    Superseded,
+    /// The execution exceeded its timeout.
+    TimedOut,
+}
+
+crate::status::words! { StopReason, "a reason for a stop", {
+    Cancelled = "cancelled";
+    FinishDeadlinePassed = "finish_deadline_passed";
+    Drained = "drained";
+    Superseded = "superseded";
+    TimedOut = "timed_out";
+} }
