@@ -113,6 +113,15 @@ test("every warning and reason code of the server has a text", () => {
   expect(missing).toEqual([]);
 });
 
+test("every policy that can contradict the guarantee of a schedule has a text", () => {
+  const source = join(import.meta.dirname, "../../../crates/model/src/schedule/guarantee.rs");
+  const [, body = ""] = readFileSync(source, "utf8").split("pub fn contradictions");
+  const found = [...body.matchAll(/add\([^;]*?,\s*"([\w.]+)",/g)].map(([, field = ""]) => field);
+  expect(found.length, "correct the pattern").toBe(5);
+  const keys = found.map((field) => `warning.contradicts_guarantee_${field.replaceAll(".", "_")}`);
+  expect(keys.filter((key) => !EN.has(key))).toEqual([]);
+});
+
 /** Schemas with the sections of their texts. */
 const SECTIONS: ReadonlyArray<[schema: string, ...sections: string[]]> = [
   ["JobStatus", "status"],
@@ -128,6 +137,7 @@ const SECTIONS: ReadonlyArray<[schema: string, ...sections: string[]]> = [
   ["ScheduleStatus", "scheduleStatus"],
   ["OverlapPolicy", "overlap", "overlapHint"],
   ["MissedPolicy", "missed", "missedHint"],
+  ["Guarantee", "guarantee"],
   ["FiringCause", "firingCause"],
   ["FiringOutcome", "outcome"],
   ["BackfillStatus", "backfillStatus"],

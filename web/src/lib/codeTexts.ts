@@ -2,16 +2,29 @@
 
 import type { TFunction } from "i18next";
 
-import type { Calendar, LedgerEntry, Warning } from "../api/schema";
+import type { Calendar, Guarantee, LedgerEntry, Warning } from "../api/schema";
 import i18n from "../i18n";
+import english from "../i18n/en.json";
 
 /** Returns the text of a warning. */
 export function warningText({ code, params, message }: Warning, t: TFunction): string {
   if (!i18n.exists(`warning.${code}`)) return message;
   // Rules are numbered from 0 in a file, and from 1 in texts.
   const rule = params?.rule === undefined ? undefined : Number(params.rule) + 1;
-  const context = code === "always_excluded" && params?.filter ? "by" : undefined;
-  return t(`warning.${code}`, { ...params, rule, context });
+  const guarantee = guaranteeText(params?.guarantee, t);
+  return t(`warning.${code}`, { ...params, rule, guarantee, context: contextOf({ code, params }) });
+}
+
+/** Returns the suffix of the text of a warning whose text depends on its parameters. */
+function contextOf({ code, params }: Pick<Warning, "code" | "params">): string | undefined {
+  if (code === "always_excluded") return params?.filter ? "by" : undefined;
+  // A field without a text of its own is named.
+  return code === "contradicts_guarantee" ? params?.field?.replaceAll(".", "_") : undefined;
+}
+
+function guaranteeText(guarantee: string | undefined, t: TFunction): string | undefined {
+  if (guarantee === undefined || !(guarantee in english.guarantee)) return guarantee;
+  return t(`guarantee.${guarantee as Guarantee}`);
 }
 
 /** Returns the reason of a ledger entry's outcome, after the name of the user who asked for it. */

@@ -37,6 +37,32 @@ test("the advice follows from the error code of the result", () => {
   expect(codes.filter((code) => adviceFor(code) === "timeline")).toEqual([]);
 });
 
+test("an end by the completion deadline is explained, as a failure or as a cancellation", () => {
+  const byDeadline = { advice: "finishDeadline", endCause: "finish_deadline_passed", stoppedBy: null };
+  const result = { error: "finish_deadline_passed" };
+  expect(jobFailureOf({ status: "failed", result }, [])).toEqual(byDeadline);
+  const end: JobEvent[] = [{ ...cancelled("")[0]!, cause: "finish_deadline_passed" }];
+  const stopped = { status: "cancelled", result: { error: "stopped" } } as const;
+  expect(jobFailureOf(stopped, end)).toEqual(byDeadline);
+  // Without its events, the job itself tells.
+  const spec = { finish_by: { after: "1h", action: "cancel" } } as Job["spec"];
+  const overdue = { ...stopped, overdue: true, spec };
+  expect(jobFailureOf(overdue, [])).toEqual(byDeadline);
+  expect(jobFailureOf({ ...overdue, cancel_requested_at: AT }, [])).toBeNull();
+  expect(jobFailureOf(overdue, cancelled("ann"))).toBeNull();
+  // An overdue job can fail for another reason.
+  expect(jobFailureOf({ ...overdue, status: "failed", result: { error: "exit_code" } }, [])?.advice).toBe(
+    "task",
+  );
+});
+
+test("a job that was lost too often has other advice than one that must not start again", () => {
+  const failed = (losses: number) =>
+    jobFailureOf({ status: "failed", result: { error: "worker_lost" }, losses }, [])?.advice;
+  expect(failed(6)).toBe("lostTooOften");
+  expect(failed(0)).toBe("lost");
+});
+
 const ofStep = { step: { run: "run_1", workflow: "etl", name: "load", step: 0 } };
 const ofElement = { step: { ...ofStep.step, element: { index: 0, total: 2, value: "eu" } } };
 const bySchedule = { origin: { name: "nightly" } as Origin };

@@ -43,11 +43,12 @@ const ADVICE: Record<keyof typeof english.result, Advice> = {
   interrupted: "lost",
   stopped: "timeline",
   refused: "worker",
+  finish_deadline_passed: "finishDeadline",
 };
 
 export interface JobFailure {
   advice: Advice;
-  /** Cause of the end, if the result of the last execution does not tell it. */
+  /** Cause of the end, if it is not the result of the last execution. */
   endCause: JobEvent["cause"] | null;
   /** Who stopped the job, if neither the task nor a user did. */
   stoppedBy: SystemStop | null;
@@ -58,23 +59,44 @@ export type SystemStop = { by: "run" } | { by: "schedule"; name: string; at: str
 /** Causes of the end of a step without elements whose job its run stopped. */
 const RUN_STOPS: ReadonlySet<StepCause> = new Set(["stopped", "timed_out", "marked"]);
 
-type StoppedJob = Pick<Job, "status" | "result" | "step" | "origin">;
+type EndedJob = Pick<Job, "status" | "result" | "step" | "origin"> &
+  Partial<Pick<Job, "losses" | "overdue" | "spec" | "cancel_requested_at">>;
 
 /**
  * Returns why a job ended badly; null if it has not, or if a user cancelled it. `stepCause` is the cause of the end of
  * its step, if the job belongs to a step and the step has ended.
  */
 export function jobFailureOf(
-  job: StoppedJob,
+  job: EndedJob,
   events: readonly JobEvent[],
   stepCause?: StepCause | null,
 ): JobFailure | null {
   const { status, result } = job;
-  if (status === "failed") return { advice: adviceFor(result?.error), endCause: null, stoppedBy: null };
+  if (isEndedByDeadline(job, events.at(-1))) {
+    return { advice: "finishDeadline", endCause: "finish_deadline_passed", stoppedBy: null };
+  }
+  if (status === "failed") {
+    const advice = isLostTooOften(job) ? "lostTooOften" : adviceFor(result?.error);
+    return { advice, endCause: null, stoppedBy: null };
+  }
   if (status === "expired") return { advice: "deadline", endCause: "deadline_passed", stoppedBy: null };
   const stoppedBy = status === "cancelled" ? stopOfJob(job, events.at(-1), stepCause) : null;
   const advice = stoppedBy?.by === "run" ? "stepStopped" : "replaced";
   return stoppedBy && { advice, endCause: "cancel_requested", stoppedBy };
+}
+
+/** Whether the completion deadline ended a job: as `failed` or `cancelled`. */
+function isEndedByDeadline(job: EndedJob, end: JobEvent | undefined): boolean {
+  const { status, result, overdue, spec, cancel_requested_at } = job;
+  if (status === "failed") return result?.error === "finish_deadline_passed";
+  if (status !== "cancelled") return false;
+  if (end) return end.cause === "finish_deadline_passed";
+  return Boolean(overdue) && spec?.finish_by?.action === "cancel" && !cancel_requested_at;
+}
+
+/** Whether a failed job ended because more executions were lost than allowed. A loss ends an `at_most_once` job uncounted. */
+function isLostTooOften({ result, losses = 0 }: EndedJob): boolean {
+  return result?.error === "worker_lost" && losses > 0;
 }
 
 export function adviceFor(error: string | null | undefined): Advice {
@@ -93,7 +115,7 @@ export function stepCauseOf({ step }: Pick<Job, "step">, why: StepWhy | undefine
  * has a prefix.
  */
 function stopOfJob(
-  { step, origin }: StoppedJob,
+  { step, origin }: EndedJob,
   end: JobEvent | undefined,
   stepCause: StepCause | null | undefined,
 ): SystemStop | null {

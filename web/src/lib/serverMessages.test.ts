@@ -65,6 +65,17 @@ test("the message of a result is translated", () => {
       "cannot execute ./load: No such file",
     ],
     ["upstream job `job_1` ended as failed", "上游任务 job_1：失败", "upstream job job_1: Failed"],
+    [
+      "3 executions were lost with their workers, and `retry.max_lost` is 2",
+      "有 3 次执行随执行器失联，失联次数的上限是 2",
+      "3 executions were lost with their workers; the limit of lost executions is 2",
+    ],
+    [
+      "the execution was lost with its worker, and `retry.max_lost` is 0",
+      "有 1 次执行随执行器失联，失联次数的上限是 0",
+      "the execution was lost with its worker; the limit of lost executions is 0",
+    ],
+    ["the job did not end by 2026-11-21T08:00:00Z", "超过完成时限", "the completion deadline passed"],
     ["cancelled by ann: too slow", "由 ann: too slow 取消", "cancelled by ann: too slow"],
     [
       "waited longer than the step's timeout of 5m; exited with code 2",
@@ -122,7 +133,8 @@ const CRATES = join(import.meta.dirname, "../../../crates");
  */
 const SOURCES: ReadonlyArray<[file: string, found: RegExp, count: number]> = [
   ["engine/src/jobs/unknown.rs", /let message = "([^"]+)"/g, 1],
-  ["engine/src/jobs/finish.rs", /detail: Some\("([^"]+)"\)/g, 1],
+  ["engine/src/jobs/finish.rs", /detail: Some\("([^"]+)"\)|format!\("([^"]+)"\)/g, 3],
+  ["engine/src/jobs/deadline.rs", /let detail = format!\("([^"]+)"\)/g, 1],
   ["engine/src/jobs/upstream.rs", /format!\("(upstream job [^"]+)"\)/g, 1],
   ["engine/src/jobs/cancel.rs", /format!\("(cancelled by [^"]+)"\)/g, 1],
   ["engine/src/workflows/elements.rs", /"(\{succeeded\}[^"]+)"|StepDetails::message\("([^"]+)"\)/g, 2],

@@ -64,6 +64,12 @@ const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
     /^(?:its worker was not heard of|the worker sent no heartbeat) within its lease$/,
     (t) => t("step.workerLost"),
   ],
+  [
+    /^(?:the execution was lost with its worker|(\d+) executions were lost with their workers), and `retry\.max_lost` is (\S+)$/,
+    (t, losses, limit) => t("step.lost", { count: Number(losses || 1), limit }),
+  ],
+  // The pages show the time of the deadline in the zone of the user.
+  [/^the job did not end by \S+$/, (t) => t("result.finish_deadline_passed")],
   [/^(?:stopped because the server asked|stopped by the server)$/, (t) => t("step.stopped")],
   [/^stopped while (?:its|the) outputs were (?:being )?stored$/, (t) => t("step.stoppedStoring")],
   [

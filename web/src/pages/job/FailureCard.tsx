@@ -61,8 +61,9 @@ export function JobFailureDetails({ job, failure, execution, facts = [], logLink
   const group = useQuery({ ...failureOfJobQuery(job), enabled: job.status !== "cancelled" }).data;
   const { result, spec, worker_id: worker } = job;
   const isResult = job.status === "failed";
-  const cause = isResult ? resultText(result, t) : failure.endCause && t(`cause.${failure.endCause}`);
+  const cause = failure.endCause ? t(`cause.${failure.endCause}`) : isResult ? resultText(result, t) : null;
   const retries = spec?.retry?.max_retries;
+  const maxLost = spec?.retry?.max_lost;
   return (
     <>
       <div className={style.columns}>
@@ -75,6 +76,9 @@ export function JobFailureDetails({ job, failure, execution, facts = [], logLink
                 {failure.stoppedBy ? <StopText stop={failure.stoppedBy} /> : (cause ?? "–")}
               </strong>,
             ],
+            failure.advice === "finishDeadline" && job.finish_by
+              ? [t("job.details.finishBy"), <AbsoluteTime key="" at={job.finish_by} />]
+              : null,
             isResult &&
               result?.exit_code != null && [t("job.result.exitCode"), <code key="">{result.exit_code}</code>],
             isResult &&
@@ -86,6 +90,12 @@ export function JobFailureDetails({ job, failure, execution, facts = [], logLink
                 {retries == null
                   ? job.executions
                   : t("failure.executions", { executions: job.executions, retries })}
+              </span>,
+            ],
+            (job.losses ?? 0) > 0 && [
+              t("job.details.lost"),
+              <span key="" className="num">
+                {maxLost == null ? job.losses : t("failure.losses", { losses: job.losses, limit: maxLost })}
               </span>,
             ],
             worker
@@ -146,7 +156,16 @@ function WithCode({ text }: { text: string }) {
 }
 
 /** Advice that is followed by a change of the job's spec. */
-const CHANGES_SPEC = new Set<Advice>(["timeout", "memory", "program", "arguments", "output", "deadline"]);
+const CHANGES_SPEC = new Set<Advice>([
+  "timeout",
+  "memory",
+  "program",
+  "arguments",
+  "output",
+  "deadline",
+  "lostTooOften",
+  "finishDeadline",
+]);
 /** Advice that concerns the worker. */
 const CONCERNS_WORKER = new Set<Advice>([
   "signal",
@@ -156,8 +175,11 @@ const CONCERNS_WORKER = new Set<Advice>([
   "worker",
   "unsupported",
   "lost",
+  "lostTooOften",
   "unknownOutcome",
 ]);
+/** Advice for which the timeline has the details. */
+const CONCERNS_TIMELINE = new Set<Advice>(["timeline", "unknownOutcome", "lostTooOften", "finishDeadline"]);
 
 function AdviceLinks({ advice, job, logLink }: { advice: Advice; job: Job; logLink: Props["logLink"] }) {
   const { t } = useTranslation();
@@ -186,7 +208,7 @@ function AdviceLinks({ advice, job, logLink }: { advice: Advice; job: Job; logLi
           {t("failure.showSchedule")}
         </Link>
       )}
-      {(advice === "timeline" || advice === "unknownOutcome") && (
+      {CONCERNS_TIMELINE.has(advice) && (
         <Link to="/jobs/$id" params={{ id: job.id }} search={{ tab: "timeline" }}>
           {t("failure.showTimeline")}
         </Link>

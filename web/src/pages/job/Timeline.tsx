@@ -24,7 +24,9 @@ export function Timeline({ events }: { events: readonly JobEvent[] }) {
             </span>
             <span>
               {t(`cause.${event.cause}`)}
-              {event.detail && <span className="quiet"> · {translateMessage(event.detail, t)}</span>}
+              {event.detail && event.cause !== "finish_deadline_passed" && (
+                <span className="quiet"> · {translateMessage(event.detail, t)}</span>
+              )}
               {event.execution ? (
                 <span className="quiet"> · {t("job.attempt", { number: event.execution })}</span>
               ) : null}
