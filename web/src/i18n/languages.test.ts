@@ -129,6 +129,7 @@ const SECTIONS: ReadonlyArray<[schema: string, ...sections: string[]]> = [
   ["Cause", "cause"],
   ["ExecutionStatus", "execution"],
   ["Delivery", "delivery", "deliveryHint"],
+  ["FinishAction", "finishAction"],
   ["UpstreamCondition", "upstreamCondition"],
   ["Reason", "why"],
   ["FailedFilter", "unschedulable"],

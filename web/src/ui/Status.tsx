@@ -16,6 +16,7 @@ import {
   RotateCcw,
   RotateCw,
   SkipForward,
+  TimerOff,
   TriangleAlert,
   Unlink,
   Unplug,
@@ -23,12 +24,14 @@ import {
   Wrench,
   X,
 } from "lucide-react";
+import { Tooltip } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 
 import type {
   ExecutionStatus,
   FailureGroup,
   FailureState,
+  Job,
   JobStatus,
   RunStatus,
   ScheduleRun,
@@ -36,7 +39,9 @@ import type {
   WorkerStatus,
   WorkflowRun,
 } from "../api/schema";
+import { usePreferences } from "../lib/preferences";
 import { awaitsApproval, runTone, stepTone } from "../lib/runs";
+import { formatExact } from "../lib/time";
 import style from "./Status.module.css";
 
 type Tone = JobStatus;
@@ -90,6 +95,34 @@ export function StatusBadge({ status, plain }: { status: JobStatus; plain?: bool
       plain={plain}
       spin={status === "running"}
     />
+  );
+}
+
+function useOverdueText(at: string | null | undefined): string {
+  const { t } = useTranslation();
+  const { language, zone } = usePreferences();
+  return at ? t("job.overdueSince", { at: formatExact(at, language, zone) }) : t("job.overdue");
+}
+
+/** Badge of a job whose completion deadline passed before its end; on hover the deadline. */
+export function OverdueBadge({ job }: { job: Pick<Job, "finish_by"> }) {
+  const { t } = useTranslation();
+  return (
+    <Tooltip label={useOverdueText(job.finish_by)}>
+      <span tabIndex={0} data-testid="overdue">
+        <Badge tone="expired" icon={TimerOff} word={t("job.overdue")} />
+      </span>
+    </Tooltip>
+  );
+}
+
+/** Icon of an overdue job in a long list, which needs a browser's tooltip. */
+export function OverdueIcon({ job }: { job: Pick<Job, "finish_by"> }) {
+  const text = useOverdueText(job.finish_by);
+  return (
+    <span className={style.overdue} role="img" aria-label={text} title={text}>
+      <TimerOff size={13} strokeWidth={2.4} aria-hidden />
+    </span>
   );
 }
 

@@ -171,6 +171,7 @@ function EventDetails({ event }: { event: FeedEvent }) {
       <span className={`${style.words} clip`}>
         {event.cause && t(`cause.${event.cause}`)}
         {event.outcome && t(`outcome.${event.outcome}`)}
+        {event.finish_by && t("job.overdueSince", { at: formatExact(event.finish_by, language, zone) })}
         {event.scheduled_for && ` · ${formatExact(event.scheduled_for, language, zone)}`}
         {event.worker_status && t(`workerStatus.${event.worker_status}`)}
         {event.worker_admission && ` · ${t(`admission.${event.worker_admission}`)}`}

@@ -30,7 +30,7 @@ import { usePageTitle } from "../../lib/title";
 import { runAction, copyAndNotify, notify } from "../../ui/notify";
 import { Allowed, AllowedSomewhere } from "../../ui/Allowed";
 import { Card, Id, Loading, Page, ErrorBox } from "../../ui/kit";
-import { StatusBadge } from "../../ui/Status";
+import { OverdueBadge, StatusBadge } from "../../ui/Status";
 import { WatchButton } from "../../ui/WatchButton";
 import { namedSearch } from "../jobName/search";
 import { Artifacts } from "./Artifacts";
@@ -124,6 +124,7 @@ function JobDetails({ job, executions }: { job: Job; executions: readonly Execut
       title={
         <Crumbs name={job.name} namespace={job.namespace}>
           <StatusBadge status={job.status} />
+          {job.overdue && <OverdueBadge job={job} />}
         </Crumbs>
       }
       actions={<Actions job={job} />}

@@ -17,14 +17,20 @@ import type {
   UpstreamJob,
 } from "../../api/schema";
 import { saveAs } from "../../lib/download";
+import { useNow } from "../../lib/now";
+import { usePreferences } from "../../lib/preferences";
 import { formatBytes, formatDuration, parseDuration, peakMemory } from "../../lib/quantities";
 import { resultText } from "../../lib/serverMessages";
 import { isLive, isScheduled } from "../../lib/statuses";
+import { formatExact } from "../../lib/time";
 import { runAction } from "../../ui/notify";
 import { StartedRuns } from "../../ui/Ended";
 import { Card, CopyButton, KeyValueList, Labels } from "../../ui/kit";
 import { RelativeTime, AbsoluteTime, Elapsed } from "../../ui/Time";
 import style from "./job.module.css";
+
+/** Default of `retry.max_lost`, which the page does not show. */
+const DEFAULT_MAX_LOST = 5;
 
 interface Props {
   job: Job;
@@ -71,10 +77,13 @@ export function Summary({ job, execution, isExplained }: Props) {
                   </Link>,
                 ]
               : null,
+            job.finish_by ? [t("job.details.finishBy"), <FinishDeadline key="" job={job} />] : null,
             job.executions > 0 && [
               t("job.details.tries"),
               <span key="" className="num">
-                {job.executions}
+                {job.losses
+                  ? t("job.details.triesLost", { executions: job.executions, lost: job.losses })
+                  : job.executions}
               </span>,
             ],
             usage && [t("job.details.cpuTime"), formatDuration(parseDuration(usage.cpu_time) ?? 0)],
@@ -126,6 +135,14 @@ export function Summary({ job, execution, isExplained }: Props) {
             ],
             spec?.timeout ? [t("job.details.timeout"), spec.timeout] : null,
             spec?.retry && [t("job.details.retries"), String(spec.retry.max_retries ?? 0)],
+            spec?.retry?.backoff?.delays?.length
+              ? [t("job.details.delays"), spec.retry.backoff.delays.join(", ")]
+              : null,
+            spec?.retry?.max_lost != null &&
+              spec.retry.max_lost !== DEFAULT_MAX_LOST && [
+                t("job.details.maxLost"),
+                String(spec.retry.max_lost),
+              ],
             spec?.delivery && [t("job.details.delivery"), t(`delivery.${spec.delivery}`)],
             spec?.concurrency && [
               t("job.details.concurrency"),
@@ -145,6 +162,34 @@ export function Summary({ job, execution, isExplained }: Props) {
         />
       </Card>
     </>
+  );
+}
+
+/** Completion deadline: the time left, with the action that follows; or that it has passed. */
+function FinishDeadline({ job }: { job: Job }) {
+  const { t } = useTranslation();
+  const { language, zone } = usePreferences();
+  const action = job.spec?.finish_by?.action ?? "fail";
+  const left = Date.parse(job.finish_by ?? "") - useNow();
+  const isAhead = isLive(job.status) && !job.overdue && left > 0;
+  const note = job.overdue
+    ? t("job.details.passed")
+    : isLive(job.status)
+      ? t(`finishAction.${action}`)
+      : null;
+  return (
+    <span data-testid="finish-by">
+      {isAhead && job.finish_by ? (
+        <Tooltip label={formatExact(job.finish_by, language, zone)}>
+          <time dateTime={job.finish_by} className="num">
+            {t("why.in", { length: formatDuration(Math.ceil(left / 1_000) * 1_000) })}
+          </time>
+        </Tooltip>
+      ) : (
+        <RelativeTime at={job.finish_by} />
+      )}
+      {note && <small className="quiet"> · {note}</small>}
+    </span>
   );
 }
 

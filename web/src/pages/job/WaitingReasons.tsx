@@ -7,7 +7,8 @@ import type { ReactNode } from "react";
 import { Trans, useTranslation } from "react-i18next";
 
 import { useWorkerName, whyQuery } from "../../api/queries";
-import type { FailedFilter, WaitingUpstreamJob, WorkerMismatch, Reason } from "../../api/schema";
+import type { FailedFilter, WaitingUpstreamJob, Why, WorkerMismatch, Reason } from "../../api/schema";
+import { useNow } from "../../lib/now";
 import { translateMessage } from "../../lib/serverMessages";
 import style from "./job.module.css";
 import { useTimeWithDistance } from "./timeWithDistance";
@@ -29,8 +30,26 @@ export function WaitingReasons({ id }: { id: string }) {
             <ReasonText reason={reason} />
           </div>
         ))}
+        {data && <Deadlines why={data} />}
       </div>
     </section>
+  );
+}
+
+/** The deadlines that can still end the job, or that it has missed. */
+function Deadlines({ why }: { why: Why }) {
+  const { t } = useTranslation();
+  const until = useTimeWithDistance();
+  const now = useNow();
+  const { start_by: startBy, finish_by: finishBy, finish_action: action } = why;
+  const isPassed = finishBy && action === "report" && Date.parse(finishBy) <= now;
+  return (
+    <>
+      {startBy && <p>{t("why.start_by", { until: until(startBy) })}</p>}
+      {finishBy && action && (
+        <p>{t(`why.finish_by_${isPassed ? "passed" : action}`, { until: until(finishBy) })}</p>
+      )}
+    </>
   );
 }
 

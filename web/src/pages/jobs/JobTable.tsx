@@ -17,7 +17,7 @@ import { useScrollbar } from "../../lib/scrollbar";
 import { isLive, isScheduled } from "../../lib/statuses";
 import { Labels } from "../../ui/kit";
 import { RowCheckbox } from "../../ui/RowCheckbox";
-import { StatusBadge } from "../../ui/Status";
+import { OverdueIcon, StatusBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
 import { useColumns } from "../../ui/useColumns";
 import style from "./jobs.module.css";
@@ -254,6 +254,7 @@ function Cell({ name, job, worker, onPickLabel }: CellProps) {
       return (
         <span role="cell" className={style.status}>
           <StatusBadge status={job.status} />
+          {job.overdue && isLive(job.status) && <OverdueIcon job={job} />}
         </span>
       );
     case "name":

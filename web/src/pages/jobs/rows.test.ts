@@ -49,3 +49,14 @@ test("events update the statuses of loaded rows", () => {
   expect(next.items[0]).toBe(rows.items[0]);
   expect(applyEvents(rows, [{ ...event, job_id: "job_777" }])).toBe(rows);
 });
+
+test("an event marks a loaded row as overdue", () => {
+  const rows = { items: [job(9), job(8)], cursor: null };
+  const event = { seq: 1, at: "2026-11-21T12:00:00Z", type: "job.overdue", job_id: job(8).id } as FeedEvent;
+  const next = applyEvents(rows, [event]);
+  expect(next.items[1]).toEqual({ ...job(8), overdue: true });
+  expect(next.items[0]).toBe(rows.items[0]);
+  // In one batch with the end of the job.
+  const end = { ...event, type: "job.failed", from: "running", to: "failed" } as FeedEvent;
+  expect(applyEvents(rows, [event, end]).items[1]).toMatchObject({ status: "failed", overdue: true });
+});

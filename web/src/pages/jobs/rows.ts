@@ -37,12 +37,17 @@ export function mergeNewestPage(rows: Rows, page: { items: Job[]; next_cursor?: 
   return { items: [...newest, ...older], cursor: older.length > 0 ? rows.cursor : page.next_cursor };
 }
 
-/** Applies the statuses of events; returns the same object if no row is affected. */
+/** Applies the statuses and missed deadlines of events; returns the same object if no row is affected. */
 export function applyEvents(rows: Rows, batch: readonly FeedEvent[]): Rows {
   const newest = new Map<string, FeedEvent>();
-  for (const event of batch) if (event.job_id && event.to) newest.set(event.job_id, event);
-  if (!rows.items.some((job) => newest.has(job.id))) return rows;
-  const items = rows.items.map((job) => {
+  const overdue = new Set<string>();
+  for (const event of batch) {
+    if (event.job_id && event.to) newest.set(event.job_id, event);
+    if (event.job_id && event.type === "job.overdue") overdue.add(event.job_id);
+  }
+  if (!rows.items.some(({ id }) => newest.has(id) || overdue.has(id))) return rows;
+  const items = rows.items.map((before) => {
+    const job = overdue.has(before.id) ? { ...before, overdue: true } : before;
     const event = newest.get(job.id);
     if (!event?.to) return job;
     const started_at = event.to === "running" ? (job.started_at ?? event.at) : job.started_at;
