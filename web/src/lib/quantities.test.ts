@@ -1,6 +1,14 @@
 import { expect, test } from "vitest";
 
-import { formatBytes, formatDuration, parseBytes, parseCpu, parseDuration, peakMemory } from "./quantities";
+import {
+  formatBytes,
+  formatDuration,
+  parseBytes,
+  parseCpu,
+  parseDuration,
+  peakMemory,
+  splitDurations,
+} from "./quantities";
 
 test("durations of the API are parsed", () => {
   expect(parseDuration("1h30m")).toBe(5_400_000);
@@ -8,6 +16,13 @@ test("durations of the API are parsed", () => {
   expect(parseDuration("0s")).toBe(0);
   expect(parseDuration("soon")).toBeNull();
   expect(parseDuration("5")).toBeNull();
+});
+
+test("a list of durations is split at commas and spaces", () => {
+  expect(splitDurations("1m, 5m,10m  1h")).toEqual(["1m", "5m", "10m", "1h"]);
+  expect(splitDurations("1m，5m、10m")).toEqual(["1m", "5m", "10m"]);
+  expect(splitDurations("1m, soon,")).toEqual(["1m", "soon"]);
+  expect(splitDurations(" ")).toEqual([]);
 });
 
 test("durations are shown in at most two units", () => {

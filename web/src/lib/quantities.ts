@@ -21,6 +21,11 @@ export function parseDuration(text: string): number | null {
   return parts.reduce((sum, [, amount, unit]) => sum + Number(amount) * (UNITS_MS[unit ?? ""] ?? 0), 0);
 }
 
+/** Returns the durations of a list such as `1m, 5m 10m` as written, also invalid ones: the server reports errors. */
+export function splitDurations(text: string): string[] {
+  return text.split(/[\s,;，、；]+/).filter((each) => each !== "");
+}
+
 /** Formats a duration in at most two units: `850 ms`, `12 s`, `3m 20s`, `2h 5m`, `4d 3h`. */
 export function formatDuration(ms: number): string {
   if (ms < 1) return "0 ms";

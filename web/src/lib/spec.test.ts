@@ -60,6 +60,15 @@ test("a resubmission omits the idempotency key, the run time and the upstream jo
   expect(forResubmission(spec)).toEqual({ name: "a", run: { process: { command: ["true"] } } });
 });
 
+test("a resubmission omits a completion deadline only if its time has passed", () => {
+  const now = Date.parse("2026-11-21T00:00:00Z");
+  const resubmitted = (finish_by: JobSpec["finish_by"]) =>
+    forResubmission({ name: "a", finish_by, run: {} } as JobSpec, now).finish_by;
+  expect(resubmitted({ at: "2026-11-20T00:00:00Z" })).toBeUndefined();
+  expect(resubmitted({ at: "2026-11-22T00:00:00Z" })).toEqual({ at: "2026-11-22T00:00:00Z" });
+  expect(resubmitted({ after: "1h", action: "report" })).toEqual({ after: "1h", action: "report" });
+});
+
 test("copied commands contain the same spec, and never the token", () => {
   const spec = { name: "it", run: { process: { command: ["echo", "it's"] } } } as JobSpec;
   expect(toSubmitCommand(spec)).toBe(`belfry submit -f - <<'BELFRY_JOB'\n${toYaml(spec)}BELFRY_JOB`);

@@ -55,9 +55,15 @@ function isMap(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Returns a spec for another submission, without the idempotency key, the run time and the upstream jobs. */
-export function forResubmission(spec: JobSpec): JobSpec {
-  return prune({ ...spec, idempotency_key: undefined, run_at: undefined, after: undefined });
+/**
+ * Returns a spec for another submission at `now`: without the idempotency key, the run time, the upstream jobs and a
+ * completion deadline that has passed.
+ */
+export function forResubmission(spec: JobSpec, now = Date.now()): JobSpec {
+  const { finish_by: finishBy } = spec;
+  const hasPassed = finishBy?.at != null && Date.parse(finishBy.at) <= now;
+  const left = hasPassed ? undefined : finishBy;
+  return prune({ ...spec, idempotency_key: undefined, run_at: undefined, after: undefined, finish_by: left });
 }
 
 export interface Parsed<T> {

@@ -6,9 +6,10 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { queuesQuery } from "../../api/queries";
-import type { FieldError, JobSpec } from "../../api/schema";
+import type { FieldError, FinishAction, JobSpec } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
-import { parseWallTime, toWallTime, zoneName } from "../../lib/time";
+import { splitDurations } from "../../lib/quantities";
+import { formatExact, parseWallTime, toWallTime, zoneName } from "../../lib/time";
 import { join, split } from "../../lib/shell";
 import style from "./submit.module.css";
 
@@ -16,7 +17,7 @@ interface Props {
   spec: JobSpec;
   set: (path: string[], value: unknown) => void;
   fields: readonly FieldError[];
-  /** Whether it is part of a schedule form; a schedule sets names and times itself. */
+  /** Whether it is part of the form of a schedule or workflow, which sets names and times itself. */
   inSchedule?: boolean;
 }
 
@@ -141,15 +142,31 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
           error={error("retry.max_retries")}
         />
       </div>
+      <div className={style.pair}>
+        <DelaysField
+          value={spec.retry?.backoff?.delays}
+          onChange={(delays) => set(["retry", "backoff", "delays"], delays)}
+          error={fields.find((field) => field.path.startsWith("retry.backoff"))?.detail}
+        />
+        <NumberInput
+          label={t("submit.maxLost")}
+          placeholder="5"
+          min={0}
+          value={spec.retry?.max_lost ?? ""}
+          onChange={(value) => number(["retry", "max_lost"], value)}
+          error={error("retry.max_lost")}
+          data-testid="max-lost"
+        />
+      </div>
       <Accordion
         variant="default"
         chevronPosition="left"
         classNames={{ root: style.more, content: style.moreContent }}
       >
-        {!inSchedule && (
-          <Accordion.Item value="when">
-            <Accordion.Control>{t("submit.when")}</Accordion.Control>
-            <Accordion.Panel>
+        <Accordion.Item value="when">
+          <Accordion.Control>{inSchedule ? t("job.details.finishBy") : t("submit.when")}</Accordion.Control>
+          <Accordion.Panel>
+            {!inSchedule && (
               <div className={style.pair}>
                 <TextInput
                   label={t("submit.runAt", { zone: zoneName(zone) })}
@@ -169,9 +186,10 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
                   error={error("start_deadline")}
                 />
               </div>
-            </Accordion.Panel>
-          </Accordion.Item>
-        )}
+            )}
+            <FinishByFields spec={spec} set={set} fields={fields} />
+          </Accordion.Panel>
+        </Accordion.Item>
         <Accordion.Item value="resources">
           <Accordion.Control>{t("submit.resources")}</Accordion.Control>
           <Accordion.Panel>
@@ -231,6 +249,82 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
         </Accordion.Item>
       </Accordion>
     </div>
+  );
+}
+
+const FINISH_ACTIONS = ["fail", "cancel", "report"] as const satisfies readonly FinishAction[];
+
+/** The completion deadline as a duration, and its action. A time is set in the file; a duration replaces it. */
+function FinishByFields({ spec, set, fields }: Omit<Props, "inSchedule">) {
+  const { t } = useTranslation();
+  const { language, zone } = usePreferences();
+  // The file may have a value of another type, which is replaced.
+  const finishBy = typeof spec.finish_by === "object" ? spec.finish_by : null;
+  const error = (path: string) => fields.find((field) => field.path === path)?.detail;
+  const setAfter = (after: string) => {
+    if (after.trim() === "") return set(["finish_by"], undefined);
+    if (!finishBy) return set(["finish_by"], { after });
+    if (finishBy.at != null) set(["finish_by", "at"], undefined);
+    set(["finish_by", "after"], after);
+  };
+  return (
+    <div className={style.pair}>
+      <TextInput
+        label={t("submit.finishBy")}
+        placeholder="6h"
+        description={
+          finishBy?.at ? t("submit.finishAt", { at: formatExact(finishBy.at, language, zone) }) : undefined
+        }
+        inputWrapperOrder={["label", "input", "description", "error"]}
+        value={finishBy?.after ?? ""}
+        onChange={(event) => setAfter(event.currentTarget.value)}
+        error={error("finish_by.after") ?? error("finish_by.at") ?? error("finish_by")}
+        data-testid="finish-after"
+      />
+      <Select
+        label={t("submit.finishAction")}
+        data={FINISH_ACTIONS.map((value) => ({ value, label: t(`finishAction.${value}`) }))}
+        value={finishBy?.action ?? "fail"}
+        onChange={(value) => set(["finish_by", "action"], value === "fail" ? undefined : value)}
+        disabled={!finishBy}
+        allowDeselect={false}
+        error={error("finish_by.action")}
+        data-testid="finish-action"
+      />
+    </div>
+  );
+}
+
+interface DelaysFieldProps {
+  value: readonly string[] | undefined;
+  onChange: (delays: string[] | undefined) => void;
+  error?: string;
+}
+
+/** A list of retry delays, such as `1m, 5m`. */
+function DelaysField({ value, onChange, error }: DelaysFieldProps) {
+  const { t } = useTranslation();
+  // The file may have a value of another type.
+  const delays = Array.isArray(value) ? value : [];
+  const given = delays.join(", ");
+  const [draft, setDraft] = useState<{ text: string; made: string } | null>(null);
+  return (
+    <TextInput
+      label={t("submit.delays")}
+      placeholder="1m, 5m, 10m"
+      description={delays.length > 1 ? t("submit.delaysHint") : undefined}
+      inputWrapperOrder={["label", "input", "description", "error"]}
+      // The typed text is kept as long as it means the same as the spec.
+      value={draft?.made === given ? draft.text : given}
+      onChange={(event) => {
+        const text = event.currentTarget.value;
+        const next = splitDurations(text);
+        setDraft({ text, made: next.join(", ") });
+        onChange(next.length > 0 ? next : undefined);
+      }}
+      error={error}
+      data-testid="delays"
+    />
   );
 }
 
