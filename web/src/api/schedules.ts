@@ -19,6 +19,7 @@ import type {
   Timing,
   TriggeredSchedule,
   UpcomingFiring,
+  Warning,
 } from "./schema";
 
 export interface SchedulesFilter {
@@ -302,6 +303,19 @@ export async function checkSchedule(spec: ScheduleSpec, signal?: AbortSignal): P
   return checked as ScheduleSpec;
 }
 
+/**
+ * Returns the policies that contradict the guarantee of a valid spec; stores nothing. Empty if the spec is the stored
+ * one: the server warns only about new and changed schedules.
+ */
+export async function contradictionsOf(spec: ScheduleSpec, signal?: AbortSignal): Promise<Warning[]> {
+  if (!spec.guarantee) return [];
+  const params = { query: { dry_run: true } };
+  const body = { schedules: [spec] };
+  const applied = await unwrap(api.POST("/api/v1/schedules/apply", { params, body, signal }));
+  const warnings = applied.schedules.flatMap(({ warnings }) => warnings ?? []);
+  return warnings.filter(({ code }) => code === "contradicts_guarantee");
+}
+
 /** Creates a schedule (`version` null), or replaces the spec of the schedule with this version. */
 export async function saveSchedule(spec: ScheduleSpec, version: number | null): Promise<Schedule> {
   const header = version === null ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` };
@@ -313,10 +327,12 @@ export async function saveSchedule(spec: ScheduleSpec, version: number | null): 
 
 /** Returns the defaults that the server adds to a spec. */
 export async function scheduleDefaults(spec: ScheduleSpec): Promise<object> {
-  const { name, namespace, owner, job, workflow } = spec;
+  // The defaults of policies depend on the guarantee.
+  const { name, namespace, owner, guarantee, job, workflow } = spec;
   const starts = job ? { job: { run: job.run } } : { workflow };
-  const { job: filled, ...defaults } = await checkSchedule({ name, namespace, owner, ...starts });
-  return { ...defaults, owner: undefined, workflow: undefined, job: filled && { ...filled, run: undefined } };
+  const { job: filled, ...defaults } = await checkSchedule({ name, namespace, owner, guarantee, ...starts });
+  const written = { owner: undefined, guarantee: undefined, workflow: undefined };
+  return { ...defaults, ...written, job: filled && { ...filled, run: undefined } };
 }
 
 export async function pauseSchedule(id: string, note: string): Promise<void> {

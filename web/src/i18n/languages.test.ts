@@ -138,7 +138,7 @@ const SECTIONS: ReadonlyArray<[schema: string, ...sections: string[]]> = [
   ["ScheduleStatus", "scheduleStatus"],
   ["OverlapPolicy", "overlap", "overlapHint"],
   ["MissedPolicy", "missed", "missedHint"],
-  ["Guarantee", "guarantee"],
+  ["Guarantee", "guarantee", "guaranteeHint"],
   ["FiringCause", "firingCause"],
   ["FiringOutcome", "outcome"],
   ["BackfillStatus", "backfillStatus"],

@@ -5,6 +5,7 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 
 import type { Schedule, ScheduleSpec } from "../../api/schema";
+import { effectivePolicies } from "../../lib/guarantees";
 import { formatDuration, parseDuration } from "../../lib/quantities";
 import { Card, KeyValueList, Id, Labels } from "../../ui/kit";
 import { RelativeTime } from "../../ui/Time";
@@ -68,13 +69,14 @@ export function ScheduleStatistics({ schedule }: { schedule: Schedule }) {
 export function Policies({ spec }: { spec: ScheduleSpec }) {
   const { t } = useTranslation();
   const { overlap, missed, expect, jitter } = spec;
-  const overlapPolicy = overlap?.policy ?? "skip";
-  const missedPolicy = missed?.policy ?? "fire_once";
+  const { overlap: overlapPolicy, missed: missedPolicy } = effectivePolicies(spec);
+  const finishBy = spec.job?.finish_by;
   const limit = overlap?.limit ?? 1;
   return (
     <Card title={t("schedule.policies")}>
       <KeyValueList
         rows={[
+          spec.guarantee ? [t("policy.guarantee"), t(`guarantee.${spec.guarantee}`)] : null,
           [
             t("policy.overlap"),
             `${t(`overlap.${overlapPolicy}`)}${limit > 1 && overlapPolicy !== "allow_all" ? ` (≥ ${limit})` : ""}`,
@@ -84,6 +86,15 @@ export function Policies({ spec }: { spec: ScheduleSpec }) {
             ? [t("policy.catchUpWindow"), missed.catch_up_window]
             : null,
           spec.start_deadline ? [t("policy.startDeadline"), spec.start_deadline] : null,
+          finishBy?.after
+            ? [
+                t("job.details.finishBy"),
+                <span key="">
+                  {finishBy.after}{" "}
+                  <small className="quiet">· {t(`finishAction.${finishBy.action ?? "fail"}`)}</small>
+                </span>,
+              ]
+            : null,
           jitter ? [t("policy.jitter"), `≤ ${jitter.max}`] : null,
           expect?.start_within ? [t("policy.startWithin"), expect.start_within] : null,
           expect?.run_within ? [t("policy.runWithin"), expect.run_within] : null,

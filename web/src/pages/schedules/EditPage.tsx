@@ -4,12 +4,18 @@ import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { Check } from "lucide-react";
-import { useState } from "react";
+import { useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { ApiError } from "../../api/errors";
-import { checkSchedule, saveSchedule, scheduleDefaults, scheduleQuery } from "../../api/schedules";
-import type { Schedule, ScheduleSpec } from "../../api/schema";
+import {
+  checkSchedule,
+  contradictionsOf,
+  saveSchedule,
+  scheduleDefaults,
+  scheduleQuery,
+} from "../../api/schedules";
+import type { Schedule, ScheduleSpec, Warning } from "../../api/schema";
 import { omitDefaults, toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
 import { notify } from "../../ui/notify";
@@ -92,7 +98,12 @@ interface ComposerProps {
 function ScheduleEditor({ start, schedule, title }: ComposerProps) {
   const { t } = useTranslation();
   const navigate = useNavigate();
-  const draft = useDraft<ScheduleSpec>(start, checkSchedule);
+  const [contradictions, setContradictions] = useState<readonly Warning[]>([]);
+  const check = useRef(async (spec: ScheduleSpec, signal: AbortSignal) => {
+    await checkSchedule(spec, signal);
+    setContradictions(await contradictionsOf(spec, signal));
+  }).current;
+  const draft = useDraft<ScheduleSpec>(start, check);
   const [busy, setBusy] = useState(false);
   const [apiError, setApiError] = useState<ApiError | null>(null);
   const { spec } = draft;
@@ -132,6 +143,7 @@ function ScheduleEditor({ start, schedule, title }: ComposerProps) {
               spec={spec}
               set={draft.set}
               fields={draft.apiError?.fields ?? []}
+              contradictions={draft.apiError ? [] : contradictions}
               isNameFixed={schedule !== null}
             />
           ) : (

@@ -15,7 +15,15 @@ import { ChevronDown } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
 import { calendarsQuery } from "../../api/schedules";
-import type { FieldError, MissedPolicy, OverlapPolicy, ScheduleSpec } from "../../api/schema";
+import type { FieldError, MissedPolicy, OverlapPolicy, ScheduleSpec, Warning } from "../../api/schema";
+import { warningText } from "../../lib/codeTexts";
+import {
+  DEFAULT_POLICIES,
+  effectivePolicies,
+  GUARANTEES,
+  policiesOf,
+  policyChoices,
+} from "../../lib/guarantees";
 import { toWallTime } from "../../lib/time";
 import {
   calendarsOf,
@@ -53,18 +61,20 @@ interface Props {
   spec: ScheduleSpec;
   set: (path: string[], value: unknown) => void;
   fields: readonly FieldError[];
+  /** Contradictions to the guarantee. */
+  contradictions: readonly Warning[];
   /** Whether the schedule exists, so that its name cannot change. */
   isNameFixed: boolean;
 }
 
-export function ScheduleForm({ spec, set, fields, isNameFixed }: Props) {
+export function ScheduleForm({ spec, set, fields, contradictions, isNameFixed }: Props) {
   const { t } = useTranslation();
   const error = (path: string) => fields.find((field) => field.path === path)?.detail;
   const setText = (path: string[], value: string) => set(path, value.trim() === "" ? undefined : value);
   const number = (path: string[], value: string | number) =>
     set(path, value === "" ? undefined : Number(value));
-  const overlap = spec.overlap?.policy ?? "skip";
-  const missed = spec.missed?.policy ?? "fire_once";
+  const { overlap, missed } = effectivePolicies(spec);
+  const base = policiesOf(spec.guarantee);
 
   return (
     <div className={style.fields}>
@@ -89,12 +99,21 @@ export function ScheduleForm({ spec, set, fields, isNameFixed }: Props) {
       <h3>{t("schedule.whatRuns")}</h3>
       <TargetFields spec={spec} set={set} fields={fields} />
       <h3>{t("schedule.policies")}</h3>
+      <GuaranteeField
+        spec={spec}
+        onChange={(value) => set(["guarantee"], value ?? undefined)}
+        contradictions={contradictions}
+        error={error("guarantee")}
+      />
       <Select
         label={t("policy.overlap")}
         description={t(`overlapHint.${overlap}`)}
         value={overlap}
-        onChange={(value) => set(["overlap", "policy"], value === "skip" ? undefined : value)}
-        data={OVERLAPS.map((value) => ({ value, label: t(`overlap.${value}`) }))}
+        onChange={(value) => set(["overlap", "policy"], value === base.overlap ? undefined : value)}
+        data={policyChoices(OVERLAPS, DEFAULT_POLICIES.overlap, base.overlap).map((choice) => ({
+          ...choice,
+          label: t(`overlap.${choice.value}`),
+        }))}
         allowDeselect={false}
         error={error("overlap.policy")}
       />
@@ -102,8 +121,11 @@ export function ScheduleForm({ spec, set, fields, isNameFixed }: Props) {
         label={t("policy.missed")}
         description={t(`missedHint.${missed}`)}
         value={missed}
-        onChange={(value) => set(["missed", "policy"], value === "fire_once" ? undefined : value)}
-        data={MISSED.map((value) => ({ value, label: t(`missed.${value}`) }))}
+        onChange={(value) => set(["missed", "policy"], value === base.missed ? undefined : value)}
+        data={policyChoices(MISSED, DEFAULT_POLICIES.missed, base.missed).map((choice) => ({
+          ...choice,
+          label: t(`missed.${choice.value}`),
+        }))}
         allowDeselect={false}
         error={error("missed.policy")}
       />
@@ -173,7 +195,58 @@ export function ScheduleForm({ spec, set, fields, isNameFixed }: Props) {
   );
 }
 
-function TimingFields({ spec, set, fields }: Omit<Props, "isNameFixed">) {
+interface GuaranteeFieldProps {
+  spec: ScheduleSpec;
+  onChange: (guarantee: string | null) => void;
+  contradictions: readonly Warning[];
+  error?: string;
+}
+
+/** The guarantee, what it means, the policies that it sets, and those that contradict it. */
+function GuaranteeField({ spec, onChange, contradictions, error }: GuaranteeFieldProps) {
+  const { t } = useTranslation();
+  const guarantee = GUARANTEES.find((each) => each === spec.guarantee);
+  const { overlap, missed, delivery } = policiesOf(guarantee);
+  const policies = [
+    [t("policy.overlap"), t(`overlap.${overlap}`)],
+    [t("policy.missed"), t(`missed.${missed}`)],
+    ...(spec.workflow ? [] : [[t("submit.delivery"), t(`delivery.${delivery}`)]]),
+  ];
+  return (
+    <div className={style.guarantee}>
+      <Select
+        label={t("policy.guarantee")}
+        description={guarantee ? t(`guaranteeHint.${guarantee}`) : t("policy.noGuaranteeHint")}
+        placeholder={t("policy.noGuarantee")}
+        value={guarantee ?? null}
+        onChange={onChange}
+        data={GUARANTEES.map((value) => ({ value, label: t(`guarantee.${value}`) }))}
+        clearable
+        error={error}
+        data-testid="guarantee"
+      />
+      {guarantee && (
+        <p data-testid="guarantee-sets">
+          {t("policy.guaranteeSets")}
+          {policies.map(([name, value]) => (
+            <span key={name}>
+              <span className="quiet">{name}</span> {value}
+            </span>
+          ))}
+        </p>
+      )}
+      {contradictions.length > 0 && (
+        <ul data-testid="contradictions">
+          {contradictions.map((warning) => (
+            <li key={warning.message}>{warningText(warning, t)}</li>
+          ))}
+        </ul>
+      )}
+    </div>
+  );
+}
+
+function TimingFields({ spec, set, fields }: Pick<Props, "spec" | "set" | "fields">) {
   const { t } = useTranslation();
   const { timing } = spec;
   const zone = timing?.zone ?? "UTC";

@@ -54,6 +54,7 @@ export function TargetFields({ spec, set, fields }: Props) {
       ) : (
         <SpecForm
           inSchedule
+          guarantee={spec.guarantee}
           spec={spec.job ?? ({} as JobSpec)}
           set={(path, value) => set(["job", ...path], value)}
           fields={fields

@@ -6,7 +6,8 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { queuesQuery } from "../../api/queries";
-import type { FieldError, FinishAction, JobSpec } from "../../api/schema";
+import type { Delivery, FieldError, FinishAction, Guarantee, JobSpec } from "../../api/schema";
+import { DEFAULT_POLICIES, effectivePolicies, policiesOf, policyChoices } from "../../lib/guarantees";
 import { usePreferences } from "../../lib/preferences";
 import { splitDurations } from "../../lib/quantities";
 import { formatExact, parseWallTime, toWallTime, zoneName } from "../../lib/time";
@@ -19,6 +20,8 @@ interface Props {
   fields: readonly FieldError[];
   /** Whether it is part of the form of a schedule or workflow, which sets names and times itself. */
   inSchedule?: boolean;
+  /** Guarantee of the schedule, which sets the delivery. */
+  guarantee?: Guarantee | null;
 }
 
 /** Returns the process runtime, the only one of this form; others are edited in the file. */
@@ -27,12 +30,14 @@ function processOf(spec: JobSpec) {
   return run && typeof run === "object" && "process" in run ? (run.process ?? {}) : null;
 }
 
-export function SpecForm({ spec, set, fields, inSchedule }: Props) {
+export function SpecForm({ spec, set, fields, inSchedule, guarantee }: Props) {
   const { t } = useTranslation();
   const { zone } = usePreferences();
   const queues = useQuery(queuesQuery).data?.items.map((queue) => queue.name) ?? [];
   const process = processOf(spec);
   const isScript = process?.script !== undefined && process?.script !== null;
+  const { delivery } = effectivePolicies({ guarantee, job: spec });
+  const baseDelivery = policiesOf(guarantee).delivery;
   const error = (path: string) => fields.find((field) => field.path === path)?.detail;
   const setText = (path: string[], value: string) => set(path, value.trim() === "" ? undefined : value);
   const number = (path: string[], value: string | number) =>
@@ -237,14 +242,15 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
           <Accordion.Panel>
             <Select
               label={t("submit.delivery")}
-              data={(["at_least_once", "at_most_once", "exactly_once"] as const).map((value) => ({
-                value,
-                label: t(`delivery.${value}`),
+              data={policyChoices(DELIVERIES, DEFAULT_POLICIES.delivery, baseDelivery).map((choice) => ({
+                ...choice,
+                label: t(`delivery.${choice.value}`),
               }))}
-              value={spec.delivery ?? "at_least_once"}
-              onChange={(value) => set(["delivery"], value === "at_least_once" ? undefined : value)}
+              value={delivery}
+              onChange={(value) => set(["delivery"], value === baseDelivery ? undefined : value)}
+              allowDeselect={false}
             />
-            <p className="quiet">{t(`deliveryHint.${spec.delivery ?? "at_least_once"}`)}</p>
+            <p className="quiet">{t(`deliveryHint.${delivery}`)}</p>
           </Accordion.Panel>
         </Accordion.Item>
       </Accordion>
@@ -252,10 +258,11 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
   );
 }
 
+const DELIVERIES = ["at_least_once", "at_most_once", "exactly_once"] as const satisfies readonly Delivery[];
 const FINISH_ACTIONS = ["fail", "cancel", "report"] as const satisfies readonly FinishAction[];
 
 /** The completion deadline as a duration, and its action. A time is set in the file; a duration replaces it. */
-function FinishByFields({ spec, set, fields }: Omit<Props, "inSchedule">) {
+function FinishByFields({ spec, set, fields }: Pick<Props, "spec" | "set" | "fields">) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
   // The file may have a value of another type, which is replaced.
