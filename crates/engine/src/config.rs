@@ -16,8 +16,8 @@ pub struct Config {
     pub lease_margin: Duration,
     /// Whether the statistics have samples of queues and workers [default: true].
     pub samples_levels: bool,
-    /// Duration for which an `at_most_once` job waits for its result after the lease of its worker has ended
-    /// [default: 60s]. Then it fails with cause `outcome_unknown`.
+    /// Duration for which a job that must not start again waits for its result after the lease of its worker has ended
+    /// [default: 60s]. Then it fails with cause `outcome_unknown`, or `worker_lost` after its last loss.
     pub result_wait: Duration,
     /// Retention of ended jobs without a retention in their spec [default: 30 days].
     pub retention: Duration,

@@ -65,8 +65,9 @@ const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
     (t) => t("step.workerLost"),
   ],
   [
-    /^(?:the execution was lost with its worker|(\d+) executions were lost with their workers), and `retry\.max_lost` is (\S+)$/,
-    (t, losses, limit) => t("step.lost", { count: Number(losses || 1), limit }),
+    /^(?:the execution was|(\d+) executions were) lost, and `retry\.max_lost` is (\d+): ([\s\S]+)$/,
+    (t, losses, limit, last = "") =>
+      `${t("step.lost", { count: Number(losses || 1), limit })}${t("common.colon")}${translateMessage(last, t)}`,
   ],
   // The pages show the time of the deadline in the zone of the user.
   [/^the job did not end by \S+$/, (t) => t("result.finish_deadline_passed")],

@@ -314,9 +314,7 @@ impl Jobs {
         let last = outcome.message.as_deref().unwrap_or("its worker was lost");
         let message = match job.state.losses {
             1 => format!("the execution was lost, and `retry.max_lost` is {limit}: {last}"),
-            losses => format!(
-                "{losses} executions were lost, and `retry.max_lost` is {limit}; the last one: {last}"
-            ),
+            losses => format!("{losses} executions were lost, and `retry.max_lost` is {limit}: {last}"),
         };
         outcome.error = Some(Cause::WorkerLost.as_str().into());
         outcome.message = Some(message.as_str().into());

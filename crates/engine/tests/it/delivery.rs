@@ -78,7 +78,9 @@ fn a_job_that_was_lost_too_often_fails() {
     assert_eq!(outcome.error.as_deref(), Some("worker_lost"));
     assert_eq!(
         outcome.message.as_deref(),
-        Some("6 executions were lost with their workers, and `retry.max_lost` is 5")
+        Some(
+            "6 executions were lost, and `retry.max_lost` is 5: the worker sent no heartbeat within its lease"
+        )
     );
     assert_eq!(t.state(job).run_failures, 0);
     t.check_rebuilt();

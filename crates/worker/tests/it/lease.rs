@@ -129,7 +129,8 @@ pub(crate) async fn stopped_executions_are_killed_before_the_others_are_thawed()
     {
         let mut state = rig.server.state();
         let id = unwanted.execution_id.clone();
-        state.stops = vec![Stop { fence: unwanted.fence, discard: true, execution_id: id, ..Stop::default() }];
+        state.stops =
+            vec![Stop { fence: unwanted.fence, discard: true, execution_id: id, ..Stop::default() }];
         state.lease_ms = Some(60_000);
         // Heartbeats of the old session are answered with "unknown", so no lease is renewed that way.
         state.closed = true;

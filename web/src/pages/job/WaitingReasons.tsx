@@ -63,7 +63,13 @@ function ReasonText({ reason }: { reason: Reason }): ReactNode {
     case "upstream_jobs":
       return <UpstreamJobs jobs={reason.jobs} />;
     case "backoff":
-      return <p>{t("why.backoff", { until: until(reason.until), count: reason.failures })}</p>;
+      return (
+        <p>
+          {reason.failures > 0 || !reason.losses
+            ? t("why.backoff", { until: until(reason.until), count: reason.failures })
+            : t("why.backoff_lost", { until: until(reason.until), count: reason.losses })}
+        </p>
+      );
     case "queue_paused":
       return (
         <p>
