@@ -65,6 +65,8 @@ pub enum Resource {
     Server,
     /// Accounts, roles, bindings and tokens.
     Access,
+    /// The audit log.
+    Audit,
 }
 
 crate::status::words! { Resource, "a resource", {
@@ -81,12 +83,14 @@ crate::status::words! { Resource, "a resource", {
     Artifacts = "artifacts";
     Server = "server";
     Access = "access";
+    Audit = "audit";
 } }
 
 impl Resource {
     /// Returns whether objects of this kind are in a namespace.
     ///
-    /// [`Access`](Self::Access) has both: a binding is in a namespace; an account or a role belongs to the cluster.
+    /// [`Access`](Self::Access) has both: a binding is in a namespace; an account or a role belongs to the cluster. So does
+    /// [`Audit`](Self::Audit): an entry is in the namespace of its object.
     pub const fn is_namespaced(self) -> bool {
         !matches!(self, Self::Workers | Self::Queues | Self::Server)
     }

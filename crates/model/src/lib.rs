@@ -20,6 +20,7 @@
 
 pub mod access;
 pub mod api;
+pub mod audit;
 pub mod calendar;
 pub mod changelog;
 pub mod checkpoint;
