@@ -1,6 +1,6 @@
 //! The storage of Belfry: the [`Store`] trait and its implementations for SQLite and PostgreSQL.
 //!
-//! A store consists of six traits, each with its own callers:
+//! A store consists of seven traits, each with its own callers:
 //!
 //! | trait | purpose | callers |
 //! |---|---|---|
@@ -9,6 +9,7 @@
 //! | [`Reads`] | single rows, lists, counts, events | the API and the dashboard |
 //! | [`Members`] | the servers that share the store, and their common secrets | every server |
 //! | [`Access`] | accounts, roles, bindings and tokens | every server |
+//! | [`Audit`] | entries of the audit log, in a chain of hashes | every server |
 //! | [`Housekeeping`] | artifacts, retention, quarantine, health check | every server, periodically |
 //!
 //! No trait has a default method: a store or a wrapper that lacks a method does not compile.
@@ -17,7 +18,7 @@
 //!
 //! - [`sqlite`]: the embedded store: one file, one owner at a time.
 //! - `postgres`: a database that several servers share. In both stores, the modules `leases`, `members`, `commit`,
-//!   `reads`, `access` and `housekeeping` implement the trait of that name.
+//!   `reads`, `access`, `audit` and `housekeeping` implement the trait of that name.
 //! - `copy`: copies an embedded store into a database, and back.
 //! - [`changelog`]: how a standby follows the leader.
 //! - [`suite`]: tests of the contract; every implementation passes all of them.
@@ -31,6 +32,7 @@
 //! - A ledger entry that names a job never gets another job.
 
 mod access;
+pub mod audit;
 mod batch;
 pub mod changelog;
 pub mod cluster;
@@ -55,6 +57,7 @@ pub mod statistics;
 pub mod suite;
 
 pub use access::{Access, AccessRow, AccessRows};
+pub use audit::Audit;
 pub use changelog::Loaded;
 pub use cluster::Members;
 pub use commits::{Commits, Committed};
@@ -67,6 +70,6 @@ pub use reads::Reads;
 /// A complete store, as one object.
 ///
 /// All methods may be called concurrently. [`crate::suite`] tests the contract.
-pub trait Store: Leases + Members + Commits + Reads + Access + Housekeeping {}
+pub trait Store: Leases + Members + Commits + Reads + Access + Audit + Housekeeping {}
 
-impl<S: Leases + Members + Commits + Reads + Access + Housekeeping> Store for S {}
+impl<S: Leases + Members + Commits + Reads + Access + Audit + Housekeeping> Store for S {}

@@ -21,6 +21,7 @@ use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, Worker
 use serde::de::DeserializeOwned;
 
 use crate::AccessRow;
+use crate::audit::{AuditChain, AuditLink, AuditRow};
 use crate::codec::{
     BackfillColumns, CheckpointColumns, ChunkKey, Context, DecodeError, DecodedHead, ExecutionColumns,
     LedgerColumns, RunColumns, ScheduleColumns, StateColumns, access_checksum, calendar_context,
@@ -43,6 +44,7 @@ pub(crate) enum Table {
     Queues,
     Events,
     Access,
+    Audit,
     Schedules,
     Ledger,
     Backfills,
@@ -71,6 +73,7 @@ impl Table {
             Self::Queues => "queues",
             Self::Events => "events",
             Self::Access => "access",
+            Self::Audit => "audit",
             Self::Schedules => "schedules",
             Self::Ledger => "ledger",
             Self::Backfills => "backfills",
@@ -93,6 +96,7 @@ impl Table {
         match self {
             Self::Keys | Self::RunKeys => &["key"],
             Self::Access => &["kind", "key"],
+            Self::Audit => &["sequence"],
             Self::Queues => &["name"],
             Self::Events => &["first"],
             Self::Ledger => &["first", "schedule", "generation", "cause", "backfill"],
@@ -130,7 +134,6 @@ pub(crate) trait Fields {
     /// Returns a column of text.
     fn text(&self, index: usize, column: &'static str) -> Result<Cow<'_, str>, DecodeError>;
     /// Returns a column of text; `None` for NULL.
-    #[cfg(feature = "postgres")]
     fn optional_text(&self, index: usize, column: &'static str) -> Result<Option<Cow<'_, str>>, DecodeError>;
     /// Returns an integer; `None` for NULL.
     fn optional_integer(&self, index: usize, column: &'static str) -> Result<Option<i64>, DecodeError>;
@@ -444,6 +447,42 @@ pub(crate) fn access(row: &impl Fields) -> Result<AccessRow, DecodeError> {
         return Err(DecodeError::Checksum { column: "body" });
     }
     Ok(AccessRow { kind: kind.into_owned(), key: key.into_owned(), body: body.into_owned() })
+}
+
+/// Columns that [`audit`] reads, in order.
+pub(crate) const AUDIT_COLUMNS: &str = "t.sequence, t.at, t.namespace, t.actor, t.action, t.verb, t.resource, t.object, t.outcome, t.body, t.hash";
+
+/// Decodes a row of the audit log. A damaged hash or body is no error: the row is returned for the verification.
+pub(crate) fn audit(row: &impl Fields) -> Result<AuditRow, DecodeError> {
+    Ok(AuditRow {
+        link: AuditLink { sequence: row.number(0, "sequence")?, hash: audit_hash(row.bytes(10, "hash")?) },
+        at: Timestamp::from_micros(row.number(1, "at")?),
+        namespace: row.optional_text(2, "namespace")?.map(Cow::into_owned),
+        actor: row.text(3, "actor")?.into_owned(),
+        action: row.text(4, "action")?.into_owned(),
+        verb: row.text(5, "verb")?.into_owned(),
+        resource: row.text(6, "resource")?.into_owned(),
+        object: row.optional_text(7, "object")?.map(Cow::into_owned),
+        outcome: row.text(8, "outcome")?.into_owned(),
+        body: row.text(9, "body")?.into_owned(),
+    })
+}
+
+/// Returns a stored hash. One of another length becomes a wrong one.
+fn audit_hash(bytes: &[u8]) -> [u8; 32] {
+    bytes.try_into().unwrap_or_default()
+}
+
+/// Columns that [`audit_chain`] reads, in order.
+pub(crate) const AUDIT_CHAIN_COLUMNS: &str = "t.last_sequence, t.last_hash, t.cut_sequence, t.cut_hash";
+
+/// Decodes both ends of the audit log.
+pub(crate) fn audit_chain(row: &impl Fields) -> Result<AuditChain, DecodeError> {
+    let last =
+        AuditLink { sequence: row.number(0, "last_sequence")?, hash: audit_hash(row.bytes(1, "last_hash")?) };
+    let cut =
+        AuditLink { sequence: row.number(2, "cut_sequence")?, hash: audit_hash(row.bytes(3, "cut_hash")?) };
+    Ok(AuditChain { last, cut })
 }
 
 /// Encoded job, to be decoded on another thread: parsing its spec takes longer than reading the row.

@@ -121,7 +121,7 @@ const fn table(name: &'static str, key: usize, columns: &'static [Column]) -> Ta
 }
 
 /// All copied tables, in this order. The shards come last, because no server can own a shard before.
-pub(crate) static TABLES: [Table; 38] = [
+pub(crate) static TABLES: [Table; 40] = [
     table(
         "meta",
         1,
@@ -144,6 +144,12 @@ pub(crate) static TABLES: [Table; 38] = [
     table("queues", 1, &[text("name"), bytes("record")]),
     table("events", 1, &[big("first"), big("count"), big("at"), column("payload", Kind::Events)]),
     table("access", 2, &[text("kind"), text("key"), big("version"), text("body"), big("checksum")]),
+    table("audit", 1, AUDIT),
+    table(
+        "audit_chain",
+        1,
+        &[small("id"), big("last_sequence"), bytes("last_hash"), big("cut_sequence"), bytes("cut_hash")],
+    ),
     table("artifacts", 3, ARTIFACTS),
     table("schedules", 1, SCHEDULES),
     table("schedule_heads", 1, &[id("id"), bytes("head")]),
@@ -169,6 +175,20 @@ pub(crate) static TABLES: [Table; 38] = [
     table("secrets", 1, &[text("name"), bytes("secret")]),
     table("quarantine", 3, QUARANTINE),
     Table { fixed: &[("expires_at", "0")], ..table("shards", 1, SHARDS) },
+];
+
+const AUDIT: &[Column] = &[
+    big("sequence"),
+    big("at"),
+    text("namespace"),
+    text("actor"),
+    text("action"),
+    text("verb"),
+    text("resource"),
+    text("object"),
+    text("outcome"),
+    text("body"),
+    bytes("hash"),
 ];
 
 const STATISTICS: &[Column] =

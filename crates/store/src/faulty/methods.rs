@@ -20,6 +20,7 @@ use model::{
 use tokio::sync::mpsc::Sender;
 
 use super::{FaultyStore, Waiting};
+use crate::audit::{AuditChain, AuditFilter, AuditLink, AuditRow};
 use crate::changelog::Changelog;
 use crate::cluster::{Cluster, Members, ServerRecord};
 use crate::failures::FailureQuery;
@@ -31,7 +32,8 @@ use crate::query::{
 };
 use crate::statistics::{Series, StatisticsQuery};
 use crate::{
-    Access, AccessRow, AccessRows, Commits, Committed, Housekeeping, Leases, Loaded, Reads, Store, StoreError,
+    Access, AccessRow, AccessRows, Audit, Commits, Committed, Housekeeping, Leases, Loaded, Reads, Store,
+    StoreError,
 };
 
 macro_rules! methods {
@@ -197,6 +199,14 @@ methods! {
         Access: access(since: u64) -> AccessRows;
         ChangeAccess: change_access(expected: u64, next: u64, rows: &[AccessRow]) -> bool;
         DeleteAccess: delete_access(rows: &[AccessRow]) -> ();
+    }
+
+    impl Audit {
+        AuditChain: audit_chain() -> AuditChain;
+        AppendAudit: append_audit(expected: &AuditLink, rows: &[AuditRow]) -> bool;
+        AuditAfter: audit_after(after: u64, limit: usize) -> Vec<AuditRow>;
+        Audit: audit(filter: &AuditFilter, page: Page<u64>) -> Paged<AuditRow>;
+        TrimAudit: trim_audit(before: Timestamp, limit: usize) -> u64;
     }
 
     impl Housekeeping {

@@ -8,6 +8,7 @@
 //! Only this module defines the meaning of a filter; a store runs the legs, and defines the differences of its SQL
 //! ([`Dialect`]).
 
+mod audit;
 mod ledger;
 mod schedules;
 mod workflows;
@@ -17,6 +18,7 @@ use model::{ExecutionStatus, JobId, JobStatus, Timestamp};
 use crate::query::{ExecutionFilter, JobFilter, Page, Paged};
 use crate::rows::{EXECUTION_COLUMNS, JOB_COLUMNS, Table};
 
+pub(crate) use audit::audit;
 pub(crate) use ledger::ledger;
 pub(crate) use schedules::{backfills, schedules, upcoming};
 #[cfg(feature = "postgres")]

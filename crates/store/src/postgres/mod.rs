@@ -36,6 +36,7 @@
 
 mod access;
 mod address;
+mod audit;
 mod changelog;
 mod commit;
 mod connection;

@@ -228,7 +228,7 @@ impl Reads for PostgresStore {
 }
 
 impl PostgresStore {
-    async fn ask_page<T, Place: Ord>(
+    pub(super) async fn ask_page<T, Place: Ord>(
         &self,
         list: List,
         decode: impl Fn(&Row) -> Result<T, DecodeError>,

@@ -18,7 +18,7 @@ use crate::StoreError;
 /// Migrations, each from one version to the next. A released migration is never changed.
 const MIGRATIONS: &[&str] = &[
     VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9,
-    VERSION_10, VERSION_11, VERSION_12,
+    VERSION_10, VERSION_11, VERSION_12, VERSION_13,
 ];
 
 /// Schema version that this program writes.
@@ -519,6 +519,35 @@ INSERT INTO access SELECT 'token', id, 1,
         'created_at', to_char(to_timestamp(created_at / 1000000.0) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"'))::text, NULL
 FROM tokens;
 DROP TABLE tokens;
+";
+
+/// The audit log, as in the embedded store.
+const VERSION_13: &str = "
+CREATE TABLE audit (
+    sequence    BIGINT PRIMARY KEY,
+    at          BIGINT NOT NULL,
+    namespace   {text},
+    actor       {text} NOT NULL,
+    action      {text} NOT NULL,
+    verb        {text} NOT NULL,
+    resource    {text} NOT NULL,
+    object      {text},
+    outcome     {text} NOT NULL,
+    body        TEXT NOT NULL,
+    hash        BYTEA NOT NULL
+);
+CREATE INDEX audit_namespace ON audit (namespace, sequence) WHERE namespace IS NOT NULL;
+CREATE INDEX audit_actor ON audit (actor, sequence);
+CREATE INDEX audit_object ON audit (object, sequence) WHERE object IS NOT NULL;
+CREATE INDEX audit_at ON audit (at, sequence);
+
+CREATE TABLE audit_chain (
+    id            INTEGER PRIMARY KEY CHECK (id = 0),
+    last_sequence BIGINT NOT NULL,
+    last_hash     BYTEA NOT NULL,
+    cut_sequence  BIGINT NOT NULL,
+    cut_hash      BYTEA NOT NULL
+) {hot};
 ";
 
 /// Maximum number of attempts to create the first tables, if another server does so at the same time.

@@ -16,6 +16,7 @@ use super::error::Failure;
 use super::quarantine::DamagedRow;
 use super::rows::Decoded;
 use super::views::DefinitionCache;
+use crate::audit::{AuditFilter, AuditRow};
 use crate::codec::{DecodeError, firing_outcome_from, schedule_status};
 use crate::lists::{self, Dialect, List, Value};
 use crate::query::{
@@ -151,6 +152,15 @@ pub(super) fn backfills(
 ) -> Result<Found<BackfillRow>, Failure> {
     let list = lists::backfills(schedule, namespace, after);
     page(connection, &list, |row| rows::backfill(row), |backfill| backfill.head.id)
+}
+
+/// Returns a page of the audit log.
+pub(super) fn audit(
+    connection: &Connection,
+    filter: &AuditFilter,
+    after: Page<u64>,
+) -> Result<Found<AuditRow>, Failure> {
+    page(connection, &lists::audit(filter, after), |row| rows::audit(row), |row| row.link.sequence)
 }
 
 /// Returns a page of workflows.

@@ -14,7 +14,8 @@ use super::error::Failure;
 use super::housekeeping::{STEPS, TRIM_ROWS};
 use super::quarantine::{self, DamagedRow};
 use super::statements::Statements;
-use super::{access, commit, housekeeping, leases, members, statistics};
+use super::{access, audit, commit, housekeeping, leases, members, statistics};
+use crate::audit::{AuditLink, AuditRow};
 use crate::query::{Artifact, ArtifactDeletion, DeletionReason, LedgerPosition};
 use crate::statistics::FOLD_ROWS;
 use crate::{AccessRow, Committed};
@@ -53,6 +54,14 @@ pub(super) enum Operation {
         rows: Vec<AccessRow>,
     },
     DeleteAccess(Vec<AccessRow>),
+    AppendAudit {
+        expected: AuditLink,
+        rows: Vec<AuditRow>,
+    },
+    TrimAudit {
+        before: Timestamp,
+        limit: usize,
+    },
     PutArtifact(Artifact),
     DeleteArtifact {
         artifact: Artifact,
@@ -120,6 +129,8 @@ impl Operation {
             Self::TrimLedger { lines, backfills, .. } => lines.len() + backfills.len(),
             Self::MoveToQuarantine(damaged) => damaged.len(),
             Self::ChangeAccess { rows, .. } | Self::DeleteAccess(rows) => rows.len(),
+            Self::AppendAudit { rows, .. } => rows.len(),
+            Self::TrimAudit { limit, .. } => *limit,
             Self::PutArtifact(_)
             | Self::DeleteArtifact { .. }
             | Self::Secret { .. }
@@ -182,6 +193,12 @@ impl Operation {
                 access::change(statements, *expected, *next, rows).map(Answer::Changed)
             }
             Self::DeleteAccess(rows) => access::delete(statements, rows).map(done),
+            Self::AppendAudit { expected, rows } => {
+                audit::append(statements, expected, rows).map(Answer::Changed)
+            }
+            Self::TrimAudit { before, limit } => {
+                audit::trim(statements, *before, *limit).map(Answer::Changed)
+            }
             Self::Secret { name, proposed } => {
                 members::secret(statements, name, proposed).map(Answer::Secret)
             }

@@ -36,7 +36,6 @@ impl Fields for Row<'_> {
         value(self, index, column)?.as_str().map(Cow::Borrowed).map_err(invalid_column(column))
     }
 
-    #[cfg(feature = "postgres")]
     fn optional_text(&self, index: usize, column: &'static str) -> Result<Option<Cow<'_, str>>, DecodeError> {
         let found = value(self, index, column)?.as_str_or_null().map_err(invalid_column(column))?;
         Ok(found.map(Cow::Borrowed))

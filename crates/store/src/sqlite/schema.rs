@@ -23,7 +23,7 @@ pub(super) const APPLICATION_ID: i32 = 0x426c_6679;
 /// A released migration is never changed, because files exist that went through it.
 const MIGRATIONS: &[&str] = &[
     VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9,
-    VERSION_10, VERSION_11,
+    VERSION_10, VERSION_11, VERSION_12,
 ];
 
 /// Schema version that this program writes.
@@ -495,6 +495,40 @@ INSERT INTO access SELECT 'token', id, 1,
         'created_at', strftime('%Y-%m-%dT%H:%M:%fZ', created_at / 1000000.0, 'unixepoch')), NULL
 FROM tokens;
 DROP TABLE tokens;
+";
+
+/// The audit log.
+const VERSION_12: &str = "
+-- Entries in a chain of hashes; the other columns repeat parts of the body, for filters. Rows are appended at the end,
+-- and retention deletes them from the start.
+CREATE TABLE audit (
+    sequence    INTEGER PRIMARY KEY,
+    at          INTEGER NOT NULL,
+    namespace   TEXT,
+    actor       TEXT NOT NULL,
+    action      TEXT NOT NULL,
+    verb        TEXT NOT NULL,
+    resource    TEXT NOT NULL,
+    object      TEXT,
+    outcome     TEXT NOT NULL,
+    body        TEXT NOT NULL,
+    hash        BLOB NOT NULL
+) STRICT;
+-- An index has the sequence numbers of its rows in order.
+CREATE INDEX audit_namespace ON audit (namespace) WHERE namespace IS NOT NULL;
+CREATE INDEX audit_actor ON audit (actor);
+CREATE INDEX audit_object ON audit (object) WHERE object IS NOT NULL;
+-- For the rows near a time.
+CREATE INDEX audit_at ON audit (at);
+
+-- The last entry, and the last one that retention deleted; no row before the first entry.
+CREATE TABLE audit_chain (
+    id            INTEGER PRIMARY KEY CHECK (id = 0),
+    last_sequence INTEGER NOT NULL,
+    last_hash     BLOB NOT NULL,
+    cut_sequence  INTEGER NOT NULL,
+    cut_hash      BLOB NOT NULL
+) STRICT;
 ";
 
 /// Returns the schema version of the file; 0 for a new one.

@@ -211,6 +211,18 @@ statements! {
     access_advance: "UPDATE meta SET access_version = ?2 WHERE access_version = ?1";
     access_put: "INSERT OR REPLACE INTO access VALUES (?1, ?2, ?3, ?4, ?5)";
     access_delete: "DELETE FROM access WHERE kind = ?1 AND key = ?2 AND body = ?3";
+    audit_advance: "INSERT INTO audit_chain SELECT 0, ?3, ?4, 0, zeroblob(32)
+        WHERE ?1 = 0 OR EXISTS (SELECT 1 FROM audit_chain)
+        ON CONFLICT (id) DO UPDATE SET last_sequence = excluded.last_sequence, last_hash = excluded.last_hash
+        WHERE audit_chain.last_sequence = ?1 AND audit_chain.last_hash = ?2";
+    audit_insert: "INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    // The newest of the oldest rows before the first one that is new enough.
+    audit_cut: "WITH oldest AS (SELECT sequence, at FROM audit ORDER BY sequence LIMIT ?2)
+        SELECT max(sequence) FROM oldest
+        WHERE sequence < coalesce((SELECT min(sequence) FROM oldest WHERE at >= ?1), 9223372036854775807)";
+    audit_note_cut: "UPDATE audit_chain
+        SET (cut_sequence, cut_hash) = (SELECT sequence, hash FROM audit WHERE sequence = ?1)";
+    audit_delete: "DELETE FROM audit WHERE sequence <= ?1";
     artifact_newest: "SELECT created_at FROM artifacts WHERE namespace = ?1 AND name = ?2
         ORDER BY created_at DESC LIMIT 1";
     artifact_put: "INSERT INTO artifacts VALUES (?1, ?2, ?3, ?4, ?5, ?6)

@@ -17,6 +17,7 @@
 
 #[cfg(feature = "postgres")]
 pub mod access;
+pub mod audit;
 pub mod changelog;
 pub mod checkpoints;
 #[cfg(feature = "postgres")]
@@ -289,6 +290,10 @@ macro_rules! store_suite {
             access: entries_that_changed_after_a_version_are_returned,
             access: a_change_of_outdated_entries_writes_nothing,
             access: unchanged_entries_are_deleted_without_a_new_version,
+            audit: appended_entries_of_the_audit_log_are_kept_in_order,
+            audit: of_two_servers_that_append_one_is_refused,
+            audit: every_filter_of_the_audit_log_finds_the_matching_entries,
+            audit: old_entries_of_the_audit_log_are_deleted_from_the_oldest_on,
             servers: a_server_is_registered_until_its_ttl_expires,
             servers: a_deregistered_server_disappears_immediately,
             servers: the_lag_of_a_server_is_listed,

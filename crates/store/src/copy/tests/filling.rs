@@ -14,11 +14,15 @@ use model::{ExecutionStatus, JobId, ScheduleId, Timestamp, WorkerId};
 
 use super::{HOUR, SHARDS};
 
+use crate::audit::AuditLink;
 use crate::failures::FailureQuery;
 use crate::query::Artifact;
 use crate::sqlite::SqliteStore;
 use crate::suite::sample::{Sampler, schedule_head_of, workflow_head_of};
-use crate::{Access as _, AccessRow, Commits as _, Housekeeping as _, Leases as _, Members as _, Reads as _};
+use crate::{
+    Access as _, AccessRow, Audit as _, Commits as _, Housekeeping as _, Leases as _, Members as _,
+    Reads as _,
+};
 
 /// Fills an empty store, and closes it.
 pub(super) async fn fill(store: SqliteStore) {
@@ -87,6 +91,9 @@ impl Filling {
             let row = AccessRow { kind: kind.into(), key: key.into(), body: "{\"name\": \"钟\"}".into() };
             self.store.change_access(expected, expected + 1, &[row]).await.unwrap();
         }
+        let rows = crate::suite::audit::rows(1..=5);
+        self.store.append_audit(&AuditLink::default(), &rows).await.unwrap();
+        self.store.trim_audit(Timestamp::from_millis(2_500), 10).await.unwrap();
         for (name, sha256, at) in [("x", "1", 1), ("x", "2", 2), ("y", "3", 2)] {
             let artifact = Artifact {
                 namespace: "default".into(),

@@ -68,6 +68,8 @@ async fn a_database_of_version_2_is_migrated_without_loss() {
     }
     for table in [
         "access",
+        "audit",
+        "audit_chain",
         "changelog",
         "statistics",
         "statistics_pending",
