@@ -45,11 +45,12 @@
 //! - `entry`: entries and rows; `read`: reading them; `check`: valid names and texts.
 //! - `identity`: callers, with compiled rights; `decide`: the decision and its messages.
 //! - `directory`: all entries; `directory/compile`: from bindings to rights; `names`: shared names.
-//! - `change`: changes; `plan`: their checks and rows; `admins`: the last administrator; `refusal`: reasons of refusals.
+//! - `change`: changes; `changed`: entries before and after; `plan`: checks and rows; `admins`: the last administrator; `refusal`: reasons of refusals.
 
 mod action;
 mod admins;
 mod change;
+mod changed;
 mod check;
 mod decide;
 mod directory;
@@ -67,6 +68,7 @@ mod tests;
 
 pub use action::{Object, Resource, Verb};
 pub use change::Change;
+pub use changed::Changed;
 pub use decide::{Denied, DeniedReason, decide};
 pub use directory::Directory;
 pub use entry::{

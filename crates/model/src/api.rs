@@ -24,6 +24,7 @@ use crate::time::{Duration, Timestamp};
 use crate::worker::{Admission, Capabilities, Capacity, Health, WorkerStatus};
 
 mod access;
+mod audit;
 mod bulk;
 mod code;
 mod failures;
@@ -33,6 +34,7 @@ mod statistics;
 mod workflows;
 
 pub use access::*;
+pub use audit::*;
 pub use bulk::*;
 pub use code::Code;
 pub use failures::*;

@@ -51,6 +51,10 @@ pub struct ServerConfig {
     pub event_retention: Duration,
     /// Retention of entries of ledgers, and of ended backfills.
     pub ledger_retention: Duration,
+    /// Retention of entries of the audit log.
+    pub audit_retention: Duration,
+    /// Whether submissions of jobs and starts of runs make entries in the audit log.
+    pub audit_submissions: bool,
     /// Largest artifact, in bytes.
     pub artifact_bytes_max: u64,
     /// Retention of artifact versions that are not the newest of their name; unlimited if `None`.
@@ -207,6 +211,8 @@ impl ServerConfig {
             warm_standby: true,
             event_retention: Duration::from_hours(24 * 7),
             ledger_retention: Duration::from_hours(24 * 90),
+            audit_retention: Duration::from_hours(24 * 400),
+            audit_submissions: false,
             artifact_bytes_max: 1 << 30,
             artifact_retention: None,
             shutdown_grace: Duration::from_secs(5),

@@ -1,5 +1,5 @@
 //! Retention: deletes expired jobs with their logs, ended runs with their steps, superseded artifact versions, old
-//! events, old entries of ledgers, and old entries of the changelog.
+//! events, and old entries of ledgers, of the audit log and of the changelog.
 //!
 //! The leader runs it. Each round is bounded, and rounds follow each other at once while there is more to delete.
 //!
@@ -29,6 +29,8 @@ const RUNS: usize = 100;
 const ARTIFACTS: usize = 100;
 /// Most ledger entries deleted at a time.
 const LEDGER_LINES: usize = 1_000;
+/// Most entries of the audit log deleted at a time.
+const AUDIT_ENTRIES: usize = 1_000;
 /// Most logs deleted concurrently.
 const LOGS: usize = 16;
 /// Interval of trimming events and the ledger.
@@ -147,6 +149,16 @@ async fn trim(services: &Services, now: Timestamp) {
     if let Err(error) = trim_ledger(services, now - services.config.ledger_retention).await {
         tracing::warn!(error = %Chain(&error), "cannot trim the ledger; retrying later");
     }
+    if let Err(error) = trim_audit(services, now - services.config.audit_retention).await {
+        tracing::warn!(error = %Chain(&error), "cannot trim the audit log; retrying later");
+    }
+}
+
+async fn trim_audit(services: &Services, before: Timestamp) -> Result<(), StoreError> {
+    while services.node.store().trim_audit(before, AUDIT_ENTRIES).await? == AUDIT_ENTRIES as u64 {
+        tokio::task::yield_now().await;
+    }
+    Ok(())
 }
 
 async fn trim_ledger(services: &Services, before: Timestamp) -> Result<(), StoreError> {

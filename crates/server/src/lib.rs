@@ -27,6 +27,7 @@
 //! - One listener serves users, programs and workers; it is bound to loopback by default.
 
 pub mod api;
+pub mod audit;
 pub mod auth;
 pub mod clock;
 pub mod config;

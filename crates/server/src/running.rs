@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::audit::AuditLog;
 use crate::auth::first_start::{ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE};
 use crate::auth::{AccessControl, FirstStartError, Keys, first_start};
 use crate::clock::{self, Clock};
@@ -215,6 +216,10 @@ pub async fn start_at<L: Listener>(
     let members = Members::with_clock(Arc::clone(&clock), Arc::clone(&store), &config, url);
     let mut settings = NodeConfig::new(&config, members.clone(), metrics.clone());
     settings.clock = clock;
+    let audit = AuditLog::new(Arc::clone(&store), &config.name);
+    if first.admin_token.is_some() {
+        audit.add(audit.system_entry("create_first_tokens"));
+    }
     let (node, driver) = Node::new(store, settings);
     let config = Arc::new(config);
     let hands_on = engine == EngineThread::Dedicated;
@@ -223,6 +228,7 @@ pub async fn start_at<L: Listener>(
         objects,
         members,
         access,
+        audit,
         keys,
         metrics,
         config,
@@ -269,6 +275,7 @@ impl Running {
         self.tasks.spawn(listener::serve(listener, apps, members.clone(), stop, grace));
         self.spawn_until_stop(async move { members.run().await });
         self.spawn_until_stop(async move { access.run().await });
+        self.spawn_until_stop(Arc::clone(&services.audit).run());
         self.spawn_until_stop(crate::housekeeping::run(services.clone()));
         self.spawn_until_stop(crate::statistics::run(services.clone()));
         let logs = services.objects.logs.clone();
@@ -306,6 +313,7 @@ impl Running {
         self.stop_tasks.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        self.services.audit.close().await;
         self.services.members.remove_from_cluster().await;
         ended
     }

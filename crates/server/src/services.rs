@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::audit::AuditLog;
 use crate::auth::{AccessControl, Keys};
 use crate::config::ServerConfig;
 use crate::members::Members;
@@ -22,6 +23,8 @@ pub struct Services {
     pub members: Members,
     /// Accounts, roles, bindings and tokens.
     pub access: Arc<AccessControl>,
+    /// The audit log.
+    pub audit: Arc<AuditLog>,
     /// Keys that sign cursors, browser sessions and forwarded requests.
     pub keys: Keys,
     /// Prometheus metrics of the server.

@@ -83,6 +83,8 @@ impl Settings {
         config.shard_lease = self.duration("server.shard_lease");
         config.warm_standby = self.is_set("server.warm_standby");
         config.advertise_url = self.advertise_url()?;
+        set(&mut config.audit_retention, self.duration("server.audit_retention"));
+        config.audit_submissions = self.is_set("server.audit_submissions");
         set(&mut config.event_retention, self.duration("server.event_retention"));
         set(&mut config.ledger_retention, self.duration("server.ledger_retention"));
         set(&mut config.artifact_bytes_max, self.bytes("server.artifact_size_max").map(|b| b.0));

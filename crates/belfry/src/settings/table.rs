@@ -179,6 +179,18 @@ pub(crate) const SETTINGS: &[Setting] = &[
     plain("server.retention", Kind::Duration, "30d", "retention of ended jobs whose spec sets none"),
     plain("server.key_retention", Kind::Duration, "7d", "retention of idempotency keys"),
     plain(
+        "server.audit_retention",
+        Kind::Duration,
+        "400d",
+        "retention of entries of the audit log; the rest can still be verified",
+    ),
+    plain(
+        "server.audit_submissions",
+        Kind::Flag,
+        "false",
+        "record each submission of jobs and each start of a run in the audit log",
+    ),
+    plain(
         "server.event_retention",
         Kind::Duration,
         "7d",

@@ -57,6 +57,7 @@ codes! {
     RoleNotFound = 404, "role_not_found", "The role does not exist.", "GET /api/v1/roles lists all roles";
     BindingNotFound = 404, "binding_not_found", "The role binding does not exist.", "GET /api/v1/bindings lists all bindings";
     TokenNotFound = 404, "token_not_found", "The token does not exist.", "GET /api/v1/tokens lists the tokens; a token is deleted 30 days after its end";
+    AuditEntryNotFound = 404, "audit_entry_not_found", "The entry of the audit log does not exist.", "GET /api/v1/audit lists the entries; an entry is deleted when its retention ends";
     NotFound = 404, "not_found", "There is no resource at this address.", "see /docs for all routes";
     JobNotFound = 404, "job_not_found", "The job does not exist.", "check the job id; a job is deleted when its retention ends";
     CheckpointNotFound = 404, "checkpoint_not_found", "The job has no checkpoint.", "a task saves a checkpoint through its socket or by the file $BELFRY_CHECKPOINT; see /docs";

@@ -406,6 +406,10 @@ async fn handle(
         }
         None => next_cursor,
     };
+    actor.note().affected(changed.len());
+    if let Action::Update { patch } = action {
+        actor.note().changed("patch", None, Some(patch));
+    }
     Ok(Json(ChangedJobs { changed, refused: refused.into_groups(), next_cursor }))
 }
 

@@ -251,19 +251,20 @@ async fn set(
     spec: CalendarSpec,
     wanted: &Precondition,
 ) -> Result<CalendarRecord, ApiError> {
-    until_applied(format!("calendar `{}`", spec.name), || async {
-        let version = async {
-            let found = api.node.store().calendar(&spec.namespace, &spec.name).await?;
-            Ok(found.map(|record| record.version))
-        };
+    let (record, before) = until_applied(format!("calendar `{}`", spec.name), || async {
+        let found = api.node.store().calendar(&spec.namespace, &spec.name).await?;
+        let version = async { Ok(found.as_ref().map(|record| record.version)) };
         let expected_version = wanted.expected_of(format!("calendar `{}`", spec.name), version).await?;
         let request = ScheduleRequest::SetCalendar { spec: Box::new(spec.clone()), expected_version };
         match requests::schedule(api, actor, request).await? {
-            Reply::Calendar(record) => Ok(Arc::unwrap_or_clone(record)),
+            Reply::Calendar(record) => Ok((Arc::unwrap_or_clone(record), found)),
             other => Err(unexpected(&other).into()),
         }
     })
-    .await
+    .await?;
+    actor.note().object(&record.spec.name);
+    actor.note().changed("", before.as_ref().map(|before| &before.spec), Some(&record.spec));
+    Ok(record)
 }
 
 /// Delete a calendar
@@ -289,9 +290,11 @@ async fn delete_calendar(
     }
     let record = rows::calendar(&api, &actor, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(format!("calendar `{name}`"), record.version)?;
-    let (namespace, name) = (record.spec.namespace.into(), record.spec.name.into());
+    let (namespace, name) = (record.spec.namespace.as_str().into(), record.spec.name.as_str().into());
     let request = ScheduleRequest::RemoveCalendar { namespace, name, expected_version };
-    deleted(&requests::schedule(&api, &actor, request).await?)
+    let status = deleted(&requests::schedule(&api, &actor, request).await?)?;
+    actor.note().changed("", Some(&record.spec), None);
+    Ok(status)
 }
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -417,6 +420,9 @@ async fn import_calendar(
     });
     let ignored = ignored.collect();
     let save = params.name.is_some();
+    if !save {
+        actor.note().is_read();
+    }
     let spec = CalendarSpec {
         name: params.name.unwrap_or_else(|| "imported".to_owned()),
         namespace,

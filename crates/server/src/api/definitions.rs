@@ -1,9 +1,12 @@
 //! Shared parts of the requests that define schedules and workflows.
 
-use model::api::FieldError;
+use std::sync::Arc;
+
+use model::api::{ApplyChange, FieldError};
 use serde::Deserialize;
 
 use super::problem::{ApiError, excerpt, field_error};
+use crate::auth::Actor;
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields, default)]
@@ -75,5 +78,32 @@ impl Batch {
         errors
             .iter()
             .map(move |error| field_error(format!("{at}{}", error.path).trim_end_matches('.'), &error.detail))
+    }
+}
+
+/// Most definitions of one request whose fields are compared for the audit log: an entry has few.
+pub(super) const COMPARED_MAX: usize = 20;
+
+/// Definition that a request created or changed.
+pub(super) struct AppliedDefinition<'a> {
+    pub(super) name: &'a str,
+    pub(super) change: ApplyChange,
+    /// Spec before the change, as JSON.
+    pub(super) old: Option<Arc<str>>,
+    /// Spec after the change, as JSON.
+    pub(super) new: &'a str,
+}
+
+/// Adds the changed fields to the entry of the audit log.
+pub(super) fn note_applied(actor: &Actor, applied: &[AppliedDefinition<'_>]) {
+    let changed = || applied.iter().filter(|applied| applied.change != ApplyChange::Unchanged);
+    for applied in changed().take(COMPARED_MAX) {
+        let prefix = if changed().nth(1).is_some() { applied.name } else { "" };
+        let old = applied.old.as_deref().filter(|_| applied.change == ApplyChange::Changed);
+        actor.note().changed_bodies(prefix, old, Some(applied.new));
+    }
+    match applied {
+        [one] => actor.note().object(one.name),
+        _ => actor.note().affected(changed().count()),
     }
 }

@@ -42,6 +42,10 @@ pub(super) async fn edge(State(api): State<Api>, mut request: Request, next: Nex
     let started = Instant::now();
     forward::recognize(&api, &mut request);
     let id = request_id(request.headers());
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        // Inner layers, and the leader, use the same one.
+        request.headers_mut().insert(X_REQUEST_ID, id);
+    }
     let method = request.method().clone();
     let known = request.headers().get(IF_NONE_MATCH).filter(|_| method.is_safe()).cloned();
     let route = request.extensions().get::<MatchedPath>().cloned();

@@ -162,6 +162,7 @@ async fn set_failure_group_state(
         let wrong = "cannot be set with the state `open`, which removes the note";
         return Err(ApiError::invalid_fields(vec![field_error("note", wrong)]));
     }
+    actor.note().changed("", None, Some(&body));
     let found = find(&api, namespace, id).await?;
     let mark = (body.state != FailureState::Open).then(|| FailureMark {
         state: body.state,

@@ -3,6 +3,7 @@
 //! One server of the store is the leader. Changes are forwarded to it, and so are reads that only the leader can answer
 //! ([`HandledBy::Leader`]). Every server answers all other requests itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::HttpBody as _;
@@ -15,8 +16,9 @@ use model::limits::BATCH_BODY_BYTES_MAX;
 use super::extract::read_body_counted;
 use super::limits::{Caller, Limits, Permits};
 use super::problem::{ApiError, Code};
+use super::recorder::{Recorded, Recorder};
 use super::{Api, cookie, forward};
-use crate::auth::{Actor, Identity, Resource, Verb};
+use crate::auth::{Actor, Identity, Resource, Verb, token};
 
 /// Time after which an incomplete body needs a place in the lane of slow bodies. So slow bodies of a client do not
 /// delay its fast ones.
@@ -71,32 +73,58 @@ pub(super) struct Gate {
     pub(super) lane: LaneChoice,
     /// Required right; `None` if the caller only has to be authenticated.
     pub(super) right: Option<(Verb, Resource)>,
+    /// Which requests make an entry of the audit log.
+    pub(super) recorded: Recorded,
+    /// Name of the operation.
+    pub(super) action: Arc<str>,
 }
 
 impl Gate {
     /// Returns the caller of a request, if the route is open to it.
-    fn actor(&self, identity: Identity) -> Result<Actor, ApiError> {
+    fn actor(&self, identity: Identity, recorder: &Recorder) -> Result<Actor, ApiError> {
         let actor = match self.right {
             Some((verb, resource)) => Actor::new(identity, verb, resource),
             None => Actor::without_right(identity),
         };
+        let actor = actor.with_note(recorder.note());
         actor.check_route()?;
         Ok(actor)
     }
 }
 
-/// Authenticates a request and passes it to its handler, which finds the [`Actor`] in its extensions.
+/// Authenticates a request and passes it to its handler, which finds the [`Actor`] in its extensions. Makes the entry of
+/// the audit log.
 ///
 /// A caller without the right in any namespace is refused here. The handler knows the namespace of the object, and
 /// checks the right there.
 pub(super) async fn pass(
     State(gate): State<Gate>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
+    let mut recorder = Recorder::begin(&gate, &request);
+    let response = admit(&gate, request, next, &mut recorder).await;
+    recorder.end(&response).await;
+    response
+}
+
+async fn admit(
+    gate: &Gate,
+    mut request: Request,
+    next: Next,
+    recorder: &mut Recorder,
+) -> Result<Response, ApiError> {
     let credentials = Credentials::of(&gate.api, &request)?;
-    let identity = credentials.identity(&gate.api).await?;
-    let mut actor = gate.actor(identity)?;
+    let claimed = credentials.token_id().map(str::to_owned);
+    let identity = match credentials.identity(&gate.api).await {
+        Ok(identity) => identity,
+        Err(error) => {
+            recorder.refused_token(claimed.as_deref());
+            return Err(error);
+        }
+    };
+    recorder.authenticated(&identity);
+    let mut actor = gate.actor(identity, recorder)?;
     let limits = &gate.api.shared.limits;
     let caller = Caller::of(&actor, &request, gate.api.config.exposure);
     let is_read = request.method().is_safe();
@@ -109,7 +137,7 @@ pub(super) async fn pass(
         request = received(limits, &caller, &mut memory, request).await?;
         // The body may have taken half a minute, in which the caller may have lost its rights.
         let identity = gate.api.access.bearer_of(&actor.token_id).ok_or_else(invalid_token)?;
-        actor = gate.actor(identity)?;
+        actor = gate.actor(identity, recorder)?;
     }
     let of_leader = match gate.place {
         HandledBy::Here => false,
@@ -118,6 +146,7 @@ pub(super) async fn pass(
     };
     if of_leader && let Some(leader) = forward::leader(&gate.api, &request) {
         let _place = receiving.map_or_else(|| limits.forwards.enter(&caller), Ok)?;
+        recorder.forwarded();
         return forward::to(&gate.api, &leader, request).await;
     }
     let lane = match gate.lane {
@@ -179,6 +208,14 @@ impl Credentials {
             scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
         });
         token.map(Self::Token).ok_or_else(invalid_token)
+    }
+
+    /// Returns the ID of the token, which is not verified yet; `None` if the token is malformed.
+    fn token_id(&self) -> Option<&str> {
+        match self {
+            Self::Token(text) => token::parse(text).map(|parsed| parsed.id),
+            Self::Session(token_id) => Some(token_id),
+        }
     }
 
     async fn identity(self, api: &Api) -> Result<Identity, ApiError> {

@@ -59,6 +59,7 @@ pub(super) fn routes(routes: &mut Routes) {
         Code::UnsupportedMediaType,
     ];
     routes.needs(Verb::Create, jobs, &submit_refusals, routes!(submit_jobs));
+    routes.is_submission();
     routes.needs(Verb::Read, jobs, &[Code::InvalidCursor, Code::QueryTooSlow], routes!(list_jobs));
     routes.needs(Verb::Read, jobs, &[JobNotFound], routes!(get_job));
     let update_refusals = [
@@ -368,7 +369,8 @@ async fn update_job(
         return Err(ApiError::new(Code::UnsupportedMediaType, detail));
     }
     let change: Value = body.format.parse(&body.bytes)?;
-    apply_patch(&api, &actor, id, &wanted, &change).await?;
+    let (old, new) = apply_patch(&api, &actor, id, &wanted, &change).await?;
+    actor.note().changed_bodies("", Some(&old), Some(&new.body));
     shown(&rows::job(&api, &actor, id).await?)
 }
 
@@ -382,7 +384,7 @@ pub(super) fn patched(row: &JobRow, change: &Value) -> Result<JobHead, ApiError>
     Ok(JobHead { origin: row.origin.clone(), ..head })
 }
 
-/// Applies a merge patch to the spec of a job that has not started.
+/// Applies a merge patch to the spec of a job that has not started. Returns the old spec and the new head.
 ///
 /// # Errors
 /// The refusals of [`update_job`].
@@ -392,7 +394,7 @@ pub(super) async fn apply_patch(
     id: JobId,
     wanted: &Precondition,
     change: &Value,
-) -> Result<(), ApiError> {
+) -> Result<(Arc<str>, Arc<JobHead>), ApiError> {
     until_applied(format!("job `{id}`"), || async {
         let row = rows::job(api, actor, id).await?;
         let version = row.state.version;
@@ -400,10 +402,11 @@ pub(super) async fn apply_patch(
         if row.state.status.is_final() {
             return Err(ended("change", &row).into());
         }
-        let (head, actor) = (Arc::new(patched(&row, change)?), Arc::clone(&actor.name));
+        let (new, actor) = (Arc::new(patched(&row, change)?), Arc::clone(&actor.name));
+        let head = Arc::clone(&new);
         let input = |ticket| Input::Update { ticket, job: id, head, expected_version: Some(version), actor };
         match api.node.request(input).await? {
-            Reply::Updated { .. } => Ok(()),
+            Reply::Updated { .. } => Ok((row.body, new)),
             other => Err(unexpected(&other).into()),
         }
     })

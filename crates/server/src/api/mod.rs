@@ -15,6 +15,7 @@
 //!   decide nothing.
 //! - `rows`: rows by the id or name in a path, or the 404; `requests`: requests to the engine, and retries after a
 //!   version conflict; `submit`: from a body to jobs; `definitions`: shared parts of schedule and workflow definitions.
+//! - `recorder`: entries of the audit log for requests; `audit` searches and verifies it.
 //! - `forward`: forwards requests to the leader.
 //! - `problem`: refusals as RFC 9457 documents; `extract`, `headers`, `page`, `patch`: parsing of requests; `convert`:
 //!   rows as API types; `sse`: shared parts of event streams.
@@ -28,6 +29,7 @@
 
 mod access;
 mod artifacts;
+mod audit;
 mod bulk;
 mod calendars;
 mod convert;
@@ -52,6 +54,7 @@ mod page;
 mod patch;
 mod problem;
 mod queues;
+mod recorder;
 mod requests;
 mod routes;
 mod rows;
@@ -187,6 +190,7 @@ fn table() -> Routes {
     workflows::routes(&mut routes);
     calendars::routes(&mut routes);
     access::routes(&mut routes);
+    audit::routes(&mut routes);
     servers::routes(&mut routes);
     meta::routes(&mut routes);
     session::routes(&mut routes);

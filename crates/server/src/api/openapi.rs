@@ -43,6 +43,7 @@ const TAGS: &[(&str, &str)] = &[
     ("statistics", "What happened over time, and by namespace, queue, job name, schedule and worker."),
     ("failures", "Failures of jobs, grouped by their signature."),
     ("access", "Accounts, roles, role bindings and tokens."),
+    ("audit", "The audit log: who did what, from where, and with which outcome."),
     ("server", "The server itself."),
 ];
 

@@ -150,12 +150,19 @@ async fn set_queue(
     let settings: QueueSettings = body.format.parse(&body.bytes)?;
     validate::queue(&name, &settings).map_err(|invalid| ApiError::invalid(&invalid))?;
     let attempt = || async {
-        let version = async { Ok(record(&api, &name).await?.map(|record| record.version)) };
+        let found = record(&api, &name).await?;
+        let version = async { Ok(found.as_ref().map(|record| record.version)) };
         let expected = wanted.expected_of(format!("queue `{name}`"), version).await?;
-        set(&api, &actor, name.clone(), settings.clone(), expected).await
+        Ok((set(&api, &actor, name.clone(), settings.clone(), expected).await?, found))
     };
-    let record = until_applied(format!("queue `{name}`"), attempt).await?;
+    let (record, before) = until_applied(format!("queue `{name}`"), attempt).await?;
+    note(&actor, before.as_ref(), Some(&record));
     Ok(shown_now(&api, &record))
+}
+
+/// Adds the changed settings to the entry of the audit log.
+fn note(actor: &Actor, old: Option<&QueueRecord>, new: Option<&QueueRecord>) {
+    actor.note().changed("", old.map(|old| &old.settings), new.map(|new| &new.settings));
 }
 
 async fn set(
@@ -186,8 +193,10 @@ async fn delete_queue(
     Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
+    let before = record(&api, &name).await?;
     let reply = api.node.request(|ticket| Input::RemoveQueue { ticket, name: name.clone() }).await?;
     let status = deleted(&reply)?;
+    note(&actor, before.as_ref(), None);
     tracing::info!(queue = name, by = %actor.name, "queue deleted");
     Ok(status)
 }
@@ -258,11 +267,12 @@ async fn change(
     let attempt = || async {
         let found = record(api, name).await?;
         let (mut settings, version) =
-            found.map(|record| (record.settings, record.version)).unwrap_or_default();
+            found.clone().map(|record| (record.settings, record.version)).unwrap_or_default();
         change(&mut settings);
         validate::queue(name, &settings).map_err(|invalid| ApiError::invalid(&invalid))?;
-        set(api, actor, name.to_owned(), settings, Some(version)).await
+        Ok((set(api, actor, name.to_owned(), settings, Some(version)).await?, found))
     };
-    let record = until_applied(format!("queue `{name}`"), attempt).await?;
+    let (record, before) = until_applied(format!("queue `{name}`"), attempt).await?;
+    note(actor, before.as_ref(), Some(&record));
     Ok(shown_now(api, &record))
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use engine::{Expected, Input, Reply, ScheduleRequest, WorkflowRequest};
 use model::Refusal;
+use store::StoreError;
 
 use super::Api;
 use super::problem::{ApiError, Code};
@@ -77,6 +78,12 @@ pub(super) enum NotApplied {
 impl From<ApiError> for NotApplied {
     fn from(error: ApiError) -> Self {
         Self::Refused(error)
+    }
+}
+
+impl From<StoreError> for NotApplied {
+    fn from(error: StoreError) -> Self {
+        ApiError::from(error).into()
     }
 }
 

@@ -10,6 +10,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterE
 
 use super::gate::{self, Access, BodyMode, Gate, HandledBy, LaneChoice};
 use super::problem::Code;
+use super::recorder::Recorded;
 use super::{Api, operations};
 use crate::auth::{Resource, Verb};
 
@@ -18,8 +19,19 @@ pub(super) struct Route {
     place: HandledBy,
     body: BodyMode,
     lane: LaneChoice,
+    recorded: Recorded,
     pub(super) access: Access,
     pub(super) handler: UtoipaMethodRouter<Api>,
+}
+
+impl Route {
+    /// Returns the name of the operation, such as `cancel_job`.
+    fn action(&self) -> String {
+        let mut paths = self.handler.1.paths.clone();
+        let operation =
+            paths.values_mut().flat_map(operations::each_mut).find_map(|(_, it)| it.operation_id.take());
+        operation.unwrap_or_default()
+    }
 }
 
 /// All routes.
@@ -74,6 +86,13 @@ impl Routes {
         }
     }
 
+    /// Makes an entry of the audit log for requests of the last added route only if submissions are recorded.
+    pub(super) fn is_submission(&mut self) {
+        if let Some(route) = self.entries.last_mut() {
+            route.recorded = Recorded::Submissions;
+        }
+    }
+
     fn place_last(&mut self, place: HandledBy) {
         if let Some(route) = self.entries.last_mut() {
             route.place = place;
@@ -87,7 +106,7 @@ impl Routes {
             }
         }
         let (place, body, lane) = (HandledBy::ByMethod, BodyMode::Whole, LaneChoice::Method);
-        self.entries.push(Route { place, body, lane, access, handler });
+        self.entries.push(Route { place, body, lane, recorded: Recorded::Changes, access, handler });
     }
 
     /// Returns the router, with a gate in front of every handler that requires a right.
@@ -96,12 +115,13 @@ impl Routes {
             let handler = match route.access {
                 Access::Open => route.handler,
                 Access::Account | Access::Needs(..) => {
-                    let Route { place, body, lane, access, .. } = route;
+                    let action = route.action().into();
+                    let Route { place, body, lane, recorded, access, .. } = route;
                     let right = match access {
                         Access::Needs(verb, resource) => Some((verb, resource)),
                         _ => None,
                     };
-                    let gate = Gate { api: api.clone(), place, body, lane, right };
+                    let gate = Gate { api: api.clone(), place, body, lane, right, recorded, action };
                     // Only in front of existing methods: any other method is a 405 for everyone.
                     route.handler.map(|methods| methods.route_layer(from_fn_with_state(gate, gate::pass)))
                 }

@@ -51,7 +51,7 @@ pub(super) fn permit(
 pub(super) async fn job(api: &Api, actor: &Actor, id: JobId) -> Result<JobRow, ApiError> {
     let missing = || ApiError::new(Code::JobNotFound, format!("job `{id}` does not exist"));
     let row = api.node.store().job(id).await?.ok_or_else(missing)?;
-    if !actor.is_unrestricted() {
+    if actor.needs_namespace() {
         permit(actor, &convert::job(&row)?.namespace, missing)?;
     }
     Ok(row)
@@ -94,9 +94,12 @@ pub(super) async fn backfill(api: &Api, actor: &Actor, id: BackfillId) -> Result
     let missing = || ApiError::new(Code::BackfillNotFound, format!("backfill `{id}` does not exist"));
     let store = api.node.store();
     let row = store.backfill(id).await?.ok_or_else(missing)?;
-    if !actor.is_unrestricted() {
-        let schedule = store.schedule(row.head.schedule).await?.ok_or_else(missing)?;
-        permit(actor, &convert::schedule_spec(&schedule)?.namespace, missing)?;
+    if actor.needs_namespace() {
+        match store.schedule(row.head.schedule).await? {
+            Some(schedule) => permit(actor, &convert::schedule_spec(&schedule)?.namespace, missing)?,
+            None if actor.is_unrestricted() => {}
+            None => return Err(missing()),
+        }
     }
     Ok(row)
 }
@@ -116,7 +119,7 @@ pub(super) async fn schedule(
     };
     let missing = || ApiError::new(Code::ScheduleNotFound, detail.clone());
     let row = found.ok_or_else(missing)?;
-    if !actor.is_unrestricted() {
+    if actor.needs_namespace() {
         permit(actor, &convert::schedule_spec(&row)?.namespace, missing)?;
     }
     Ok(row)

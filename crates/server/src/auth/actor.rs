@@ -4,6 +4,8 @@ use std::ops::Deref;
 
 use access::{Denied, Identity, IdentityKind, Namespaces, Object, Resource, Verb};
 
+use crate::audit::Note;
+
 /// Caller of a request: its identity, and the right that its route requires.
 ///
 /// The gate in front of a handler has checked only that the caller has the right in some namespace. The handler knows
@@ -14,17 +16,30 @@ pub struct Actor {
     verb: Verb,
     resource: Resource,
     needs_right: bool,
+    note: Note,
 }
 
 impl Actor {
     /// Creates the caller of a request whose route requires the right to do `verb` to `resource`.
     pub fn new(identity: Identity, verb: Verb, resource: Resource) -> Self {
-        Self { identity, verb, resource, needs_right: true }
+        Self { identity, verb, resource, needs_right: true, note: Note::default() }
     }
 
     /// Creates the caller of a request that needs no right.
     pub fn without_right(identity: Identity) -> Self {
-        Self { identity, verb: Verb::Read, resource: Resource::Server, needs_right: false }
+        let (verb, resource) = (Verb::Read, Resource::Server);
+        Self { identity, verb, resource, needs_right: false, note: Note::default() }
+    }
+
+    /// Shares the facts for the audit log with the entry of the request.
+    #[must_use]
+    pub fn with_note(self, note: Note) -> Self {
+        Self { note, ..self }
+    }
+
+    /// Returns the facts for the audit log. A checked namespace is one of them.
+    pub fn note(&self) -> &Note {
+        &self.note
     }
 
     /// Returns the identity of the caller.
@@ -57,6 +72,7 @@ impl Actor {
     /// # Errors
     /// [`Denied`]
     pub fn check_on(&self, resource: Resource, namespace: &str) -> Result<(), Denied> {
+        self.note.namespace(namespace);
         let object = Object { resource, namespace: Some(namespace) };
         self.identity.decide(self.verb, object).inspect_err(|denied| self.log(denied))
     }
@@ -99,6 +115,11 @@ impl Actor {
     /// Returns the namespaces in which the caller has the right.
     pub fn namespaces(&self) -> Namespaces {
         self.identity.namespaces(self.verb, self.resource)
+    }
+
+    /// Returns whether the namespace of an object must be looked up: to check the right there, or for the audit log.
+    pub fn needs_namespace(&self) -> bool {
+        self.verb != Verb::Read || !self.is_unrestricted()
     }
 
     /// Returns whether the caller has the right in all namespaces, so that objects need not be looked up to check it.

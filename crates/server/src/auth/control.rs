@@ -18,7 +18,9 @@
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use access::{Change, Directory, Identity, IdentityKind, Refusal, Row, Unreadable};
+use access::{
+    AccountKind, Bearer, Change, Changed, Directory, Identity, IdentityKind, Refusal, Row, Unreadable,
+};
 use model::error_chain::Chain;
 use store::{AccessRow, Store, StoreError};
 use subtle::ConstantTimeEq;
@@ -135,6 +137,21 @@ impl AccessControl {
         self.state().directory.identity(token_id, SystemClock.now())
     }
 
+    /// Returns name and kind of the bearer of a token that this server knows, also if the token is not usable any more.
+    pub fn known_bearer(&self, token_id: &str) -> Option<(String, IdentityKind)> {
+        let state = self.state();
+        let bearer = &state.directory.token(token_id)?.bearer;
+        let kind = match bearer {
+            Bearer::Admin(_) => IdentityKind::Admin,
+            Bearer::Worker(_) => IdentityKind::Worker,
+            Bearer::Account(name) => match state.directory.account(name).map(|account| account.kind) {
+                Some(AccountKind::Service) => IdentityKind::Service,
+                _ => IdentityKind::User,
+            },
+        };
+        Some((bearer.name().to_owned(), kind))
+    }
+
     /// Returns whether a token can do what the first token of this kind is for. An account can replace the first admin
     /// token.
     pub fn has_bearer(&self, kind: IdentityKind) -> bool {
@@ -155,15 +172,15 @@ impl AccessControl {
         self.version.subscribe()
     }
 
-    /// Plans a change and writes it. It is effective on this server when the function returns. The rights of the caller
+    /// Plans a change and writes it; returns the changed entries. It is effective on this server when the function returns. The rights of the caller
     /// are those at the time of the write, not those at the start of its request.
     ///
     /// # Errors
     /// [`ChangeError`]; nothing was changed then, except perhaps after [`StoreError::OutcomeUnknown`].
-    pub async fn change(&self, actor: &Identity, change: &Change) -> Result<(), ChangeError> {
+    pub async fn change(&self, actor: &Identity, change: &Change) -> Result<Vec<Changed>, ChangeError> {
         let _turn = self.changing.lock().await;
         for _ in 0..ATTEMPTS {
-            let (version, rows) = {
+            let (version, rows, changed) = {
                 let (state, now) = (self.state(), SystemClock.now());
                 // The server itself has no token.
                 let current = match &*actor.token_id {
@@ -171,16 +188,18 @@ impl AccessControl {
                     token_id => state.directory.identity(token_id, now),
                 };
                 let current = current.ok_or(ChangeError::Revoked)?;
-                (state.version, state.directory.plan(&current, change.clone(), now)?)
+                let rows = state.directory.plan(&current, change.clone(), now)?;
+                let changed = state.directory.changed(&rows);
+                (state.version, rows, changed)
             };
             if rows.is_empty() {
-                return Ok(());
+                return Ok(changed);
             }
             let rows: Vec<_> = rows.into_iter().map(stored).collect();
             let next = version + rand::random_range(1..=STEP_MAX);
             if self.store.change_access(version, next, &rows).await? {
                 self.apply(next, rows);
-                return Ok(());
+                return Ok(changed);
             }
             self.refresh().await?;
         }
@@ -311,7 +330,7 @@ impl std::fmt::Debug for AccessControl {
 
 #[cfg(test)]
 mod tests {
-    use access::{AccountKind, Bearer, SubmitRate};
+    use access::SubmitRate;
     use store::faulty::{FaultyStore, Operation};
     use store::sqlite::{Options, SqliteStore};
     use store::{Access as _, AccessRows};

@@ -25,6 +25,11 @@ impl RightsWatch {
         Self { access: Arc::clone(access), changes: access.changes(), identity: identity.clone() }
     }
 
+    /// Returns the caller, with the rights that it had at the start.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     /// Completes when the token was revoked or has expired, or its bearer has other rights. Cancel-safe.
     pub async fn changed(&mut self) {
         while self.access.bearer_of(&self.identity.token_id).as_ref() == Some(&self.identity) {

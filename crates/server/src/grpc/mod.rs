@@ -4,6 +4,7 @@
 //!
 //! - `session`: assignments to a worker, and its reports; `heartbeat`: heartbeats and leases.
 //! - `logs`: log output of executions; `artifacts`: their files; `tasks`: requests of running tasks.
+//! - `audited`: entries of the audit log.
 //! - `convert`: translates messages into inputs of the engine, and effects into messages.
 //!
 //! # Invariants
@@ -11,12 +12,14 @@
 //! - A worker that does not read its messages delays only itself.
 
 mod artifacts;
+mod audited;
 pub(crate) mod convert;
 mod heartbeat;
 mod logs;
 mod session;
 mod tasks;
 
+use audit::{Entry, Outcome};
 use axum::Router;
 use model::WorkerId;
 use proto::v1::worker_server::{Worker, WorkerServer};
@@ -25,10 +28,10 @@ use proto::v1::{
     GetCheckpointRequest, Heartbeat, LeaseGrant, LogAck, LogChunk, PutArtifactRequest, PutArtifactResponse,
     SaveCheckpointRequest, SaveCheckpointResponse, ServerMessage, WorkerMessage,
 };
-use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::auth::{Actor, Resource, RightsWatch, Verb};
+use crate::auth::{Actor, Resource, RightsWatch, Verb, token};
+use crate::listener::Peer;
 use crate::services::Services;
 
 /// Largest accepted message: a batch of reports with their output values.
@@ -53,7 +56,8 @@ struct WorkerService {
 
 impl WorkerService {
     /// Authenticates a worker, and authorizes it for `resource`. Returns its rights, which streams watch.
-    async fn admit(&self, metadata: &MetadataMap, resource: Resource) -> Result<RightsWatch, Status> {
+    async fn admit<T>(&self, request: &Request<T>, resource: Resource) -> Result<RightsWatch, Status> {
+        let metadata = request.metadata();
         let token = metadata.get("authorization").and_then(|value| value.to_str().ok());
         let token =
             token.and_then(|text| text.strip_prefix("Bearer ").or_else(|| text.strip_prefix("bearer ")));
@@ -66,6 +70,9 @@ impl WorkerService {
         };
         let identity = identity.ok_or_else(|| {
             self.services.metrics.worker_stream_closed("unauthenticated");
+            let token_id = token.and_then(|token| token::parse(token.trim())).map(|parsed| parsed.id);
+            let caller = token_id.and_then(|id| audited::bearer(&self.services, id));
+            self.denied(caller, request, resource, "unauthenticated");
             Status::unauthenticated(
                 "authentication failed: expected `authorization: Bearer bf_worker_…` with a valid token",
             )
@@ -73,9 +80,29 @@ impl WorkerService {
         let actor = Actor::new(identity, Verb::Work, resource);
         actor.check_route().map_err(|denied| {
             self.services.metrics.worker_stream_closed("denied");
+            self.denied(Some(audited::caller(actor.identity())), request, resource, "forbidden");
             Status::permission_denied(denied.to_string())
         })?;
         Ok(RightsWatch::new(&self.services.access, actor.identity()))
+    }
+
+    /// Makes an entry of the audit log for a caller that is no worker.
+    fn denied<T>(
+        &self,
+        caller: Option<audited::Caller>,
+        request: &Request<T>,
+        resource: Resource,
+        code: &'static str,
+    ) {
+        let Some(caller) = caller else { return };
+        let address = request.extensions().get::<Peer>().map(|peer| peer.address());
+        let entry = audited::entry(&self.services, &caller, "connect_worker", resource);
+        self.services.audit.not_succeeded(Entry {
+            address: address.map(|address| address.to_string()),
+            outcome: Outcome::Denied,
+            code: Some(code.to_owned()),
+            ..entry
+        });
     }
 }
 
@@ -97,7 +124,7 @@ impl Worker for WorkerService {
         &self,
         request: Request<Streaming<WorkerMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let rights = self.admit(request.metadata(), Resource::Workers).await?;
+        let rights = self.admit(&request, Resource::Workers).await?;
         Ok(Response::new(session::open(self.services.clone(), rights, request.into_inner())))
     }
 
@@ -105,7 +132,7 @@ impl Worker for WorkerService {
         &self,
         request: Request<Streaming<Heartbeat>>,
     ) -> Result<Response<Self::HeartbeatStream>, Status> {
-        let rights = self.admit(request.metadata(), Resource::Workers).await?;
+        let rights = self.admit(&request, Resource::Workers).await?;
         Ok(Response::new(heartbeat::open(self.services.clone(), rights, request.into_inner())))
     }
 
@@ -113,7 +140,7 @@ impl Worker for WorkerService {
         &self,
         request: Request<Streaming<LogChunk>>,
     ) -> Result<Response<Self::LogsStream>, Status> {
-        let rights = self.admit(request.metadata(), Resource::Logs).await?;
+        let rights = self.admit(&request, Resource::Logs).await?;
         Ok(Response::new(logs::open(self.services.clone(), rights, request.into_inner())))
     }
 
@@ -121,7 +148,7 @@ impl Worker for WorkerService {
         &self,
         request: Request<GetArtifactRequest>,
     ) -> Result<Response<Self::GetArtifactStream>, Status> {
-        self.admit(request.metadata(), Resource::Artifacts).await?;
+        self.admit(&request, Resource::Artifacts).await?;
         let chunks = artifacts::get(&self.services, request.into_inner()).await?;
         Ok(Response::new(chunks))
     }
@@ -130,7 +157,7 @@ impl Worker for WorkerService {
         &self,
         request: Request<Streaming<PutArtifactRequest>>,
     ) -> Result<Response<PutArtifactResponse>, Status> {
-        self.admit(request.metadata(), Resource::Artifacts).await?;
+        self.admit(&request, Resource::Artifacts).await?;
         let stored = Box::pin(artifacts::put(&self.services, request.into_inner())).await?;
         Ok(Response::new(stored))
     }
@@ -139,7 +166,7 @@ impl Worker for WorkerService {
         &self,
         request: Request<SaveCheckpointRequest>,
     ) -> Result<Response<SaveCheckpointResponse>, Status> {
-        self.admit(request.metadata(), Resource::Workers).await?;
+        self.admit(&request, Resource::Workers).await?;
         tasks::save_checkpoint(&self.services, request.into_inner()).await.map(Response::new)
     }
 
@@ -147,7 +174,7 @@ impl Worker for WorkerService {
         &self,
         request: Request<GetCheckpointRequest>,
     ) -> Result<Response<Checkpoint>, Status> {
-        self.admit(request.metadata(), Resource::Workers).await?;
+        self.admit(&request, Resource::Workers).await?;
         tasks::get_checkpoint(&self.services, request.into_inner()).await.map(Response::new)
     }
 
@@ -155,7 +182,7 @@ impl Worker for WorkerService {
         &self,
         request: Request<AddElementsRequest>,
     ) -> Result<Response<AddElementsResponse>, Status> {
-        self.admit(request.metadata(), Resource::Workers).await?;
+        self.admit(&request, Resource::Workers).await?;
         tasks::add_elements(&self.services, request.into_inner()).await.map(Response::new)
     }
 }

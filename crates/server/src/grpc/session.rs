@@ -19,8 +19,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Status, Streaming};
 
 use super::convert::{self, Malformed};
-use super::{FIRST_MESSAGE_TIMEOUT, Replies, malformed, revoked};
-use crate::auth::RightsWatch;
+use super::{FIRST_MESSAGE_TIMEOUT, Replies, audited, malformed, revoked};
+use crate::auth::{Identity, RightsWatch};
 use crate::members::{Leader, Members};
 use crate::node::{MESSAGES_MAX, ToWorker};
 use crate::services::Services;
@@ -42,10 +42,11 @@ pub(super) fn open(
     let gone = CancellationToken::new();
     let members = services.members.clone();
     let to_worker = Outbound { messages, members, verdict: Some(verdict), _gone: gone.clone().drop_guard() };
+    let identity = rights.identity().clone();
     tokio::spawn(async move {
         let mut joined = None;
         tokio::select! {
-            verdict = read(&services, inbound, outbox, &mut joined) => {
+            verdict = read(&services, &identity, inbound, outbox, &mut joined) => {
                 // The worker may have disconnected. It gets the end of the session even while the engine is busy.
                 let _gone = verdict_tx.send(verdict);
             }
@@ -102,6 +103,7 @@ fn ended() -> Status {
 /// the session.
 async fn read(
     services: &Services,
+    identity: &Identity,
     mut inbound: Streaming<WorkerMessage>,
     outbox: mpsc::Sender<ToWorker>,
     joined: &mut Option<(WorkerId, Session)>,
@@ -126,10 +128,14 @@ async fn read(
     if let Some(elsewhere) = wait_for_leader(services).await {
         return elsewhere;
     }
+    let is_known = node.view().workers.iter().any(|known| known.id == worker);
     if node.join(join, outbox).await.is_err() {
         return ended();
     }
     *joined = Some((worker, session));
+    if !is_known {
+        audited::registered(services, identity, worker, &name);
+    }
     tracing::info!(worker = name, worker_id = %worker, session = session.0, "worker session opened");
     let verdict = tokio::select! {
         verdict = reports(services, worker, session, inbound) => verdict,

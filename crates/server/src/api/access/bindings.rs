@@ -9,7 +9,7 @@ use model::limits::BODY_BYTES_MAX;
 use serde::Deserialize;
 use utoipa_axum::routes;
 
-use super::{change, check_namespace, refused};
+use super::{change, check_namespace, note, note_binding, refused};
 use crate::api::Api;
 use crate::api::extract::{Params, RawBody};
 use crate::api::problem::{ApiError, Code};
@@ -94,11 +94,12 @@ async fn put_binding(
 ) -> Result<Json<Binding>, ApiError> {
     let PutBinding { role, account, namespace } = body.format.parse(&body.bytes)?;
     let bind = Change::Bind { role: role.clone(), account: account.clone(), namespace: namespace.clone() };
+    note_binding(&actor, &role, &account, &namespace);
     check_namespace("namespace", &namespace)?;
     match api.access.change(actor.identity(), &bind).await {
         Err(ChangeError::Refused(Refusal::Exists { .. })) => {}
         changed => {
-            changed.map_err(refused)?;
+            note(&actor, &changed.map_err(refused)?);
             tracing::info!(role, account, namespace, by = %actor.name, "role bound");
         }
     }
@@ -135,6 +136,7 @@ async fn delete_binding(
     Params(params): Params<DeleteBindingParams>,
 ) -> Result<StatusCode, ApiError> {
     let DeleteBindingParams { role, account, namespace } = params;
+    note_binding(&actor, &role, &account, &namespace);
     let unbind =
         Change::Unbind { role: role.clone(), account: account.clone(), namespace: namespace.clone() };
     change(&api, &actor, unbind).await?;

@@ -16,7 +16,7 @@ mod me;
 mod roles;
 mod tokens;
 
-use access::{Change, Refusal};
+use access::{Change, Changed, Refusal};
 
 use super::Api;
 use super::problem::{ApiError, Code, excerpt, field_error};
@@ -36,7 +36,25 @@ pub(super) fn routes(routes: &mut Routes) {
 /// Makes a change of the directory. It is effective on this server when the function returns, and within a second on
 /// all others.
 async fn change(api: &Api, actor: &Actor, change: Change) -> Result<(), ApiError> {
-    api.access.change(actor.identity(), &change).await.map_err(refused)
+    let changed = api.access.change(actor.identity(), &change).await.map_err(refused)?;
+    note(actor, &changed);
+    Ok(())
+}
+
+/// Adds the changed fields of entries to the entry of the audit log.
+fn note(actor: &Actor, changed: &[Changed]) {
+    for Changed { kind, key, old, new } in changed {
+        let prefix = if changed.len() == 1 { String::new() } else { format!("{kind}[{key}]") };
+        actor.note().changed(&prefix, old.as_ref(), new.as_ref());
+    }
+}
+
+/// Adds the binding to the entry of the audit log.
+fn note_binding(actor: &Actor, role: &str, account: &str, namespace: &str) {
+    actor.note().object(format_args!("{role}/{account}/{namespace}"));
+    if namespace != "*" {
+        actor.note().namespace(namespace);
+    }
 }
 
 fn refused(error: ChangeError) -> ApiError {

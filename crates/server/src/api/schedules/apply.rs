@@ -26,11 +26,11 @@ use utoipa_axum::routes;
 
 use super::{read, warnings};
 use crate::api::Api;
-use crate::api::definitions::{Batch, DryRun, PutParams};
+use crate::api::definitions::{AppliedDefinition, Batch, COMPARED_MAX, DryRun, PutParams, note_applied};
 use crate::api::extract::{Params, Path, RawBody};
 use crate::api::headers::{Precondition, etag};
 use crate::api::problem::{ApiError, Code, field_error, fields_at};
-use crate::api::requests::{self, unexpected, until_applied};
+use crate::api::requests::{self, NotApplied, unexpected, until_applied};
 use crate::api::routes::Routes;
 use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
@@ -95,16 +95,16 @@ async fn put_schedule(
     if params.dry_run {
         return Ok(Json(ScheduleSpec::clone(&head.spec)).into_response());
     }
-    let applied = until_applied(format!("schedule `{name}`"), || async {
-        let version = async {
-            let found = api.node.store().schedule_named(&head.spec.namespace, &head.spec.name).await?;
-            Ok(found.map(|row| row.state.version))
-        };
+    let (applied, before) = until_applied(format!("schedule `{name}`"), || async {
+        let found = api.node.store().schedule_named(&head.spec.namespace, &head.spec.name).await?;
+        let version = async { Ok(found.as_ref().map(|row| row.state.version)) };
         let expected = requests::expected(wanted.expected_of(format!("schedule `{name}`"), version).await?);
         let new = NewSchedule { head: Arc::clone(&head), expected };
-        send(&api, &actor, vec![new]).await.map_err(refused)
+        let applied = send(&api, &actor, vec![new]).await.map_err(refused::<NotApplied>)?;
+        Ok((applied, found.map(|row| row.body)))
     })
     .await?;
+    note(&actor, std::slice::from_ref(&head), &applied, vec![before]);
     shown(&api, applied.first(), &head).await
 }
 
@@ -152,6 +152,7 @@ async fn create_schedule(
     }
     let new = NewSchedule { head: Arc::clone(&head), expected: Expected::Absent };
     let applied = send(&api, &actor, vec![new]).await.map_err(refused::<ApiError>)?;
+    note(&actor, std::slice::from_ref(&head), &applied, Vec::new());
     shown(&api, applied.first(), &head).await
 }
 
@@ -195,6 +196,11 @@ async fn apply_schedules(
     if params.dry_run {
         return would_apply(&api, &heads).await.map(Json);
     }
+    let mut before = Vec::new();
+    for head in heads.iter().take(COMPARED_MAX) {
+        let found = api.node.store().schedule_named(&head.spec.namespace, &head.spec.name).await?;
+        before.push(found.map(|row| row.body));
+    }
     let new = heads.iter().map(|head| NewSchedule { head: Arc::clone(head), expected: Expected::Any });
     let applied = match send(&api, &actor, new.collect()).await {
         Ok(applied) => applied,
@@ -205,6 +211,7 @@ async fn apply_schedules(
         }
         Err(error) => return Err(error.into()),
     };
+    note(&actor, &heads, &applied, before);
     let schedules = heads.iter().zip(&applied).map(|(head, applied)| AppliedSchedule {
         id: Some(applied.schedule),
         name: head.spec.name.clone(),
@@ -218,6 +225,18 @@ async fn apply_schedules(
     let few = heads.len() <= COMPILED_MAX;
     warn(&api, &heads, &mut schedules, |i| few || applied[i].next_at.is_none()).await?;
     Ok(Json(AppliedSchedules { schedules }))
+}
+
+/// Adds the changed fields to the entry of the audit log.
+fn note(actor: &Actor, heads: &[Arc<ScheduleHead>], applied: &[Applied], before: Vec<Option<Arc<str>>>) {
+    let before = before.into_iter().chain(std::iter::repeat(None));
+    let applied = heads.iter().zip(applied).zip(before).map(|((head, applied), old)| AppliedDefinition {
+        name: &head.spec.name,
+        change: applied.change,
+        old,
+        new: &head.body,
+    });
+    note_applied(actor, &applied.collect::<Vec<_>>());
 }
 
 /// Adds warnings to each new or changed schedule that `asked` selects.

@@ -84,6 +84,7 @@ async fn delete_schedule(
     let expected_version = wanted.expected(format!("schedule `{name}`"), row.state.version)?;
     let request = ScheduleRequest::Delete { schedule: row.id, expected_version };
     let status = deleted(&requests::schedule(&api, &actor, request).await?)?;
+    actor.note().changed_bodies("", Some(&row.body), None);
     tracing::info!(schedule_id = %row.id, by = %actor.name, "schedule deleted");
     Ok(status)
 }

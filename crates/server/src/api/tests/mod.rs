@@ -9,11 +9,12 @@
 //!   writes.
 //! - [`World::until`] waits for a status of a job: for an event, never for a fixed time.
 //!
-//! The modules follow the handlers. `access`, `contract`, `refusals` and `tenants` check rules that hold for all routes.
+//! The modules follow the handlers. `access`, `audit`, `contract`, `refusals` and `tenants` check rules that hold for all routes.
 
 mod access;
 mod accounts;
 mod artifacts;
+mod audit;
 mod bulk;
 mod contract;
 mod events;
@@ -121,12 +122,14 @@ impl World {
         let addr = config.listen;
         let members = Members::new(Arc::clone(&store), &config, config.url_at(addr));
         let (node, driver) = Node::new(store, NodeConfig::new(&config, members.clone(), metrics.clone()));
+        let audit = crate::audit::AuditLog::new(Arc::clone(&faulty) as _, &config.name);
         let config = Arc::new(config);
         let services = Services {
             node,
             objects,
             members,
             access,
+            audit,
             keys,
             metrics,
             config,

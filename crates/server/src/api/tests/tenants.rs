@@ -20,7 +20,7 @@ use crate::api::table;
 const TRACE: &str = "payroll";
 
 /// Objects of the namespace `finance`.
-struct Tenant {
+pub(super) struct Tenant {
     job: String,
     ended_job: String,
     schedule: String,
@@ -31,12 +31,12 @@ struct Tenant {
     failure: String,
 }
 
-fn process() -> Value {
+pub(super) fn process() -> Value {
     json!({"process": {"command": ["true"]}})
 }
 
 impl Tenant {
-    async fn fill(world: &World) -> Self {
+    pub(super) async fn fill(world: &World) -> Self {
         let mut worker = ManualWorker::join(world, 1).await;
         let named = |name: &str, rest: Value| {
             let mut object = json!({"name": format!("{TRACE}-{name}"), "namespace": "finance"});
@@ -90,7 +90,7 @@ impl Tenant {
 
 /// How a caller without a role in the namespace is answered.
 #[derive(Debug, PartialEq)]
-enum Expected {
+pub(super) enum Expected {
     /// Refused: the object does not exist, or the right is missing.
     Refused,
     /// An empty list or a part of the cluster: a response without a trace of the namespace.
@@ -98,7 +98,7 @@ enum Expected {
 }
 
 /// Returns the path and the body of a request that concerns an object of the namespace.
-fn request(tenant: &Tenant, method: &Method, route: &str) -> (String, Value, Expected) {
+pub(super) fn request(tenant: &Tenant, method: &Method, route: &str) -> (String, Value, Expected) {
     use Expected::{Refused, WithoutTrace};
     let in_finance = "?namespace=finance";
     let name = |kind: &str| format!("{TRACE}-{kind}");
@@ -239,6 +239,10 @@ fn request(tenant: &Tenant, method: &Method, route: &str) -> (String, Value, Exp
         path if path.starts_with("/accounts/{name}") => (route.replace("{name}", "tess"), Refused),
         "/tokens/{id}" => (route.replace("{id}", "000000000000"), Refused),
         "/metrics" => plain(Refused),
+        // The entries about the objects of the namespace.
+        "/audit" => all(),
+        "/audit/verify" => plain(Refused),
+        "/audit/{sequence}" => (route.replace("{sequence}", "1"), Refused),
         path => panic!("{method} {path} has no request here: add one with an object of the namespace"),
     };
     (path, body, expected)
@@ -267,7 +271,7 @@ fn method(method: &HttpMethod) -> Method {
 }
 
 /// Returns all routes that need a token, except the endless stream of events.
-fn routes() -> Vec<(Method, String)> {
+pub(super) fn routes() -> Vec<(Method, String)> {
     let routes = table();
     let gated = routes.entries().filter(|(.., access)| *access != Access::Open);
     gated.map(|(verb, path, _)| (method(&verb), path)).filter(|(_, path)| path != "/api/v1/events").collect()
@@ -364,7 +368,7 @@ async fn a_viewer_reads_every_object_of_the_namespace_and_changes_none() {
         }
         let answer = world.send_as(&viewer, method.clone(), &path, body).await;
         let shown = format!("{method} {path}: {} {}", answer.status, answer.text());
-        let needs_more = ["/metrics", "/accounts", "/bindings"].iter().any(|it| route.contains(it))
+        let needs_more = ["/metrics", "/accounts", "/bindings", "/audit"].iter().any(|it| route.contains(it))
             || route.contains("/servers/{id}")
             || route.ends_with("/checkpoint");
         if needs_more {

@@ -29,7 +29,7 @@ use super::convert;
 use super::pin::{self, KnownSpecs};
 use super::warn::warnings;
 use crate::api::Api;
-use crate::api::definitions::{Batch, DryRun, PutParams};
+use crate::api::definitions::{AppliedDefinition, Batch, COMPARED_MAX, DryRun, PutParams, note_applied};
 use crate::api::extract::{Params, Path, RawBody};
 use crate::api::headers::{Precondition, etag};
 use crate::api::problem::{ApiError, Code, field_error, fields_at};
@@ -106,16 +106,16 @@ async fn put_workflow(
     if dry_run {
         return Ok(Json(WorkflowSpec::clone(&head.spec)).into_response());
     }
-    let applied = until_applied(format!("workflow `{}`", head.spec.name), || async {
-        let version = async {
-            let found = api.node.store().workflow_named(&head.spec.namespace, &head.spec.name).await?;
-            Ok(found.map(|row| row.state.version))
-        };
+    let (applied, before) = until_applied(format!("workflow `{}`", head.spec.name), || async {
+        let found = api.node.store().workflow_named(&head.spec.namespace, &head.spec.name).await?;
+        let version = async { Ok(found.as_ref().map(|row| row.state.version)) };
         let expected =
             requests::expected(wanted.expected_of(format!("workflow `{}`", head.spec.name), version).await?);
-        Ok(send(&api, &actor, vec![NewWorkflow { head: Arc::clone(head), expected }]).await?)
+        let applied = send(&api, &actor, vec![NewWorkflow { head: Arc::clone(head), expected }]).await?;
+        Ok((applied, found.map(|row| Arc::clone(&row.head.body))))
     })
     .await?;
+    note(&actor, std::slice::from_ref(head), &applied, vec![before]);
     shown(&api, &actor, applied.first(), head).await
 }
 
@@ -188,8 +188,14 @@ async fn apply_workflows(
     if params.dry_run {
         return would_apply(&api, &heads).await.map(Json);
     }
+    let mut before = Vec::new();
+    for head in heads.iter().take(COMPARED_MAX) {
+        let found = api.node.store().workflow_named(&head.spec.namespace, &head.spec.name).await?;
+        before.push(found.map(|row| Arc::clone(&row.head.body)));
+    }
     let new = heads.iter().map(|head| NewWorkflow { head: Arc::clone(head), expected: Expected::Any });
     let applied = send(&api, &actor, new.collect()).await?;
+    note(&actor, &heads, &applied, before);
     let warnings = warnings(&api, &heads).await?;
     let workflows = heads.iter().zip(&applied).zip(warnings).map(|((head, applied), warnings)| {
         let (generation, version) = (applied.generation, applied.version);
@@ -209,6 +215,18 @@ fn told(
     let warnings = if change == ApplyChange::Unchanged { Vec::new() } else { warnings };
     let (name, namespace) = (spec.name.clone(), spec.namespace.clone());
     AppliedWorkflow { id, name, namespace, change, generation, version, warnings }
+}
+
+/// Adds the changed fields to the entry of the audit log.
+fn note(actor: &Actor, heads: &[Arc<WorkflowHead>], applied: &[Applied], before: Vec<Option<Arc<str>>>) {
+    let before = before.into_iter().chain(std::iter::repeat(None));
+    let applied = heads.iter().zip(applied).zip(before).map(|((head, applied), old)| AppliedDefinition {
+        name: &head.spec.name,
+        change: applied.change,
+        old,
+        new: &head.body,
+    });
+    note_applied(actor, &applied.collect::<Vec<_>>());
 }
 
 /// Checks the right of the caller in the namespace of each workflow.
@@ -329,6 +347,7 @@ async fn delete_workflow(
     let expected_version = wanted.expected(format!("workflow `{name}`"), row.state.version)?;
     let request = WorkflowRequest::Delete { workflow: row.id, expected_version };
     let status = deleted(&requests::workflow(&api, &actor, request).await?)?;
+    actor.note().changed_bodies("", Some(&row.head.body), None);
     tracing::info!(workflow_id = %row.id, by = %actor.name, "workflow deleted");
     Ok(status)
 }

@@ -41,6 +41,7 @@ pub(super) fn routes(routes: &mut Routes) {
         Code::UnsupportedMediaType,
     ];
     routes.needs(Verb::Create, Resource::Runs, &refusals, routes!(start_definition));
+    routes.is_submission();
 }
 
 /// Start a run of an inline workflow definition

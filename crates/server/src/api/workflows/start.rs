@@ -38,6 +38,7 @@ pub(super) fn routes(routes: &mut Routes) {
         Code::UnsupportedMediaType,
     ];
     routes.needs(Verb::Operate, Resource::Runs, &start_refusals, routes!(start_run));
+    routes.is_submission();
     let retry_refusals = [
         Code::RunNotFound,
         Code::RunNotEnded,
