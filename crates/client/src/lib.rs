@@ -48,6 +48,7 @@
 
 pub mod access;
 pub mod artifacts;
+pub mod audit;
 mod bulk;
 pub mod calendars;
 pub mod error;
@@ -71,6 +72,7 @@ pub mod workflows;
 
 pub use access::{AccessQuestion, AccountFilter, BindingFilter, TokenFilter};
 pub use artifacts::{ArtifactBody, ArtifactFilter};
+pub use audit::AuditFilter;
 pub use bulk::ChangeJobs;
 pub use error::Error;
 pub use events::{EventFilter, FeedItem};

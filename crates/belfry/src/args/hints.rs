@@ -66,6 +66,7 @@ const COMMANDS: &[Words] = &[
         &["revoke", "unbind"],
         "`belfry token revoke ID` or `belfry role unbind ROLE ACCOUNT -n NAMESPACE`",
     ),
+    words("", &["auditlog", "audit-log", "trail"], "`belfry audit list`"),
     words("", &["apikey", "apikeys", "api-key", "api-token", "pat"], "`belfry token create`"),
     words("account", &["add", "new", "set"], "`belfry account create NAME`"),
     words("account", &["rm", "remove"], "`belfry account delete NAME`"),

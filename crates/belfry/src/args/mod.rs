@@ -21,6 +21,7 @@
 //! one snapshot, `the_help_of_every_command`; a test parses all examples.
 
 pub(crate) mod access;
+pub(crate) mod audit;
 pub(crate) mod context;
 pub(crate) mod failure;
 pub(crate) mod forecast;
@@ -248,6 +249,13 @@ pub(crate) enum Command {
         "belfry auth can-i create jobs -n finance"
     })]
     Auth(access::AuthCommand),
+    /// Search and verify the audit log: who did what, from where
+    #[command(subcommand, before_help = examples! {
+        "belfry audit list --since 24h"
+        "belfry audit list --outcome denied"
+        "belfry audit verify"
+    })]
+    Audit(audit::AuditCommand),
     /// Check, back up, copy or repair the store of a server
     #[command(subcommand, before_help = examples! {
         "belfry store check /var/lib/belfry"

@@ -15,6 +15,7 @@
 mod accounts;
 mod apply;
 mod artifacts;
+mod audit;
 mod auth;
 mod calendars;
 mod completion;
@@ -203,6 +204,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Role(command) => block_on(&context, roles::run(&context, command)),
         Command::Token(command) => block_on(&context, tokens::run(&context, command)),
         Command::Auth(command) => block_on(&context, auth::run(&context, command)),
+        Command::Audit(command) => block_on(&context, audit::run(&context, command)),
         Command::Store(command) => block_on(&context, store::run(&context, command)),
         Command::Context(command) => contexts::run(&context, command),
         Command::Config(command) => config::run(&context, command),

@@ -23,6 +23,7 @@
 
 pub(crate) mod access;
 pub(crate) mod added_elements;
+mod audit;
 mod failures;
 pub(crate) mod forecast;
 pub(crate) mod machines;
@@ -317,7 +318,7 @@ mod tests {
             api::RunElement running_elements::RunningElement api::Schedule api::TriggeredSchedule
             api::UpcomingFiring api::LedgerEntry api::Backfill api::Calendar api::Workflow api::PlannedStep
             api::StatisticsTotal crate::settings::SettingRow api::Account api::Role api::Binding api::Token
-            access::Caller
+            access::Caller api::AuditEntry
         };
         for (row, width) in widths {
             assert!(width <= 80, "{row}: {width}");
