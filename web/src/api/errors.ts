@@ -116,6 +116,7 @@ const HINTS = {
   role_not_found: "gone",
   binding_not_found: "gone",
   token_not_found: "gone",
+  audit_entry_not_found: "gone",
   worker_not_found: "gone",
   server_not_found: "gone",
   queue_not_found: "queue",

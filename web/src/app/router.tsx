@@ -4,6 +4,7 @@ import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/
 
 import { Loading } from "../ui/kit";
 import type { AccountsSearch, TokensSearch } from "../lib/access";
+import type { AuditSearch } from "../lib/audit";
 import type { CompareSearch } from "../lib/compare";
 import type { FailuresSearch } from "../lib/failures";
 import { parseSearch, stringifySearch, type Search, text } from "../lib/search";
@@ -453,6 +454,19 @@ const allTokens = createRoute({
   component: lazyPage(() => import("../pages/access/TokensPage"), "AllTokensPage"),
 });
 
+const audit = createRoute({
+  getParentRoute: () => root,
+  path: "/access/audit",
+  validateSearch: (search: Search): AuditSearch => ({
+    actor: text(search.actor),
+    object: text(search.object),
+    resource: text(search.resource),
+    outcome: text(search.outcome),
+    days: text(search.days),
+  }),
+  component: lazyPage(() => import("../pages/access/AuditPage"), "AuditPage"),
+});
+
 /** The tokens of the caller. */
 const tokens = createRoute({
   getParentRoute: () => root,
@@ -522,6 +536,7 @@ const routes = [
   role,
   editRole,
   allTokens,
+  audit,
   tokens,
   settings,
   execution,

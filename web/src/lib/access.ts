@@ -17,6 +17,7 @@ export const RESOURCES = [
   "workers",
   "server",
   "access",
+  "audit",
 ] as const satisfies readonly Resource[];
 
 /** Verbs of roles. The verb `work` is only for worker tokens. */

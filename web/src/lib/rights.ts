@@ -112,6 +112,7 @@ const PAGES: ReadonlyArray<readonly [path: string, ...Permission]> = [
   ["/events", "read", "events"],
   ["/access", "read", "access"],
   ["/access/tokens", "read", "access"],
+  ["/access/audit", "read", "audit"],
   ["/access/roles/new", "create", "access"],
 ];
 

@@ -14,6 +14,7 @@ import {
   Trash2,
   Unlink,
 } from "lucide-react";
+import type { TFunction } from "i18next";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
@@ -72,6 +73,7 @@ function AccountDetails({ account }: { account: Account }) {
                 [t("account.title"), title ?? <span className="quiet">–</span>],
                 [t("account.kind"), <KindName key="" kind={kind} />],
                 [t("account.state"), disabled ? t("account.disabledText") : t("account.enabled")],
+                [t("account.submitRate"), submitRate(account, t)],
                 [t("account.createdAt"), <AbsoluteTime key="" at={account.created_at} />],
                 [t("account.createdBy"), account.created_by],
               ]}
@@ -81,6 +83,13 @@ function AccountDetails({ account }: { account: Account }) {
       </div>
     </Page>
   );
+}
+
+/** Returns the limit on submitted jobs, and whether it is the default. */
+function submitRate({ submit_rate, jobs_per_minute }: Account, t: TFunction): string {
+  const limit =
+    jobs_per_minute == null ? t("account.unlimited") : t("account.perMinute", { count: jobs_per_minute });
+  return submit_rate === undefined || submit_rate === "default" ? t("account.byDefault", { limit }) : limit;
 }
 
 function Actions({ account }: { account: Account }) {

@@ -1,4 +1,4 @@
-/** Tabs: accounts, roles, tokens. */
+/** Tabs: accounts, roles, tokens, audit log. */
 
 import { useTranslation } from "react-i18next";
 
@@ -8,6 +8,7 @@ const SECTIONS = [
   { to: "/access", key: "accounts" },
   { to: "/access/roles", key: "roles" },
   { to: "/access/tokens", key: "tokens" },
+  { to: "/access/audit", key: "audit" },
 ] as const;
 
 export function Sections() {
