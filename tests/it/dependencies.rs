@@ -89,6 +89,7 @@ fn model_cores_and_forecast_depend_on_no_runtime_socket_or_database() {
         "belfry-supervisor",
         "belfry-forecast",
         "belfry-access",
+        "belfry-audit",
     ] {
         assert_eq!(among(&dependencies(package), WORLD), [""; 0], "{package}");
     }
@@ -103,7 +104,7 @@ fn model_cores_and_forecast_depend_on_no_runtime_socket_or_database() {
 /// The cores decide; `model` and `proto` define the wire formats, and the shells use them.
 #[test]
 fn the_cores_depend_on_no_wire_format() {
-    for package in ["belfry-access", "belfry-engine", "belfry-leader", "belfry-supervisor"] {
+    for package in ["belfry-access", "belfry-audit", "belfry-engine", "belfry-leader", "belfry-supervisor"] {
         assert_eq!(among(&direct_dependencies(package), WIRES), [""; 0], "{package}");
     }
     assert_eq!(among(&direct_dependencies("belfry-model"), WIRES), ["utoipa"]);
@@ -116,6 +117,7 @@ fn dependencies_between_crates_point_inwards() {
         ("belfry-model", &[][..]),
         ("belfry-timetable", &["model"]),
         ("belfry-access", &["model"]),
+        ("belfry-audit", &["model"]),
         ("belfry-mutation", &[]),
         ("belfry-engine", &["model", "mutation", "timetable"]),
         ("belfry-leader", &["engine", "model", "mutation", "timetable"]),
@@ -127,7 +129,18 @@ fn dependencies_between_crates_point_inwards() {
         ("belfry-worker", &["crashpoint", "model", "mutation", "proto", "supervisor"]),
         (
             "belfry-server",
-            &["access", "crashpoint", "engine", "leader", "model", "mutation", "proto", "store", "timetable"],
+            &[
+                "access",
+                "audit",
+                "crashpoint",
+                "engine",
+                "leader",
+                "model",
+                "mutation",
+                "proto",
+                "store",
+                "timetable",
+            ],
         ),
     ] {
         assert_eq!(ours(&dependencies(package)), knows, "{package}");
@@ -199,9 +212,11 @@ const KNOWN_CYCLES: &[(&str, &str, &[&str], &str)] = &[
         "crate::sqlite",
         &[
             "access",
+            "audit",
             "commit",
             "housekeeping",
             "leases",
+            "lists",
             "load",
             "members",
             "operation",

@@ -3,7 +3,6 @@
 //! One server of the store is the leader. Changes are forwarded to it, and so are reads that only the leader can answer
 //! ([`HandledBy::Leader`]). Every server answers all other requests itself.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::HttpBody as _;
@@ -16,7 +15,7 @@ use model::limits::BATCH_BODY_BYTES_MAX;
 use super::extract::read_body_counted;
 use super::limits::{Caller, Limits, Permits};
 use super::problem::{ApiError, Code};
-use super::recorder::{Recorded, Recorder};
+use super::recorder::{RecordedRoute, Recorder};
 use super::{Api, cookie, forward};
 use crate::auth::{Actor, Identity, Resource, Verb, token};
 
@@ -73,10 +72,8 @@ pub(super) struct Gate {
     pub(super) lane: LaneChoice,
     /// Required right; `None` if the caller only has to be authenticated.
     pub(super) right: Option<(Verb, Resource)>,
-    /// Which requests make an entry of the audit log.
-    pub(super) recorded: Recorded,
-    /// Name of the operation.
-    pub(super) action: Arc<str>,
+    /// How requests are recorded in the audit log.
+    pub(super) recorded: RecordedRoute,
 }
 
 impl Gate {
@@ -102,7 +99,7 @@ pub(super) async fn pass(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let mut recorder = Recorder::begin(&gate, &request);
+    let mut recorder = Recorder::begin(&gate.api, &gate.recorded, gate.right, &request);
     let response = admit(&gate, request, next, &mut recorder).await;
     recorder.end(&response).await;
     response

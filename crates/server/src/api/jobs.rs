@@ -180,6 +180,7 @@ async fn submit_jobs(
     api.shared.limits.charge(&actor, &caller, jobs.len())?;
     let jobs = upstream::submit(&api, jobs, batch).await?;
     if batch {
+        actor.note().affected(jobs.len());
         let status = if jobs.iter().any(|job| job.created) { StatusCode::CREATED } else { StatusCode::OK };
         return Ok((status, Json(SubmitAnswer::Many(SubmittedJobs { jobs }))).into_response());
     }

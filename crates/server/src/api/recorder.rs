@@ -19,7 +19,6 @@ use axum::http::header::{LOCATION, USER_AGENT};
 use axum::http::{HeaderValue, Method, Uri};
 use axum::response::Response;
 
-use super::gate::Gate;
 use super::headers::X_REQUEST_ID;
 use super::problem::{ApiError, Code};
 use super::{Api, limits};
@@ -39,6 +38,14 @@ pub(super) enum Recorded {
     Changes,
     /// Changes, if submissions are recorded.
     Submissions,
+}
+
+/// How the requests of a route are recorded.
+#[derive(Debug, Clone)]
+pub(super) struct RecordedRoute {
+    pub(super) which: Recorded,
+    /// Name of the operation, such as `cancel_job`.
+    pub(super) action: Arc<str>,
 }
 
 /// Caller of a request, as far as it is known.
@@ -68,21 +75,26 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Begins with a request that is not authenticated yet.
-    pub(super) fn begin(gate: &Gate, request: &Request) -> Self {
+    /// Begins with a request that is not authenticated yet, to a route that requires a right.
+    pub(super) fn begin(
+        api: &Api,
+        recorded: &RecordedRoute,
+        right: Option<(Verb, Resource)>,
+        request: &Request,
+    ) -> Self {
         let method = request.method();
-        let (verb, resource) = gate.right.unwrap_or((verb_of(method), Resource::Access));
+        let (verb, resource) = right.unwrap_or((verb_of(method), Resource::Access));
         let is_change = !method.is_safe() && verb != Verb::Read && !is_dry_run(request.uri());
         Self {
-            api: gate.api.clone(),
-            action: Arc::clone(&gate.action),
+            api: api.clone(),
+            action: Arc::clone(&recorded.action),
             verb,
             resource,
-            recorded: gate.recorded,
+            recorded: recorded.which,
             is_change,
             caller: None,
             note: Note::default(),
-            address: limits::address(request, gate.api.config.exposure),
+            address: limits::address(request, api.config.exposure),
             user_agent: request.headers().get(USER_AGENT).cloned(),
             request_id: request.headers().get(X_REQUEST_ID).cloned(),
             route: request.extensions().get::<MatchedPath>().cloned(),

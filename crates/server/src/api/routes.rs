@@ -10,7 +10,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterE
 
 use super::gate::{self, Access, BodyMode, Gate, HandledBy, LaneChoice};
 use super::problem::Code;
-use super::recorder::Recorded;
+use super::recorder::{Recorded, RecordedRoute};
 use super::{Api, operations};
 use crate::auth::{Resource, Verb};
 
@@ -115,13 +115,13 @@ impl Routes {
             let handler = match route.access {
                 Access::Open => route.handler,
                 Access::Account | Access::Needs(..) => {
-                    let action = route.action().into();
-                    let Route { place, body, lane, recorded, access, .. } = route;
+                    let recorded = RecordedRoute { which: route.recorded, action: route.action().into() };
+                    let Route { place, body, lane, access, .. } = route;
                     let right = match access {
                         Access::Needs(verb, resource) => Some((verb, resource)),
                         _ => None,
                     };
-                    let gate = Gate { api: api.clone(), place, body, lane, right, recorded, action };
+                    let gate = Gate { api: api.clone(), place, body, lane, right, recorded };
                     // Only in front of existing methods: any other method is a 405 for everyone.
                     route.handler.map(|methods| methods.route_layer(from_fn_with_state(gate, gate::pass)))
                 }

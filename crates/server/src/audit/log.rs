@@ -9,6 +9,7 @@ use model::access::{Resource, Verb};
 use model::error_chain::Chain;
 use store::audit::{AuditLink, AuditRow};
 use store::{Store, StoreError};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -195,7 +196,10 @@ impl AuditLog {
 
     fn write_soon(self: &Arc<Self>) {
         let log = Arc::clone(self);
-        tokio::spawn(async move { log.write_logged().await });
+        // A request may be dropped with its runtime; then `close` has written, or nothing can.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move { log.write_logged().await });
+        }
     }
 
     async fn write_logged(&self) {

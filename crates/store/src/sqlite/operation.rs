@@ -160,7 +160,7 @@ impl Operation {
                         | Change::Checkpoint(_)
                 )
             }),
-            Self::PutArtifact(_) | Self::FoldStatistics => true,
+            Self::PutArtifact(_) | Self::FoldStatistics | Self::AppendAudit { .. } => true,
             _ => false,
         }
     }

@@ -20,8 +20,8 @@ fn row(sequence: u64, namespace: Option<&str>, actor: &str) -> AuditRow {
         action: "cancel_job".into(),
         verb: "operate".into(),
         resource: "jobs".into(),
-        object: (sequence % 2 == 0).then(|| format!("job {sequence}")),
-        outcome: if sequence % 3 == 0 { "denied" } else { "allowed" }.into(),
+        object: sequence.is_multiple_of(2).then(|| format!("job {sequence}")),
+        outcome: if sequence.is_multiple_of(3) { "denied" } else { "allowed" }.into(),
         body: format!("{{\"action\":\"钟 {sequence}\"}}"),
     }
 }

@@ -111,6 +111,7 @@ async fn create_account(
     body: RawBody<BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
     let CreateAccount { name, kind, title, submit_rate } = body.format.parse(&body.bytes)?;
+    actor.note().object(&name);
     change(&api, &actor, Change::CreateAccount { name: name.clone(), kind, title, submit_rate }).await?;
     tracing::info!(account = name, %kind, by = %actor.name, "account created");
     let location = [(LOCATION, format!("/api/v1/accounts/{name}"))];

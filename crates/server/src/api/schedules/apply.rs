@@ -144,6 +144,7 @@ async fn create_schedule(
 ) -> Result<Response, ApiError> {
     let mut spec: ScheduleSpec = body.format.parse(&body.bytes)?;
     spec.fill();
+    actor.note().object(&spec.name);
     // Before the spec is compared with calendars of the namespace, whose names an error could tell.
     actor.check(&spec.namespace)?;
     let head = Arc::new(one(&api, spec).await?);
