@@ -72,8 +72,8 @@ test("the message of a result is translated", () => {
     ],
     [
       "the execution was lost, and `retry.max_lost` is 0: the worker sent no heartbeat within its lease",
-      "有 1 次执行失联或中断，次数上限是 0：执行器失联：租约到期前没有收到心跳",
-      "the execution was lost or interrupted; the limit is 0: the worker was lost: no heartbeat within its lease",
+      "有 1 次执行失联或中断，次数上限是 0：执行器在租约内没有心跳",
+      "the execution was lost or interrupted; the limit is 0: the worker sent no heartbeat within its lease",
     ],
     ["the job did not end by 2026-11-21T08:00:00Z", "超过完成时限", "the completion deadline passed"],
     ["cancelled by ann: too slow", "由 ann: too slow 取消", "cancelled by ann: too slow"],

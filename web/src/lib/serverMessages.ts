@@ -65,7 +65,7 @@ const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
     (t) => t("step.workerLost"),
   ],
   [
-    /^(?:the execution was|(\d+) executions were) lost, and `retry\.max_lost` is (\d+): ([\s\S]+)$/,
+    /^(?:the execution was|(\d+) executions were) lost, and `retry\.max_lost` is (\S+): ([\s\S]+)$/,
     (t, losses, limit, last = "") =>
       `${t("step.lost", { count: Number(losses || 1), limit })}${t("common.colon")}${translateMessage(last, t)}`,
   ],
