@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use std::{fs, process};
 
-use client::{Client, Timeouts};
+use client::{AuditFilter, Client, Page, Timeouts};
 use harness::{Pid, belfry, repository, until};
 use model::api::{CreateToken, CreatedToken, TokenKind};
 use model::{JobSpec, JobStatus};
@@ -126,4 +126,18 @@ async fn a_token_is_valid_and_revoked_on_every_server(clients: &[Client; 3], por
     }
     let took = revoked_at.elapsed();
     assert!(took < Duration::from_secs(2), "the servers refused the token after {took:?}");
+    the_servers_append_to_one_audit_log(&clients[1]).await;
+}
+
+/// H3. Each server records the requests that it handled, in one chain.
+async fn the_servers_append_to_one_audit_log(client: &Client) {
+    let list = client.audit_page(&AuditFilter::default(), &Page::default()).await.unwrap();
+    let made =
+        |action: &str| list.items.iter().find(|it| it.entry.action == action).map(|it| &it.entry.server);
+    let (created, revoked) = (made("create_token").unwrap(), made("revoke_token").unwrap());
+    assert_ne!(created, revoked, "the requests were sent to different servers");
+    let report = client.verify_audit(None).await.unwrap();
+    assert!(report.valid && report.complete, "{report:?}");
+    let after = Some((report.sequence, report.hash.as_str()));
+    assert!(client.verify_audit(after).await.unwrap().valid);
 }

@@ -244,3 +244,32 @@ test("an administrator of a namespace binds roles in it, and nothing else", asyn
   await expect(dialog.getByRole("alert")).toContainText("`lead` may not change access in namespace `other`");
   await page.context().close();
 });
+
+test("the audit log shows who changed what, and who was denied", async ({ page, server }) => {
+  const secret = await account(server, "ann@example.com", ["viewer", "team"]);
+  const calendar = { name: "closed", namespace: "team", steps: [{ include: { all: {} } }] };
+  await server.call("PUT", "/api/v1/calendars/closed?namespace=team", calendar);
+  const changed = { ...calendar, description: "Closed for good" };
+  await server.call("PUT", "/api/v1/calendars/closed?namespace=team", changed);
+  const denied = await fetch(`${server.url}/api/v1/queues/mail`, {
+    method: "DELETE",
+    headers: { authorization: `Bearer ${secret}` },
+  });
+  expect(denied.status).toBe(403);
+
+  await page.goto("/access");
+  await page.getByRole("link", { name: "Audit log" }).click();
+  const rows = page.getByTestId("audit-rows");
+  await expect(rows).toContainText("delete_queue");
+  await page.getByRole("button", { name: "Denied" }).click();
+  await expect(rows.getByRole("row")).toHaveCount(1);
+  await expect(rows).toContainText("ann@example.com");
+  await page.getByRole("button", { name: "Denied" }).click();
+
+  await page.getByRole("textbox", { name: "Object" }).fill("closed");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/object=closed/);
+  await expect(rows.getByRole("row")).toHaveCount(2);
+  await rows.getByRole("button").first().click();
+  await expect(rows.getByRole("listitem")).toContainText("Closed for good");
+});

@@ -111,6 +111,7 @@ async function seed(server: Server): Promise<Record<string, string>> {
     role: "/access/roles/operator",
     "role-new": "/access/roles/new",
     "all-tokens": "/access/tokens",
+    "audit-log": "/access/audit",
     tokens: "/tokens",
     settings: "/settings",
   };

@@ -23,6 +23,7 @@ export const VIEWS = [
   "/access/roles/operator",
   "/access/roles/new",
   "/access/tokens",
+  "/access/audit",
   "/tokens",
   "/settings",
 ];

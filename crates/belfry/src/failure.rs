@@ -215,6 +215,12 @@ fn help_of(code: &str) -> Option<&'static str> {
         Code::AccountNotFound => "run `belfry account list` to list all accounts",
         Code::AccountExists => "choose another name, or change the account with `belfry account update`",
         Code::RoleNotFound => "run `belfry role list` to list all roles",
+        Code::AuditEntryNotFound => {
+            "run `belfry audit list` to list the entries; an entry is deleted when its retention ends"
+        }
+        Code::SubmitRate => {
+            "wait, or ask an administrator to raise the limit (`belfry account update ACCOUNT --submit-rate JOBS`)"
+        }
         Code::RoleInUse => {
             "run `belfry role bindings --role ROLE`, then `belfry role unbind`; `belfry token revoke` for tokens"
         }
@@ -354,6 +360,8 @@ mod tests {
             Code::AccountNotFound,
             Code::AccountExists,
             Code::RoleNotFound,
+            Code::AuditEntryNotFound,
+            Code::SubmitRate,
             Code::RoleInUse,
             Code::BindingNotFound,
             Code::TokenNotFound,
