@@ -20,6 +20,8 @@ pub const CHANGES_MAX: usize = 64;
 pub const VALUE_CHARS_MAX: usize = 256;
 /// Longest shown path, in characters.
 const PATH_CHARS_MAX: usize = 256;
+/// Bytes from which on a path does not grow: more than an entry shows of it.
+const PATH_BYTES_MAX: usize = 4 * PATH_CHARS_MAX;
 /// Most bytes of all changes of an entry.
 const BYTES_MAX: usize = 32 * 1024;
 /// Text in place of a value that may be secret.
@@ -79,6 +81,9 @@ impl Difference {
     fn fields(&mut self, path: &Path, old: Option<&Fields>, new: Option<&Fields>) {
         let names: BTreeSet<&String> = [old, new].into_iter().flatten().flat_map(Fields::keys).collect();
         for name in names {
+            if self.truncated {
+                break;
+            }
             let (old, new) =
                 (old.and_then(|fields| fields.get(name)), new.and_then(|fields| fields.get(name)));
             if old != new {
@@ -89,6 +94,9 @@ impl Difference {
 
     fn items(&mut self, path: &Path, old: &[Value], new: &[Value]) {
         for i in 0..old.len().max(new.len()) {
+            if self.truncated {
+                break;
+            }
             let (old, new) = (old.get(i), new.get(i));
             if old != new {
                 self.compare(&path.item(i), old, new);
@@ -124,12 +132,22 @@ fn is_nested(value: &Value) -> bool {
     matches!(value, Value::Object(_) | Value::Array(_))
 }
 
-/// Returns a value as JSON. A long text is shortened before it is converted.
+/// Returns a value as JSON. A long text is shortened before it is converted. The user and the password of an address are
+/// hidden.
 fn shown(value: &Value) -> String {
     match value {
+        Value::String(text) if has_user(text) => HIDDEN.to_owned(),
         Value::String(text) => clean(&Value::from(clean(text, VALUE_CHARS_MAX)).to_string(), VALUE_CHARS_MAX),
         value => clean(&value.to_string(), VALUE_CHARS_MAX),
     }
+}
+
+/// Whether a text contains an address with a user, such as `https://user:password@host`.
+fn has_user(text: &str) -> bool {
+    text.split("://").skip(1).any(|rest| {
+        let host = rest.split(['/', '?', '#', ' ', '"', '\'']).next().unwrap_or_default();
+        host.contains('@')
+    })
 }
 
 /// Path of a field, such as `job.run.process.command[0]`.
@@ -142,23 +160,47 @@ struct Path {
 impl Path {
     fn field(&self, name: &str) -> Self {
         let separator = if self.text.is_empty() { "" } else { "." };
-        let text = format!("{}{separator}{name}", self.text);
-        Self { text, is_secret: self.is_secret || may_be_secret(name) }
+        let name = clean(name, PATH_CHARS_MAX);
+        Self { is_secret: self.is_secret || may_be_secret(&name), text: self.with(separator, &name) }
     }
 
     fn item(&self, index: usize) -> Self {
-        Self { text: format!("{}[{index}]", self.text), is_secret: self.is_secret }
+        Self { text: self.with("", &format!("[{index}]")), is_secret: self.is_secret }
+    }
+
+    /// Returns the path with a further part. A path that is longer than an entry shows does not grow.
+    fn with(&self, separator: &str, part: &str) -> String {
+        match self.text.len() {
+            0..PATH_BYTES_MAX => format!("{}{separator}{part}", self.text),
+            _ => self.text.clone(),
+        }
     }
 }
 
 /// Returns whether the values of a field are hidden: those of environment variables, and of fields that are named like a
 /// secret.
 fn may_be_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let is_secret = |word: &str| SECRET_WORDS.contains(&word);
-    name == "env"
-        || name.split(|c: char| !c.is_ascii_alphanumeric()).any(is_secret)
-        || ["api_key", "apikey", "private_key", "access_key"].iter().any(|key| name.contains(key))
+    // `accessToken`, `access-token` and `ACCESS_TOKENS` are the same.
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for c in name.chars() {
+        let starts = !c.is_ascii_alphanumeric() || (c.is_ascii_uppercase() && was_lower);
+        if starts {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| c.is_ascii_alphanumeric()) {
+            word.push(c.to_ascii_lowercase());
+        }
+        was_lower = c.is_ascii_lowercase() || c.is_ascii_digit();
+    }
+    let is_secret = |word: &String| {
+        let singular = word.strip_suffix('s').unwrap_or(word);
+        SECRET_WORDS.contains(&word.as_str()) || SECRET_WORDS.contains(&singular)
+    };
+    let joined = words.concat();
+    matches!(name, "env" | "stdin")
+        || words.iter().any(is_secret)
+        || ["apikey", "privatekey", "accesskey", "secretkey"].iter().any(|key| joined.contains(key))
 }
 
 #[cfg(test)]
@@ -204,6 +246,34 @@ mod tests {
         steps[0].include.dates[0]: "2026-12-24" → -
         "#);
         assert_eq!(listed(Some(value()), Some(value())), "");
+    }
+
+    #[test]
+    fn secrets_are_hidden_however_they_are_named() {
+        let names =
+            ["accessToken", "db-passwords", "X-Api-Key", "PRIVATE_KEY", "stdin", "tokens", "clientSecret"];
+        for name in names {
+            assert!(may_be_secret(name), "{name}");
+        }
+        for name in ["tokenizer", "name", "keys", "stdout", "passenger"] {
+            assert!(!may_be_secret(name), "{name}");
+        }
+        let url = json!({"url": "https://ann:pw@example.com/x", "mail": "ann@example.com", "to": "https://a.b/@c"});
+        insta::assert_snapshot!(listed(None, Some(url)), @r#"
+        mail: - → "ann@example.com"
+        to: - → "https://a.b/@c"
+        url: - → (hidden)
+        "#);
+    }
+
+    /// A request may have a key of half a megabyte with tens of thousands of fields.
+    #[test]
+    fn a_long_path_costs_no_more_than_an_entry_shows() {
+        let fields: Fields = (0..60_000).map(|n| (format!("f{n}"), json!(n))).collect();
+        let long = "x".repeat(500_000);
+        let difference = difference(None, Some(&json!({ long: fields })));
+        assert!(difference.truncated && difference.changes.len() <= CHANGES_MAX);
+        assert!(difference.changes.iter().all(|change| change.path.chars().count() <= PATH_CHARS_MAX));
     }
 
     #[test]

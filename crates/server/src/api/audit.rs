@@ -196,10 +196,18 @@ fn link(AuditLink { sequence, hash }: AuditLink) -> Link {
 
 /// Verifies a part of the chain, up to the last entry that it had before.
 async fn verify(api: &Api, chain: &AuditChain, known: Option<Link>) -> Result<AuditReport, ApiError> {
-    // A known entry that retention has deleted proves nothing more than the cut.
     let start = known.filter(|known| known.sequence >= chain.cut.sequence).unwrap_or(link(chain.cut));
     let mut verifier = Verifier::after(start);
     let problem = verify_entries(api, chain, &mut verifier).await?.err();
+    // Otherwise a person with access to the database could write a new chain that begins after the known entry.
+    let is_deleted = known.filter(|known| known.sequence < chain.cut.sequence);
+    let problem = problem.or_else(|| {
+        let known = is_deleted?.sequence;
+        Some(format!(
+            "entry {known} was deleted, as were all entries up to {}: nothing links it to the entries after them",
+            chain.cut.sequence
+        ))
+    });
     let last = verifier.last();
     Ok(AuditReport {
         valid: problem.is_none(),

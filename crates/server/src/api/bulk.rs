@@ -361,6 +361,7 @@ async fn handle(
     }
     let mut changed = Vec::with_capacity(rows.len());
     if params.dry_run {
+        actor.note().is_read();
         for row in &rows {
             match action.check(row) {
                 Ok(job) => changed.push(job),
@@ -407,7 +408,7 @@ async fn handle(
         None => next_cursor,
     };
     actor.note().affected(changed.len());
-    if let Action::Update { patch } = action {
+    if let (Action::Update { patch }, false) = (action, changed.is_empty()) {
         actor.note().changed("patch", None, Some(patch));
     }
     Ok(Json(ChangedJobs { changed, refused: refused.into_groups(), next_cursor }))

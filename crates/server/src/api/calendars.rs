@@ -219,6 +219,7 @@ async fn put_calendar(
     actor.check(&spec.namespace)?;
     check(&api, &spec).await?;
     if params.dry_run {
+        actor.note().is_read();
         return Ok(Json(spec).into_response());
     }
     Ok(answer(shown(set(&api, &actor, spec, &wanted).await?)))

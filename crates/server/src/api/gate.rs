@@ -144,7 +144,11 @@ async fn admit(
     if of_leader && let Some(leader) = forward::leader(&gate.api, &request) {
         let _place = receiving.map_or_else(|| limits.forwards.enter(&caller), Ok)?;
         recorder.forwarded();
-        return forward::to(&gate.api, &leader, request).await;
+        let response = forward::to(&gate.api, &leader, request).await;
+        if response.as_ref().is_err_and(|error| error.code() == Code::OutcomeUnknown) {
+            recorder.forwarded_in_vain();
+        }
+        return response;
     }
     let lane = match gate.lane {
         LaneChoice::Metrics => &limits.metrics,

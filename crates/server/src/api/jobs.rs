@@ -169,6 +169,7 @@ async fn submit_jobs(
         actor.check(&job.head.spec.namespace)?;
     }
     if params.dry_run {
+        actor.note().is_read();
         upstream::check(&api, &jobs, batch).await?;
         let mut specs: Vec<_> = jobs.iter().map(|job| JobSpec::clone(&job.head.spec)).collect();
         let answer = match specs.pop() {

@@ -6,7 +6,7 @@
 //! `Location` of the response.
 //!
 //! # Invariants
-//! - A request that a server forwards makes no entry there: the leader makes it.
+//! - A request that a server forwards makes no entry there, unless the leader does not answer: the leader makes it.
 //! - A client that disconnects before the response cannot prevent the entry.
 //! - A request with a token that no server knows makes no entry: anyone can invent tokens.
 
@@ -84,7 +84,7 @@ impl Recorder {
     ) -> Self {
         let method = request.method();
         let (verb, resource) = right.unwrap_or((verb_of(method), Resource::Access));
-        let is_change = !method.is_safe() && verb != Verb::Read && !is_dry_run(request.uri());
+        let is_change = !method.is_safe() && verb != Verb::Read;
         Self {
             api: api.clone(),
             action: Arc::clone(&recorded.action),
@@ -126,9 +126,14 @@ impl Recorder {
         });
     }
 
-    /// Notes that another server handles the request.
+    /// Notes that another server handles the request, and makes its entry.
     pub(super) fn forwarded(&mut self) {
         self.has_ended = true;
+    }
+
+    /// Notes that the other server has not answered: it may have crashed before it made the entry.
+    pub(super) fn forwarded_in_vain(&mut self) {
+        self.has_ended = false;
     }
 
     /// Makes the entry, if the request needs one. The returned future waits until the entry of a successful change is
@@ -143,6 +148,8 @@ impl Recorder {
             match ended {
                 None => {}
                 Some(entry) if entry.outcome == Outcome::Allowed => log.changed(entry).await,
+                // The change may have happened: never counted together with others.
+                Some(entry) if entry.outcome == Outcome::Unknown => log.add(entry),
                 Some(entry) => log.not_succeeded(entry),
             }
         }
@@ -161,6 +168,8 @@ impl Recorder {
     /// Returns the entry, if the request needs one.
     fn entry(&self, outcome: Outcome, code: Option<Code>, location: Option<&str>) -> Option<Entry> {
         let noted = self.note.take();
+        // A foreign object does not exist for the caller, but the attempt is one that was denied.
+        let outcome = if noted.is_denied && outcome == Outcome::Failed { Outcome::Denied } else { outcome };
         let is_recorded = match self.recorded {
             Recorded::Changes => true,
             Recorded::Submissions => self.api.config.audit_submissions,
@@ -228,10 +237,6 @@ fn verb_of(method: &Method) -> Verb {
     }
 }
 
-fn is_dry_run(uri: &Uri) -> bool {
-    uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "dry_run=true"))
-}
-
 /// Returns a part of a path without its escapes.
 fn decoded(part: &str) -> String {
     let text = percent_encoding::percent_decode_str(part).decode_utf8_lossy();
@@ -249,13 +254,6 @@ fn outcome_of(code: Code) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_dry_run_changes_nothing() {
-        let is = |uri: &str| is_dry_run(&uri.parse().unwrap());
-        assert!(is("/api/v1/jobs?dry_run=true") && is("/x?a=b&dry_run=true"));
-        assert!(!is("/api/v1/jobs") && !is("/x?dry_run=false") && !is("/x?xdry_run=true"));
-    }
 
     #[test]
     fn parts_of_a_path_are_shown_without_escapes() {

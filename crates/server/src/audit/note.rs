@@ -16,8 +16,12 @@ pub struct Note(Arc<Mutex<Noted>>);
 /// Facts about one request.
 #[derive(Debug, Default)]
 pub struct Noted {
-    /// Namespace of the object.
+    /// Namespace of the object. `None` if it is unknown, or if the request concerns several namespaces.
     pub namespace: Option<String>,
+    /// Whether the request concerns several namespaces: its entry must not show one of them what concerns another.
+    concerns_several: bool,
+    /// Whether an object was hidden from the caller, because it lacks the right to it.
+    pub is_denied: bool,
     /// Name or ID of the object.
     pub object: Option<String>,
     /// Number of changed objects.
@@ -32,10 +36,21 @@ impl Note {
     /// Adds the namespace of the object.
     pub fn namespace(&self, namespace: &str) {
         self.with(|noted| {
-            if noted.namespace.as_deref() != Some(namespace) {
-                noted.namespace = Some(audit::clean(namespace, OBJECT_CHARS_MAX));
+            let namespace = audit::clean(namespace, OBJECT_CHARS_MAX);
+            match &noted.namespace {
+                None if !noted.concerns_several => noted.namespace = Some(namespace),
+                Some(known) if *known != namespace => {
+                    noted.namespace = None;
+                    noted.concerns_several = true;
+                }
+                _ => {}
             }
         });
+    }
+
+    /// Notes that an object is hidden from the caller.
+    pub fn is_denied(&self) {
+        self.with(|noted| noted.is_denied = true);
     }
 
     /// Adds the name or ID of the object.

@@ -1,11 +1,12 @@
 //! Counts equal requests that did not succeed.
 //!
-//! The first one makes an entry at once. Further ones with the same caller, address, action and error code are only
-//! counted; the count becomes one entry a minute later. So a flood of denied requests costs two entries a minute for
+//! The first one makes an entry at once. Further ones with the same caller, network, namespace, action and error code are
+//! only counted; the count becomes one entry a minute later. So a flood of denied requests costs two entries a minute for
 //! each caller and action, and at most [`KINDS_MAX`] kinds are counted one by one. All others share a few kinds.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use audit::Entry;
@@ -23,7 +24,9 @@ const VARIOUS: &str = "(various)";
 struct Kind {
     token_id: Option<String>,
     actor: String,
-    address: Option<String>,
+    /// Address; for IPv6 its /64 network, of which a caller may use every address.
+    network: Option<IpAddr>,
+    namespace: Option<String>,
     action: String,
     code: Option<String>,
 }
@@ -32,7 +35,7 @@ struct Kind {
 struct Counted {
     until: Instant,
     count: u64,
-    /// The last one.
+    /// The last one, without an object if they concern several.
     last: Option<Entry>,
 }
 
@@ -46,7 +49,8 @@ impl Repeats {
         let kind = Kind {
             token_id: entry.token_id.clone(),
             actor: entry.actor.clone(),
-            address: entry.address.clone(),
+            network: network(&entry),
+            namespace: entry.namespace.clone(),
             action: entry.action.clone(),
             code: entry.code.clone(),
         };
@@ -60,7 +64,11 @@ impl Repeats {
             Slot::Occupied(mut slot) => {
                 let counted = slot.get_mut();
                 counted.count += 1;
-                counted.last = Some(entry);
+                let object = match &counted.last {
+                    Some(last) if last.object != entry.object => None,
+                    _ => entry.object.clone(),
+                };
+                counted.last = Some(Entry { object, ..entry });
                 None
             }
         }
@@ -90,9 +98,17 @@ fn various(entry: Entry) -> (Kind, Entry) {
     let kind = Kind {
         token_id: None,
         actor: entry.actor.clone(),
-        address: None,
+        network: None,
+        namespace: None,
         action: entry.action.clone(),
         code: entry.code.clone(),
     };
     (kind, entry)
+}
+
+fn network(entry: &Entry) -> Option<IpAddr> {
+    match entry.address.as_deref()?.parse().ok()? {
+        IpAddr::V6(address) => Some(Ipv6Addr::from(u128::from(address) >> 64 << 64).into()),
+        address => Some(address),
+    }
 }

@@ -93,6 +93,7 @@ async fn put_schedule(
     actor.check(&spec.namespace)?;
     let head = Arc::new(one(&api, spec).await?);
     if params.dry_run {
+        actor.note().is_read();
         return Ok(Json(ScheduleSpec::clone(&head.spec)).into_response());
     }
     let (applied, before) = until_applied(format!("schedule `{name}`"), || async {
@@ -149,6 +150,7 @@ async fn create_schedule(
     actor.check(&spec.namespace)?;
     let head = Arc::new(one(&api, spec).await?);
     if params.dry_run {
+        actor.note().is_read();
         return Ok(Json(ScheduleSpec::clone(&head.spec)).into_response());
     }
     let new = NewSchedule { head: Arc::clone(&head), expected: Expected::Absent };
@@ -195,6 +197,7 @@ async fn apply_schedules(
     }
     let heads = checked.complete(&api, Batch::Several("schedules")).await?;
     if params.dry_run {
+        actor.note().is_read();
         return would_apply(&api, &heads).await.map(Json);
     }
     let mut before = Vec::new();

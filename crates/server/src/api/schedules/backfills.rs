@@ -105,6 +105,7 @@ async fn start_backfill(
         plan.scheduled_times.reverse();
     }
     if params.dry_run {
+        actor.note().is_read();
         return Ok(Json(plan.shown()).into_response());
     }
     if plan.scheduled_times.is_empty() {

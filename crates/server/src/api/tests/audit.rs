@@ -232,15 +232,70 @@ async fn a_flood_of_denied_requests_makes_two_entries() {
     let world = World::new().await;
     let noah = world.account("noah", &[]).await;
     let before = world.last_entry().await;
-    for n in 0..200 {
-        let body = job(json!({"namespace": format!("n{n}")}));
-        assert_eq!(
-            world.send_as(&noah, Method::POST, "/api/v1/jobs", body).await.status,
-            StatusCode::FORBIDDEN
-        );
+    let denied = async |namespace: &str| {
+        let body = job(json!({"namespace": namespace}));
+        let answer = world.send_as(&noah, Method::POST, "/api/v1/jobs", body).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    };
+    for _ in 0..200 {
+        denied("finance").await;
+    }
+    denied("web").await;
+    let entries = world.entries_after(before).await;
+    let shown: Vec<_> = entries.iter().map(|it| (it.namespace.as_deref().unwrap(), it.repeats)).collect();
+    assert_eq!(shown, [("finance", None), ("web", None), ("finance", Some(199))]);
+}
+
+/// H3. A parameter that the route ignores hides no change.
+#[tokio::test]
+async fn a_change_with_a_foreign_parameter_leaves_an_entry() {
+    let world = World::new().await;
+    let before = world.last_entry().await;
+    let body = json!({"name": "ann", "kind": "user"});
+    let answer = world.post("/api/v1/accounts?dry_run=true", body).await;
+    let entries = world.entries_after(before).await;
+    assert_eq!(entries.len(), 1, "{} {entries:?}", answer.status);
+}
+
+/// H2. An entry about several namespaces shows none of them what concerns the others.
+#[tokio::test]
+async fn a_change_of_several_namespaces_belongs_to_none() {
+    let world = World::new().await;
+    let before = world.last_entry().await;
+    let schedule = |namespace: &str| {
+        json!({"name": "nightly", "namespace": namespace, "timing": {"rules": [{"every": "1h"}]},
+            "job": {"run": {"process": {"command": ["./report"]}}}})
+    };
+    for namespaces in [vec!["finance"], vec!["finance", "web", "finance"]] {
+        let names = ["a", "b", "c"];
+        let all = namespaces.iter().zip(names).map(|(namespace, name)| {
+            let mut schedule = schedule(namespace);
+            schedule["name"] = json!(format!("{name}{}", namespaces.len()));
+            schedule
+        });
+        let answer = world
+            .post("/api/v1/schedules/apply", json!({"schedules": all.collect::<Vec<_>>()}))
+            .await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
     }
     let entries = world.entries_after(before).await;
-    assert_eq!(entries.iter().map(|entry| entry.repeats).collect::<Vec<_>>(), [None, Some(199)]);
+    let namespaces: Vec<_> = entries.iter().map(|entry| entry.namespace.as_deref()).collect();
+    assert_eq!(namespaces, [Some("finance"), None]);
+}
+
+/// H2. An object of another namespace does not exist for the caller. The attempt is denied nevertheless.
+#[tokio::test]
+async fn an_attempt_on_a_hidden_object_is_a_denied_one() {
+    let world = World::new().await;
+    let submitted = world.submit(json!({"namespace": "finance"})).await;
+    let tess = world.account("tess", &[("developer", "web")]).await;
+    let before = world.last_entry().await;
+    let path = format!("/api/v1/jobs/{submitted}");
+    let answer = world.send_as(&tess, Method::DELETE, &path, Value::Null).await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND, "{}", answer.text());
+    let entries = world.entries_after(before).await;
+    let shown: Vec<_> = entries.iter().map(|it| (it.outcome, it.namespace.as_deref())).collect();
+    assert_eq!(shown, [(Outcome::Denied, Some("finance"))]);
 }
 
 /// H3. A client cannot hide its change by closing the connection before the response.

@@ -104,6 +104,7 @@ async fn put_workflow(
     let heads = checked.complete(&api, Batch::One).await?;
     let Some(head) = heads.first() else { return Err(unexpected(&Reply::AppliedWorkflows(Vec::new()))) };
     if dry_run {
+        actor.note().is_read();
         return Ok(Json(WorkflowSpec::clone(&head.spec)).into_response());
     }
     let (applied, before) = until_applied(format!("workflow `{}`", head.spec.name), || async {
@@ -186,6 +187,7 @@ async fn apply_workflows(
     permit(&actor, &checked)?;
     let heads = checked.complete(&api, Batch::Several("workflows")).await?;
     if params.dry_run {
+        actor.note().is_read();
         return would_apply(&api, &heads).await.map(Json);
     }
     let mut before = Vec::new();

@@ -97,6 +97,7 @@ async fn start_definition(
     let parameters = parameters(&spec, &how)?;
     let definition = pinned(&api, &spec).await?;
     if params.dry_run {
+        actor.note().is_read();
         return Ok(Json(WorkflowSpec::clone(&spec)).into_response());
     }
     api.shared.limits.charge(&actor, &caller, cost::jobs(&definition, &parameters, &[]))?;
