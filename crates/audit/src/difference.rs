@@ -302,7 +302,7 @@ mod tests {
         auth.private_key_file: - → (hidden)
         db_password: - → (hidden)
         run.process.env.KEY: (hidden) → (hidden)
-        tokens: - → 3
+        tokens: - → (hidden)
         ");
     }
 
@@ -312,7 +312,7 @@ mod tests {
         let cut = difference(None, Some(&many));
         assert_eq!((cut.changes.len(), cut.truncated), (CHANGES_MAX, true));
         let long: Value =
-            (0..40).map(|i| (format!("{i:03}"), json!("钟".repeat(100_000)))).collect::<Fields>().into();
+            (0..60).map(|i| (format!("{i:03}"), json!("钟".repeat(100_000)))).collect::<Fields>().into();
         let cut = difference(None, Some(&long));
         let bytes: usize =
             cut.changes.iter().map(|it| it.path.len() + it.new.as_ref().map_or(0, String::len)).sum();

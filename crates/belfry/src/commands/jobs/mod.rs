@@ -270,7 +270,7 @@ mod tests {
     fn an_update_changes_only_what_was_named() {
         assert_eq!(
             patch(&["--priority", "90", "--backoff", "5s"]),
-            Ok(json!({"priority": 90, "retry": {"backoff": {"initial": "5s"}}}))
+            Ok(json!({"priority": 90, "retry": {"backoff": {"initial": "5s", "delays": null}}}))
         );
         assert!(patch(&[]).unwrap_err().contains("nothing to change"));
     }

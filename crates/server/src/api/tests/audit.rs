@@ -230,7 +230,7 @@ async fn a_refused_token_leaves_an_entry_if_it_is_known() {
 #[tokio::test]
 async fn a_flood_of_denied_requests_makes_two_entries() {
     let world = World::new().await;
-    let noah = world.account("noah", &[]).await;
+    let noah = world.account("noah", &[("developer", "home")]).await;
     let before = world.last_entry().await;
     let denied = async |namespace: &str| {
         let body = job(json!({"namespace": namespace}));
