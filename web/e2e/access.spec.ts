@@ -230,7 +230,7 @@ test("an administrator of a namespace binds roles in it, and nothing else", asyn
   await places(page).getByRole("link", { name: "Access" }).click();
   await expect(page.getByRole("button", { name: "New account" })).toHaveCount(0);
   const tabs = page.getByRole("navigation", { name: "Access" });
-  await expect(tabs.getByRole("link")).toHaveText(["Accounts", "Roles"]);
+  await expect(tabs.getByRole("link")).toHaveText(["Accounts", "Roles", "Audit log"]);
   await page.getByRole("link", { name: "member" }).click();
   await expect(page.getByRole("heading", { name: "Tokens" })).toHaveCount(0);
   await expect(page.getByRole("button", { name: "Disable" })).toHaveCount(0);
@@ -246,7 +246,7 @@ test("an administrator of a namespace binds roles in it, and nothing else", asyn
 });
 
 test("the audit log shows who changed what, and who was denied", async ({ page, server }) => {
-  const secret = await account(server, "ann@example.com", ["viewer", "team"]);
+  const secret = await account(server, "audited@example.com", ["viewer", "team"]);
   const calendar = { name: "closed", namespace: "team", steps: [{ include: { all: {} } }] };
   await server.call("PUT", "/api/v1/calendars/closed?namespace=team", calendar);
   const changed = { ...calendar, description: "Closed for good" };
@@ -263,7 +263,7 @@ test("the audit log shows who changed what, and who was denied", async ({ page, 
   await expect(rows).toContainText("delete_queue");
   await page.getByRole("button", { name: "Denied" }).click();
   await expect(rows.getByRole("row")).toHaveCount(1);
-  await expect(rows).toContainText("ann@example.com");
+  await expect(rows).toContainText("audited@example.com");
   await page.getByRole("button", { name: "Denied" }).click();
 
   await page.getByRole("textbox", { name: "Object" }).fill("closed");

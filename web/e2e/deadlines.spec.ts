@@ -98,14 +98,15 @@ test("a job that lost too many workers names the limit and its advice", async ({
   // One server has one worker, which cannot be lost.
   await page.route(`**/api/v1/jobs/${id}`, async (route) => {
     const response = await route.fetch();
-    const message = "3 executions were lost with their workers, and `retry.max_lost` is 2";
+    const message =
+      "3 executions were lost, and `retry.max_lost` is 2: the worker sent no heartbeat within its lease";
     const result = { error: "worker_lost", message };
     const job = (await response.json()) as object;
     await route.fulfill({ response, json: { ...job, executions: 3, losses: 3, result } });
   });
   await page.goto(`/jobs/${id}`);
   const failure = page.getByRole("region", { name: "Why it failed" });
-  await expect(failure).toContainText("3 executions were lost with their workers");
+  await expect(failure).toContainText("3 executions were lost or interrupted");
   await expect(failure).toContainText("3 (limit 2)");
   await expect(failure).toContainText("raise retry.max_lost");
   await expect(page.getByText("3 (3 lost)")).toBeVisible();
@@ -143,8 +144,8 @@ test("a guarantee sets the policies of a schedule, and contradictions are shown"
   await page.getByTestId("save").click();
 
   const policies = page.getByRole("complementary");
-  await expect(policies.getByText("Exactly once")).toBeVisible();
-  await expect(policies.getByText("Cancel the old run")).toBeVisible();
+  await expect(policies.getByText("Exactly once", { exact: true })).toBeVisible();
+  await expect(policies.getByText("Cancel the old run", { exact: true })).toBeVisible();
   await expect(policies.getByText("6h")).toBeVisible();
   const { spec } = await server.get<{ spec: object }>("/api/v1/schedules/guaranteed");
   expect(spec).toMatchObject({ guarantee: "exactly_once", missed: { policy: "fire_all" } });

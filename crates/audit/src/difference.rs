@@ -258,7 +258,8 @@ mod tests {
         for name in ["tokenizer", "name", "keys", "stdout", "passenger"] {
             assert!(!may_be_secret(name), "{name}");
         }
-        let url = json!({"url": "https://ann:pw@example.com/x", "mail": "ann@example.com", "to": "https://a.b/@c"});
+        let url =
+            json!({"url": "https://ann:pw@example.com/x", "mail": "ann@example.com", "to": "https://a.b/@c"});
         insta::assert_snapshot!(listed(None, Some(url)), @r#"
         mail: - → "ann@example.com"
         to: - → "https://a.b/@c"

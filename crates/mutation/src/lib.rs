@@ -144,8 +144,6 @@ mutations! {
     LeaderForgetsRefusedBatches = "leader-forgets-refused-batches",
     /// Launches a task before its start is in the journal.
     SupervisorStartsBeforeItsJournal = "supervisor-starts-before-its-journal",
-    /// Does not freeze a task if the lease expired during its launch.
-    SupervisorTrustsLaunches = "supervisor-trusts-launches",
     /// Freezes no task when the lease expires.
     SupervisorIgnoresLeaseExpiry = "supervisor-ignores-lease-expiry",
     /// Does not thaw a task that the fuse froze during its launch.

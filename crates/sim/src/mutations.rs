@@ -122,7 +122,6 @@ pub const CASES: &[Case] = &[
     core(Core::SupervisorIgnoresTimeouts, 100, &[I13], long_tasks),
     core(Core::SupervisorCountsFrozenTime, 100, &[I13], long_tasks_on_cut_workers),
     core(Core::SupervisorIgnoresLeaseExpiry, 20, &[I8], broken_fuses),
-    core(Core::SupervisorTrustsLaunches, 100, &[I8], broken_fuses),
     core(Core::SupervisorLeavesLaunchesFrozen, 100, &[I26], cut_workers),
     core(Core::EngineForgetsKeys, 100, &[I2], rough),
     core(Core::EngineSkipsBackoffs, 40, &[I12], rough),

@@ -5,7 +5,6 @@
 //! execution that was killed before its program was loaded is reported as started and killed.
 
 use model::{ExecutionId, StopReason};
-use mutation::{Mutation, is_on};
 
 use crate::agenda::Alarm;
 use crate::countdown::LaunchFreezes;
@@ -233,9 +232,7 @@ impl<P: Payloads> Supervisor<P> {
             return;
         }
         // First, because a frozen task is killed without a grace period.
-        if !is_on(Mutation::SupervisorTrustsLaunches) {
-            self.check_lease(now);
-        }
+        self.check_lease(now);
         if verdict != EndReason::ByItself {
             self.end_task(now, execution, verdict, 0);
         } else if let Some(kill_at) = kill_at {

@@ -77,9 +77,9 @@ fn sentence(look: &OutputOptions, reason: &Reason) -> String {
             let times = |n: u32| count(u64::from(n), "time");
             let past = match (failures, losses) {
                 (failures, 0) => format!("failed {}", times(*failures)),
-                (0, losses) => format!("was lost with its worker {}", times(*losses)),
+                (0, losses) => format!("was lost or interrupted {}", times(*losses)),
                 (failures, losses) => {
-                    format!("failed {}, and was lost with its worker {}", times(*failures), times(*losses))
+                    format!("failed {}, and was lost or interrupted {}", times(*failures), times(*losses))
                 }
             };
             format!("The job {past}; the next attempt starts at {}.", exact(look, *until))

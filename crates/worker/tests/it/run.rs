@@ -150,6 +150,7 @@ pub(crate) async fn a_task_gets_a_clean_environment_and_its_own_folder() {
         "BELFRY_NAMESPACE",
         "BELFRY_OUTPUT",
         "BELFRY_SOCKET",
+        "BELFRY_STOP_REASON",
         "HOME",
         "LANG",
         "MINE",

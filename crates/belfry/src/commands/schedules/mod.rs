@@ -21,7 +21,7 @@ mod create;
 
 use client::{Client, LedgerFilter, ScheduleFilter, ScheduleRef};
 use model::ScheduleId;
-use model::api::{Reprocess, StartBackfill, TriggerSchedule};
+use model::api::{Reprocess, StartBackfill, TriggerSchedule, Warning, WarningCode};
 use model::firing::FiringOutcome;
 use model::limits::PREVIEW_MAX;
 use server::preview::{TimingContext, preview};
@@ -90,18 +90,21 @@ pub(super) async fn run(context: &Context, command: ScheduleCommand) -> Result<(
 }
 
 /// Writes the warnings about schedules that were accepted, and a hint if there are any.
-pub(super) fn warn<'a>(
-    out: Output,
-    schedules: impl IntoIterator<Item = (&'a String, &'a Vec<model::api::Warning>)>,
-) {
-    let mut warned = false;
+pub(super) fn warn<'a>(out: Output, schedules: impl IntoIterator<Item = (&'a String, &'a Vec<Warning>)>) {
+    let (mut of_times, mut of_guarantees) = (false, false);
     for (name, warnings) in schedules {
         for warning in warnings {
             out.warn(format!("schedule `{}`: {}", escape(name), escape(&warning.message)));
-            warned = true;
+            match warning.code {
+                WarningCode::ContradictsGuarantee => of_guarantees = true,
+                _ => of_times = true,
+            }
         }
     }
-    if warned {
+    if of_guarantees {
+        out.help("remove the field or the guarantee, and apply the schedule again");
+    }
+    if of_times {
         out.help("correct the rules and apply the schedule again; a schedule that is only triggered manually needs no rules");
     }
 }

@@ -273,9 +273,8 @@ async fn a_change_of_several_namespaces_belongs_to_none() {
             schedule["name"] = json!(format!("{name}{}", namespaces.len()));
             schedule
         });
-        let answer = world
-            .post("/api/v1/schedules/apply", json!({"schedules": all.collect::<Vec<_>>()}))
-            .await;
+        let answer =
+            world.post("/api/v1/schedules/apply", json!({"schedules": all.collect::<Vec<_>>()})).await;
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
     }
     let entries = world.entries_after(before).await;

@@ -38,7 +38,8 @@ async fn file() -> Vec<u8> {
 async fn jobs(folder: &Path) -> Result<(BTreeMap<JobId, JobRow>, usize), StoreError> {
     let store = open(folder)?;
     let (mut found, mut page) = (BTreeMap::new(), Page { after: None, limit: 50 });
-    loop {
+    // With a damaged index, a page may end where it began.
+    for _ in 0..BATCHES * JOBS {
         let listed = store.jobs(&JobFilter::default(), page).await?;
         for job in &listed.items {
             if let Some(row) = store.job(job.id).await? {

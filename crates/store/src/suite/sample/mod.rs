@@ -184,6 +184,9 @@ impl Sampler {
 
     /// Returns a state with this status; a final state has an end of retention.
     pub fn state(&mut self, status: JobStatus) -> JobState {
+        // Drawn aside, so that the other records of a seed stay the same: tests of damaged files depend on them.
+        let mut aside = Self { state: self.state, ids: self.ids.clone(), now: self.now };
+        let (losses, overdue) = (aside.pick(&[0, 0, 1, u32::MAX]), aside.coin());
         JobState {
             status,
             version: self.number(),
@@ -195,8 +198,8 @@ impl Sampler {
             executions: self.pick(&[0, 1, u32::MAX]),
             run_failures: self.pick(&[0, 1, u32::MAX]),
             start_failures: self.pick(&[0, 1, u32::MAX]),
-            losses: self.pick(&[0, 0, 1, u32::MAX]),
-            overdue: self.coin(),
+            losses,
+            overdue,
             fence: Fence(self.number()),
             execution: self.maybe(|s| s.execution_id(ShardId(0))),
             worker: self.maybe(Self::worker_id),
