@@ -91,13 +91,11 @@ impl Live {
 
 /// Whether this commit leaves the job running.
 fn is_running(commit: &Commit, job: JobId) -> bool {
-    let rows = commit.rows.iter();
-    rows.filter_map(|row| match row {
+    let of_job = |row: &Row| match row {
         Row::Job(row) if row.job == job => Some(row.status == JobStatus::Running),
         _ => None,
-    })
-    .last()
-    .unwrap_or(false)
+    };
+    commit.rows.iter().rev().find_map(of_job).unwrap_or(false)
 }
 
 fn key_of(spec: &JobSpec) -> Option<(String, String)> {

@@ -200,8 +200,11 @@ fn open_with<'a, T: Deserialize<'a>, M: Deserialize<'a>>(
 struct RowsWriter {
     bytes: Vec<u8>,
     /// Writers of the defaults of absent rows, which are written only before a present one.
-    absent: [Option<fn(Vec<u8>) -> Vec<u8>>; ROWS_MAX],
+    absent: [Option<WriteDefault>; ROWS_MAX],
 }
+
+/// Appends the default of a row to bytes.
+type WriteDefault = fn(Vec<u8>) -> Vec<u8>;
 
 /// Maximum number of optional rows of a blob.
 const ROWS_MAX: usize = 3;
