@@ -1,4 +1,10 @@
 //! The chain of hashes, and its verification.
+//!
+//! The hash of an entry covers its sequence number, its canonical JSON, and the hash of the entry before it. [`seal`]
+//! appends an entry; a [`Verifier`] follows the chain from a known [`Link`] and names the first entry that does not
+//! continue it: changed, removed, inserted or moved.
+//!
+//! A person who can write all rows can compute a new chain. Only a link that is kept elsewhere detects this.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,10 @@
 //! The queue of entries, and their way to the store.
+//!
+//! One task of a server appends the entries that wait, several in one transaction. It appends under the condition that
+//! the last row is the one that it knows; otherwise another server was faster, and it computes the hashes again.
+//!
+//! A response waits at most [`WAIT_MAX`] for its entry, which then stays in the queue. A full queue drops new entries and
+//! counts them; the count becomes an entry.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
