@@ -262,8 +262,9 @@ test("the audit log shows who changed what, and who was denied", async ({ page, 
   const rows = page.getByTestId("audit-rows");
   await expect(rows).toContainText("delete_queue");
   await page.getByRole("button", { name: "Denied" }).click();
-  await expect(rows.getByRole("row")).toHaveCount(1);
-  await expect(rows).toContainText("audited@example.com");
+  // Other tests of this file are denied things too, on the same server.
+  await expect(rows.getByRole("row").filter({ hasNotText: "denied" })).toHaveCount(0);
+  await expect(rows.getByRole("row").filter({ hasText: "audited@example.com" })).toHaveCount(1);
   await page.getByRole("button", { name: "Denied" }).click();
 
   await page.getByRole("textbox", { name: "Object" }).fill("closed");
