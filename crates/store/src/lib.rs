@@ -46,6 +46,7 @@ pub mod faulty;
 mod housekeeping;
 mod leases;
 mod lists;
+mod moved;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod query;

@@ -78,6 +78,7 @@ pub(crate) use target::{Position, StartedCopy, Target};
 
 use crate::StoreError;
 use crate::codec::DecodeError;
+use crate::moved::Moved;
 
 /// Options for opening a store.
 #[derive(Debug, Clone)]
@@ -265,6 +266,7 @@ impl PostgresStore {
         queries: &[Query],
         read: impl Fn(&[Vec<Row>]) -> Result<Decoded<T>, DecodeError>,
     ) -> Result<(Vec<T>, usize), StoreError> {
+        let mut moved = Moved::default();
         loop {
             let Decoded { good, damaged } = self.ask(queries, &read).await?;
             let (live, done): (Vec<_>, Vec<_>) = damaged.into_iter().partition(DamagedRow::is_live);
@@ -272,6 +274,8 @@ impl PostgresStore {
                 live.iter().for_each(DamagedRow::log_damage);
                 return Ok((good, live.len()));
             }
+            let stays = moved.add(done.iter().map(DamagedRow::place));
+            stays.map_err(|reason| self.judge_query(Failure::Broken(reason)))?;
             self.move_to_quarantine(&done).await?;
         }
     }

@@ -59,6 +59,11 @@ impl DamagedRow {
         self.key.iter().map(Key::show).collect::<Vec<_>>().join(" ")
     }
 
+    /// Returns the table and the key in readable form.
+    pub(super) fn place(&self) -> String {
+        format!("`{}` of table `{}`", self.shown_key(), self.table.name())
+    }
+
     /// Returns whether an engine may have the row in memory.
     pub(super) fn is_live(&self) -> bool {
         matches!(

@@ -97,6 +97,7 @@ use syncer::Durable;
 use writer::{Ownership, Writer};
 
 use crate::StoreError;
+use crate::moved::Moved;
 use crate::query::Paged;
 
 /// Clock for leases and for the time of a quarantine.
@@ -271,11 +272,14 @@ impl SqliteStore {
         &self,
         query: impl Fn(&rusqlite::Connection) -> Result<(T, Vec<DamagedRow>), Failure> + Clone + Send + 'static,
     ) -> Result<T, StoreError> {
+        let mut moved = Moved::default();
         loop {
             let (answer, damaged) = self.readers.read(query.clone()).await?;
             if damaged.is_empty() {
                 return Ok(answer);
             }
+            let stays = moved.add(damaged.iter().map(DamagedRow::place));
+            stays.map_err(|reason| self.trust.judge(Failure::Broken(reason), Phase::Change))?;
             self.writer.done(Operation::MoveToQuarantine(damaged)).await?;
         }
     }

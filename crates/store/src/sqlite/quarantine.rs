@@ -39,6 +39,11 @@ impl DamagedRow {
         self.key.iter().map(show).collect::<Vec<_>>().join(" ")
     }
 
+    /// Returns the table and the key in readable form.
+    pub(super) fn place(&self) -> String {
+        format!("`{}` of table `{}`", self.shown_key(), self.table.name())
+    }
+
     /// Logs a row that cannot be decoded and is not quarantined.
     pub(super) fn log_damage(&self) {
         let (table, key) = (self.table.name(), self.shown_key());

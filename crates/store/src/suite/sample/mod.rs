@@ -185,8 +185,7 @@ impl Sampler {
     /// Returns a state with this status; a final state has an end of retention.
     pub fn state(&mut self, status: JobStatus) -> JobState {
         // Drawn aside, so that the other records of a seed stay the same: tests of damaged files depend on them.
-        let mut aside = Self { state: self.state, ids: self.ids.clone(), now: self.now };
-        let (losses, overdue) = (aside.pick(&[0, 0, 1, u32::MAX]), aside.coin());
+        let (losses, overdue) = (self.pick(&[0, 0, 1, u32::MAX]), self.coin());
         JobState {
             status,
             version: self.number(),
