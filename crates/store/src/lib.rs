@@ -9,6 +9,7 @@
 //! | [`Reads`] | single rows, lists, counts, events | the API and the dashboard |
 //! | [`Members`] | the servers that share the store, and their common secrets | every server |
 //! | [`Access`] | accounts, roles, bindings and tokens | every server |
+//! | [`Alerts`] | alert rules, channels, alerts and notifications | the leader |
 //! | [`Audit`] | entries of the audit log, in a chain of hashes | every server |
 //! | [`Housekeeping`] | artifacts, retention, quarantine, health check | every server, periodically |
 //!
@@ -32,6 +33,7 @@
 //! - A ledger entry that names a job never gets another job.
 
 mod access;
+mod alerts;
 pub mod audit;
 mod batch;
 pub mod changelog;
@@ -58,6 +60,7 @@ pub mod statistics;
 pub mod suite;
 
 pub use access::{Access, AccessRow, AccessRows};
+pub use alerts::{AlertChange, AlertRow, AlertRows, Alerts};
 pub use audit::Audit;
 pub use changelog::Loaded;
 pub use cluster::Members;
@@ -71,6 +74,6 @@ pub use reads::Reads;
 /// A complete store, as one object.
 ///
 /// All methods may be called concurrently. [`crate::suite`] tests the contract.
-pub trait Store: Leases + Members + Commits + Reads + Access + Audit + Housekeeping {}
+pub trait Store: Leases + Members + Commits + Reads + Access + Alerts + Audit + Housekeeping {}
 
-impl<S: Leases + Members + Commits + Reads + Access + Audit + Housekeeping> Store for S {}
+impl<S: Leases + Members + Commits + Reads + Access + Alerts + Audit + Housekeeping> Store for S {}

@@ -36,7 +36,9 @@ mod tests {
         assert_eq!(moved.add(places(&["`1` of table `jobs`", "`2` of table `jobs`"])), Ok(()));
         assert_eq!(moved.add(places(&["`1` of table `runs`"])), Ok(()));
         let twice = moved.add(places(&["`2` of table `jobs`"]));
-        assert_eq!(twice.unwrap_err(),
-            "the row `2` of table `jobs` is still there after it was moved to the quarantine");
+        assert_eq!(
+            twice.unwrap_err(),
+            "the row `2` of table `jobs` is still there after it was moved to the quarantine"
+        );
     }
 }

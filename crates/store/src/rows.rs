@@ -20,17 +20,17 @@ use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, Worker
 
 use serde::de::DeserializeOwned;
 
-use crate::AccessRow;
 use crate::audit::{AuditChain, AuditLink, AuditRow};
 use crate::codec::{
     BackfillColumns, CheckpointColumns, ChunkKey, Context, DecodeError, DecodedHead, ExecutionColumns,
-    LedgerColumns, RunColumns, ScheduleColumns, StateColumns, access_checksum, calendar_context,
+    LedgerColumns, RunColumns, ScheduleColumns, StateColumns, calendar_context, entry_checksum,
     open_backfill, open_backfill_head, open_checkpoint, open_definition, open_elements, open_execution,
     open_group, open_head, open_history, open_ledger, open_run, open_run_head, open_schedule,
     open_schedule_head, open_state, open_step, open_text, open_workflow, open_workflow_head,
     parse_schedule_spec, parse_spec, step_key,
 };
 use crate::query::{BackfillRow, ExecutionRow, JobRow, LedgerPosition, RunRow, ScheduleRow, WorkflowRow};
+use crate::{AccessRow, AlertRow};
 
 /// Tables whose rows can be quarantined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,7 @@ pub(crate) enum Table {
     Queues,
     Events,
     Access,
+    Alerts,
     Audit,
     Schedules,
     Ledger,
@@ -73,6 +74,7 @@ impl Table {
             Self::Queues => "queues",
             Self::Events => "events",
             Self::Access => "access",
+            Self::Alerts => "alerts",
             Self::Audit => "audit",
             Self::Schedules => "schedules",
             Self::Ledger => "ledger",
@@ -95,7 +97,7 @@ impl Table {
     pub(crate) const fn key(self) -> &'static [&'static str] {
         match self {
             Self::Keys | Self::RunKeys => &["key"],
-            Self::Access => &["kind", "key"],
+            Self::Access | Self::Alerts => &["kind", "key"],
             Self::Audit => &["sequence"],
             Self::Queues => &["name"],
             Self::Events => &["first"],
@@ -424,8 +426,8 @@ pub(crate) fn run_key(row: &impl Fields) -> Result<RunKeyRecord, DecodeError> {
     })
 }
 
-/// Columns that [`access`] reads, in order.
-pub(crate) const ACCESS_COLUMNS: &str = "t.kind, t.key, t.body, t.checksum";
+/// Columns that [`access`] and [`alert`] read, in order.
+pub(crate) const ENTRY_COLUMNS: &str = "t.kind, t.key, t.body, t.checksum";
 
 /// Query for the version of the entries of access control, and the entries that changed after a version. It returns one
 /// row without an entry if there are none.
@@ -439,14 +441,37 @@ pub(crate) fn access_change(row: &impl Fields) -> Result<(u64, Option<AccessRow>
     Ok((row.number(4, "access_version")?, entry.transpose()?))
 }
 
-/// Decodes an entry of access control. Tokens from before the introduction of checksums have none.
+/// Decodes an entry of access control.
 pub(crate) fn access(row: &impl Fields) -> Result<AccessRow, DecodeError> {
+    let [kind, key, body] = entry(row)?;
+    Ok(AccessRow { kind, key, body })
+}
+
+/// Query for the version of the rows of alerts, and all rows. It returns one row without a key if there are none.
+pub(crate) const ALERTS: &str =
+    "SELECT t.kind, t.key, t.body, t.checksum, m.alert_version FROM meta m LEFT JOIN alerts t ON TRUE
+    ORDER BY t.kind, t.key";
+
+/// Decodes a row of [`ALERTS`].
+pub(crate) fn alert_or_version(row: &impl Fields) -> Result<(u64, Option<AlertRow>), DecodeError> {
+    let found = row.optional_text(0, "kind")?.map(|_| alert(row));
+    Ok((row.number(4, "alert_version")?, found.transpose()?))
+}
+
+/// Decodes a row of alerts.
+pub(crate) fn alert(row: &impl Fields) -> Result<AlertRow, DecodeError> {
+    let [kind, key, body] = entry(row)?;
+    Ok(AlertRow { kind, key, body })
+}
+
+/// Decodes kind, key and body from [`ENTRY_COLUMNS`]. Tokens from before the introduction of checksums have none.
+fn entry(row: &impl Fields) -> Result<[String; 3], DecodeError> {
     let (kind, key, body) = (row.text(0, "kind")?, row.text(1, "key")?, row.text(2, "body")?);
     let checksum = row.optional_integer(3, "checksum")?;
-    if checksum.is_some_and(|checksum| checksum != i64::from(access_checksum(&kind, &key, &body))) {
+    if checksum.is_some_and(|checksum| checksum != i64::from(entry_checksum(&kind, &key, &body))) {
         return Err(DecodeError::Checksum { column: "body" });
     }
-    Ok(AccessRow { kind: kind.into_owned(), key: key.into_owned(), body: body.into_owned() })
+    Ok([kind.into_owned(), key.into_owned(), body.into_owned()])
 }
 
 /// Columns that [`audit`] reads, in order.

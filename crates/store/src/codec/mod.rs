@@ -8,10 +8,10 @@
 //! The structs belong to the store: a change of the model's types does not change the format on disk. Statuses and
 //! causes are stored as codes, which never change their meaning.
 
-mod access;
 mod backfill;
 mod checkpoint;
 mod elements;
+mod entry;
 mod event;
 mod execution;
 mod failures;
@@ -32,12 +32,12 @@ use model::record::Outcome;
 use model::{Cause, JobStatus, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use access::access_checksum;
 pub(crate) use backfill::{
     BackfillColumns, open_backfill, open_backfill_head, seal_backfill, seal_backfill_head,
 };
 pub(crate) use checkpoint::{CheckpointColumns, open_checkpoint, seal_checkpoint};
 pub(crate) use elements::{open_elements, seal_elements};
+pub(crate) use entry::entry_checksum;
 pub(crate) use event::{open_events, seal_events};
 pub(crate) use execution::{ExecutionColumns, open_execution, seal_execution};
 pub(crate) use failures::{open_group, seal_group, seal_mark};

@@ -121,11 +121,18 @@ const fn table(name: &'static str, key: usize, columns: &'static [Column]) -> Ta
 }
 
 /// All copied tables, in this order. The shards come last, because no server can own a shard before.
-pub(crate) static TABLES: [Table; 40] = [
+pub(crate) static TABLES: [Table; 41] = [
     table(
         "meta",
         1,
-        &[small("id"), small("shards"), big("next_event"), big("checked_at"), big("access_version")],
+        &[
+            small("id"),
+            small("shards"),
+            big("next_event"),
+            big("checked_at"),
+            big("access_version"),
+            big("alert_version"),
+        ],
     ),
     table("jobs", 1, JOBS),
     // Ended rows belong to no shard.
@@ -144,6 +151,7 @@ pub(crate) static TABLES: [Table; 40] = [
     table("queues", 1, &[text("name"), bytes("record")]),
     table("events", 1, &[big("first"), big("count"), big("at"), column("payload", Kind::Events)]),
     table("access", 2, &[text("kind"), text("key"), big("version"), text("body"), big("checksum")]),
+    table("alerts", 2, &[text("kind"), text("key"), text("body"), big("checksum")]),
     table("audit", 1, AUDIT),
     table(
         "audit_chain",

@@ -32,8 +32,8 @@ use crate::query::{
 };
 use crate::statistics::{Series, StatisticsQuery};
 use crate::{
-    Access, AccessRow, AccessRows, Audit, Commits, Committed, Housekeeping, Leases, Loaded, Reads, Store,
-    StoreError,
+    Access, AccessRow, AccessRows, AlertChange, AlertRows, Alerts, Audit, Commits, Committed, Housekeeping,
+    Leases, Loaded, Reads, Store, StoreError,
 };
 
 macro_rules! methods {
@@ -199,6 +199,11 @@ methods! {
         Access: access(since: u64) -> AccessRows;
         ChangeAccess: change_access(expected: u64, next: u64, rows: &[AccessRow]) -> bool;
         DeleteAccess: delete_access(rows: &[AccessRow]) -> ();
+    }
+
+    impl Alerts {
+        Alerts: alerts() -> AlertRows;
+        ChangeAlerts: change_alerts(expected: u64, next: u64, changes: &[AlertChange]) -> bool;
     }
 
     impl Audit {

@@ -7,7 +7,7 @@ use super::PostgresStore;
 use super::connection::Query;
 use super::param::{big, bigs, escape, texts};
 use super::rows::Decoded;
-use crate::codec::{DecodeError, access_checksum};
+use crate::codec::{DecodeError, entry_checksum};
 use crate::rows::{self, ACCESS_CHANGES, Table};
 use crate::{Access, AccessRow, AccessRows, StoreError};
 
@@ -38,7 +38,7 @@ fn changes(answer: &[Row]) -> Result<Decoded<(u64, Option<AccessRow>)>, DecodeEr
 /// Writes rows as version `next` if the version is `expected`; returns a row if it was. Another change waits for the row of `meta`, and
 /// then finds a newer version.
 fn change(expected: u64, next: u64, rows: &[AccessRow]) -> Query {
-    let checksum = |row: &AccessRow| i64::from(access_checksum(&row.kind, &row.key, &row.body));
+    let checksum = |row: &AccessRow| i64::from(entry_checksum(&row.kind, &row.key, &row.body));
     let mut params = columns(rows);
     params.push(bigs(rows.iter().map(checksum).collect()));
     params.extend([big(expected.cast_signed()), big(next.cast_signed())]);

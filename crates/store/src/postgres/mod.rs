@@ -36,6 +36,7 @@
 
 mod access;
 mod address;
+mod alerts;
 mod audit;
 mod changelog;
 mod commit;

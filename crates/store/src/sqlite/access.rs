@@ -8,7 +8,7 @@ use super::error::Failure;
 use super::operation::Operation;
 use super::rows::Decoded;
 use super::statements::Statements;
-use crate::codec::access_checksum;
+use crate::codec::entry_checksum;
 use crate::rows::{self, ACCESS_CHANGES, Table};
 use crate::{Access, AccessRow, AccessRows, StoreError};
 
@@ -50,7 +50,7 @@ pub(super) fn change(
         return Ok(0);
     }
     for AccessRow { kind, key, body } in rows {
-        let checksum = access_checksum(kind, key, body);
+        let checksum = entry_checksum(kind, key, body);
         statements.access_put.execute(params![kind, key, next, body, checksum])?;
     }
     Ok(1)

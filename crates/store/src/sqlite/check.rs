@@ -26,10 +26,10 @@ use super::{quarantine, schema};
 use crate::StoreError;
 use crate::codec::{Context, DecodeError, open_counted, open_events, open_points};
 use crate::rows::{
-    self, ACCESS_COLUMNS, AUDIT_COLUMNS, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS,
-    CHECKPOINT_COLUMNS, ELEMENTS_COLUMNS, EXECUTION_COLUMNS, Fields, JOB_COLUMNS, KEY_COLUMNS,
-    LEDGER_COLUMNS, RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS, SCHEDULE_REST, STEP_COLUMNS, Table,
-    WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
+    self, AUDIT_COLUMNS, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS, CHECKPOINT_COLUMNS,
+    ELEMENTS_COLUMNS, ENTRY_COLUMNS, EXECUTION_COLUMNS, Fields, JOB_COLUMNS, KEY_COLUMNS, LEDGER_COLUMNS,
+    RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS, SCHEDULE_REST, STEP_COLUMNS, Table, WORKFLOW_COLUMNS,
+    WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
 };
 
 /// Maximum number of reported problems.
@@ -220,7 +220,8 @@ const ROWS: &[(Table, &str, &str)] = &[
     (Table::Workers, "t.id, t.record", ""),
     (Table::Queues, "t.name, t.record", ""),
     (Table::Events, "t.first, t.payload", ""),
-    (Table::Access, ACCESS_COLUMNS, ""),
+    (Table::Access, ENTRY_COLUMNS, ""),
+    (Table::Alerts, ENTRY_COLUMNS, ""),
     (Table::Audit, AUDIT_COLUMNS, ""),
     (Table::Schedules, SCHEDULE_COLUMNS, SCHEDULE_REST),
     (Table::Ledger, LEDGER_COLUMNS, ""),
@@ -282,6 +283,7 @@ fn decode(table: Table, row: &Row<'_>, pins: &mut DefinitionCache<'_>) -> Result
         }
         Table::Events => open_events(row.number(0, "first")?, row.bytes(1, "payload")?).map(drop),
         Table::Access => rows::access(row).map(drop),
+        Table::Alerts => rows::alert(row).map(drop),
         Table::Audit => rows::audit(row).map(drop),
         Table::Schedules => rows::schedule(row).map(drop),
         Table::Ledger => rows::ledger(row).map(drop),

@@ -32,6 +32,7 @@
 //! page. A million schedules take 900 bytes each with their specs, and load in less than 5 s (two busy cores).
 
 mod access;
+mod alerts;
 mod audit;
 mod check;
 mod commit;

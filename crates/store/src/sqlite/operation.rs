@@ -14,11 +14,11 @@ use super::error::Failure;
 use super::housekeeping::{STEPS, TRIM_ROWS};
 use super::quarantine::{self, DamagedRow};
 use super::statements::Statements;
-use super::{access, audit, commit, housekeeping, leases, members, statistics};
+use super::{access, alerts, audit, commit, housekeeping, leases, members, statistics};
 use crate::audit::{AuditLink, AuditRow};
 use crate::query::{Artifact, ArtifactDeletion, DeletionReason, LedgerPosition};
 use crate::statistics::FOLD_ROWS;
-use crate::{AccessRow, Committed};
+use crate::{AccessRow, AlertChange, Committed};
 
 /// Number of rows that an operation on all shards counts as.
 const SHARDS: usize = 16;
@@ -54,6 +54,11 @@ pub(super) enum Operation {
         rows: Vec<AccessRow>,
     },
     DeleteAccess(Vec<AccessRow>),
+    ChangeAlerts {
+        expected: u64,
+        next: u64,
+        changes: Vec<AlertChange>,
+    },
     AppendAudit {
         expected: AuditLink,
         rows: Vec<AuditRow>,
@@ -129,6 +134,7 @@ impl Operation {
             Self::TrimLedger { lines, backfills, .. } => lines.len() + backfills.len(),
             Self::MoveToQuarantine(damaged) => damaged.len(),
             Self::ChangeAccess { rows, .. } | Self::DeleteAccess(rows) => rows.len(),
+            Self::ChangeAlerts { changes, .. } => changes.len(),
             Self::AppendAudit { rows, .. } => rows.len(),
             Self::TrimAudit { limit, .. } => *limit,
             Self::PutArtifact(_)
@@ -160,7 +166,10 @@ impl Operation {
                         | Change::Checkpoint(_)
                 )
             }),
-            Self::PutArtifact(_) | Self::FoldStatistics | Self::AppendAudit { .. } => true,
+            Self::PutArtifact(_)
+            | Self::FoldStatistics
+            | Self::AppendAudit { .. }
+            | Self::ChangeAlerts { .. } => true,
             _ => false,
         }
     }
@@ -193,6 +202,9 @@ impl Operation {
                 access::change(statements, *expected, *next, rows).map(Answer::Changed)
             }
             Self::DeleteAccess(rows) => access::delete(statements, rows).map(done),
+            Self::ChangeAlerts { expected, next, changes } => {
+                alerts::change(statements, *expected, *next, changes).map(Answer::Changed)
+            }
             Self::AppendAudit { expected, rows } => {
                 audit::append(statements, expected, rows).map(Answer::Changed)
             }

@@ -23,7 +23,7 @@ pub(super) const APPLICATION_ID: i32 = 0x426c_6679;
 /// A released migration is never changed, because files exist that went through it.
 const MIGRATIONS: &[&str] = &[
     VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9,
-    VERSION_10, VERSION_11, VERSION_12,
+    VERSION_10, VERSION_11, VERSION_12, VERSION_13,
 ];
 
 /// Schema version that this program writes.
@@ -529,6 +529,19 @@ CREATE TABLE audit_chain (
     cut_sequence  INTEGER NOT NULL,
     cut_hash      BLOB NOT NULL
 ) STRICT;
+";
+
+/// Alerts.
+const VERSION_13: &str = "
+-- Rules, channels, alerts, notifications and the position in the feed, as JSON.
+CREATE TABLE alerts (
+    kind        TEXT NOT NULL,
+    key         TEXT NOT NULL,
+    body        TEXT NOT NULL,
+    checksum    INTEGER NOT NULL,
+    PRIMARY KEY (kind, key)
+) STRICT, WITHOUT ROWID;
+ALTER TABLE meta ADD COLUMN alert_version INTEGER NOT NULL DEFAULT 1;
 ";
 
 /// Returns the schema version of the file; 0 for a new one.

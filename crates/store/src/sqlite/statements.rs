@@ -211,6 +211,9 @@ statements! {
     access_advance: "UPDATE meta SET access_version = ?2 WHERE access_version = ?1";
     access_put: "INSERT OR REPLACE INTO access VALUES (?1, ?2, ?3, ?4, ?5)";
     access_delete: "DELETE FROM access WHERE kind = ?1 AND key = ?2 AND body = ?3";
+    alerts_advance: "UPDATE meta SET alert_version = ?2 WHERE alert_version = ?1";
+    alert_put: "INSERT OR REPLACE INTO alerts VALUES (?1, ?2, ?3, ?4)";
+    alert_delete: "DELETE FROM alerts WHERE kind = ?1 AND key = ?2";
     audit_advance: "INSERT INTO audit_chain SELECT 0, ?3, ?4, 0, zeroblob(32)
         WHERE ?1 = 0 OR EXISTS (SELECT 1 FROM audit_chain)
         ON CONFLICT (id) DO UPDATE SET last_sequence = excluded.last_sequence, last_hash = excluded.last_hash

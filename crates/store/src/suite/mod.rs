@@ -17,6 +17,7 @@
 
 #[cfg(feature = "postgres")]
 pub mod access;
+pub mod alerts;
 pub mod audit;
 pub mod changelog;
 pub mod checkpoints;
@@ -290,6 +291,8 @@ macro_rules! store_suite {
             access: entries_that_changed_after_a_version_are_returned,
             access: a_change_of_outdated_entries_writes_nothing,
             access: unchanged_entries_are_deleted_without_a_new_version,
+            alerts: rows_of_alerts_are_kept_replaced_and_deleted,
+            alerts: a_change_of_outdated_rows_of_alerts_writes_nothing,
             audit: appended_entries_of_the_audit_log_are_kept_in_order,
             audit: of_two_servers_that_append_one_is_refused,
             audit: every_filter_of_the_audit_log_finds_the_matching_entries,

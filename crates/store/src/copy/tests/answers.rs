@@ -52,6 +52,7 @@ impl Answers {
         self.sorted("worker", store.workers().await.unwrap());
         self.sorted("queue", store.queues().await.unwrap());
         self.add("access", store.access(0).await);
+        self.add("alerts", store.alerts().await);
         self.add("audit", store.audit_after(0, 100).await);
         self.add("audit chain", store.audit_chain().await);
         self.add("artifacts", store.artifacts(&ArtifactFilter::default(), 100).await);

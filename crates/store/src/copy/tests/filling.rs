@@ -20,8 +20,8 @@ use crate::query::Artifact;
 use crate::sqlite::SqliteStore;
 use crate::suite::sample::{Sampler, schedule_head_of, workflow_head_of};
 use crate::{
-    Access as _, AccessRow, Audit as _, Commits as _, Housekeeping as _, Leases as _, Members as _,
-    Reads as _,
+    Access as _, AccessRow, AlertChange, Alerts as _, Audit as _, Commits as _, Housekeeping as _,
+    Leases as _, Members as _, Reads as _,
 };
 
 /// Fills an empty store, and closes it.
@@ -90,6 +90,12 @@ impl Filling {
         for (expected, (kind, key)) in (1..).zip([("token", "a"), ("token", "b\0"), ("account", "钟")]) {
             let row = AccessRow { kind: kind.into(), key: key.into(), body: "{\"name\": \"钟\"}".into() };
             self.store.change_access(expected, expected + 1, &[row]).await.unwrap();
+        }
+        for (expected, (kind, key)) in (1..).zip([("rule", "default/a"), ("alert", "1\0"), ("channel", "钟")])
+        {
+            let change =
+                AlertChange { kind: kind.into(), key: key.into(), body: Some("{\"name\": \"钟\"}".into()) };
+            self.store.change_alerts(expected, expected + 1, &[change]).await.unwrap();
         }
         let rows = crate::suite::audit::rows(1..=5);
         self.store.append_audit(&AuditLink::default(), &rows).await.unwrap();

@@ -68,6 +68,7 @@ async fn a_database_of_version_2_is_migrated_without_loss() {
     }
     for table in [
         "access",
+        "alerts",
         "audit",
         "audit_chain",
         "changelog",
@@ -98,6 +99,7 @@ async fn a_database_of_version_2_is_migrated_without_loss() {
         "ALTER TABLE shards DROP COLUMN logged",
         "ALTER TABLE servers DROP COLUMN lag",
         "ALTER TABLE meta DROP COLUMN access_version",
+        "ALTER TABLE meta DROP COLUMN alert_version",
         "CREATE TABLE tokens (id TEXT COLLATE \"C\" PRIMARY KEY, kind INTEGER NOT NULL,
              name TEXT COLLATE \"C\" NOT NULL, hash BYTEA NOT NULL, created_at BIGINT NOT NULL)",
         "INSERT INTO tokens VALUES ('abc', 0, 'ad\"min', '\\x00ff', 1700000000123456), ('d', 1, 'w', '\\x01', 0)",
