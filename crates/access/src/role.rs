@@ -38,6 +38,7 @@ const READABLE: Permissions = Permissions::of(
         Resource::Calendars,
         Resource::Artifacts,
         Resource::Server,
+        Resource::Alerts,
     ],
 );
 
@@ -50,6 +51,7 @@ const OPERABLE: Permissions = Permissions::of(
         Resource::Workflows,
         Resource::Queues,
         Resource::Workers,
+        Resource::Alerts,
     ],
 );
 
@@ -62,6 +64,7 @@ const DEFINABLE: Permissions = Permissions::of(
         Resource::Runs,
         Resource::Calendars,
         Resource::Artifacts,
+        Resource::Alerts,
     ],
 );
 
@@ -101,11 +104,12 @@ impl BuiltInRole {
         match self {
             Self::Viewer => "Reads everything except accounts, roles, bindings and tokens",
             Self::Operator => {
-                "Reads like a viewer; cancels, retries and starts jobs and runs; pauses schedules, queues and workers"
+                "Reads like a viewer; cancels, retries and starts jobs and runs; pauses schedules, queues and workers; \
+                 acknowledges and silences alerts"
             }
             Self::Developer => {
-                "Operates like an operator; creates, changes and deletes jobs, schedules, workflows, runs, calendars \
-                 and artifacts"
+                "Operates like an operator; creates, changes and deletes jobs, schedules, workflows, runs, calendars, \
+                 artifacts, alert rules and channels"
             }
             Self::Admin => "All permissions, also on queues, workers, accounts, roles, bindings and tokens",
         }

@@ -67,6 +67,8 @@ pub enum Resource {
     Access,
     /// The audit log.
     Audit,
+    /// Alerts, alert rules, channels, silences and notifications.
+    Alerts,
 }
 
 crate::status::words! { Resource, "a resource", {
@@ -84,6 +86,7 @@ crate::status::words! { Resource, "a resource", {
     Server = "server";
     Access = "access";
     Audit = "audit";
+    Alerts = "alerts";
 } }
 
 impl Resource {

@@ -24,6 +24,7 @@ use crate::time::{Duration, Timestamp};
 use crate::worker::{Admission, Capabilities, Capacity, Health, WorkerStatus};
 
 mod access;
+mod alerts;
 mod audit;
 mod bulk;
 mod code;
@@ -34,6 +35,7 @@ mod statistics;
 mod workflows;
 
 pub use access::*;
+pub use alerts::*;
 pub use audit::*;
 pub use bulk::*;
 pub use code::Code;

@@ -19,6 +19,7 @@
 //! - [`limits`]: limits of all input; [`error_chain`]: errors with their causes, for logs.
 
 pub mod access;
+pub mod alert;
 pub mod api;
 pub mod audit;
 pub mod calendar;

@@ -165,3 +165,29 @@ pub const STORED_OUTPUT_BYTES_MAX: usize = 8 * 1024;
 pub const LATE_WORKERS_NAMED_MAX: usize = 100;
 /// Maximum number of approvers of a step.
 pub const APPROVERS_MAX: usize = 100;
+/// Maximum number of channels that an alert rule notifies.
+pub const RULE_CHANNELS_MAX: usize = 10;
+/// Maximum count in the condition of an alert rule.
+pub const ALERT_COUNT_MAX: u32 = 1_000;
+/// Maximum period or delay in the condition of an alert rule.
+pub const ALERT_PERIOD_MAX: Duration = Duration::from_hours(24 * 31);
+/// Minimum time between two notifications about the same alert.
+pub const REPEAT_MIN: Duration = Duration::from_secs(60);
+/// Maximum time between two notifications about the same alert.
+pub const REPEAT_MAX: Duration = Duration::from_hours(24 * 7);
+/// Maximum length of a silence.
+pub const SILENCE_MAX: Duration = Duration::from_hours(24 * 366);
+/// Maximum length of a URL in an alert rule or channel, in bytes.
+pub const URL_LEN_MAX: usize = 2_000;
+/// Maximum length of a secret of a channel, in bytes.
+pub const SECRET_LEN_MAX: usize = 4_096;
+/// Maximum number of additional headers of a channel.
+pub const HEADERS_MAX: usize = 20;
+/// Maximum number of recipients of an e-mail channel.
+pub const RECIPIENTS_MAX: usize = 20;
+/// Maximum number of alert rules in a namespace.
+pub const ALERT_RULES_MAX: usize = 1_000;
+/// Maximum number of channels in a namespace.
+pub const CHANNELS_MAX: usize = 100;
+/// Maximum number of silences in a namespace.
+pub const SILENCES_MAX: usize = 1_000;

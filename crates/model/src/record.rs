@@ -428,6 +428,9 @@ pub enum EventKind {
         to: RunStatus,
         /// Cause of the transition.
         cause: RunCause,
+        /// Schedule that started the run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        schedule: Option<ScheduleId>,
     },
     /// A step of a run changed its status. Elements of a mapped step have no such events: their jobs have.
     Step {

@@ -15,9 +15,11 @@ use crate::queue::QueueSettings;
 use crate::spec::{Backoff, Constraint, FinishBy, JobSpec, Operator, ProcessRun, Run};
 use crate::time::{Duration, Timestamp};
 
+mod alert;
 mod schedule;
 mod workflow;
 
+pub use alert::{alert_rule, channel, silence};
 pub use schedule::{calendar, name, note, own_name, schedule};
 pub use workflow::{definition, workflow, workflow_warnings};
 

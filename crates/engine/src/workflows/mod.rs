@@ -365,7 +365,8 @@ impl Workflows {
         if run.state.history.len() > limits::HISTORY_MAX {
             run.state.history.remove(limits::HISTORY_MAX / 4);
         }
-        let kind = EventKind::Run { run: id, workflow: Arc::clone(&run.plan.name), from, to, cause };
+        let (workflow, schedule) = (Arc::clone(&run.plan.name), run.firing().map(|origin| origin.schedule));
+        let kind = EventKind::Run { run: id, workflow, from, to, cause, schedule };
         let namespace = Some(Arc::clone(&run.plan.namespace));
         cx.emit(namespace, kind);
         self.touch_run(cx, id);

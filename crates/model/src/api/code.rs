@@ -58,6 +58,10 @@ codes! {
     BindingNotFound = 404, "binding_not_found", "The role binding does not exist.", "GET /api/v1/bindings lists all bindings";
     TokenNotFound = 404, "token_not_found", "The token does not exist.", "GET /api/v1/tokens lists the tokens; a token is deleted 30 days after its end";
     AuditEntryNotFound = 404, "audit_entry_not_found", "The entry of the audit log does not exist.", "GET /api/v1/audit lists the entries; an entry is deleted when its retention ends";
+    AlertNotFound = 404, "alert_not_found", "The alert does not exist.", "GET /api/v1/alerts lists the alerts; a resolved alert is deleted after 30 days";
+    AlertRuleNotFound = 404, "alert_rule_not_found", "The alert rule does not exist.", "GET /api/v1/alert-rules lists all rules; check the namespace";
+    ChannelNotFound = 404, "channel_not_found", "The channel does not exist.", "GET /api/v1/channels lists all channels; check the namespace";
+    SilenceNotFound = 404, "silence_not_found", "The silence does not exist.", "GET /api/v1/silences lists all silences; a silence is deleted when it ends";
     NotFound = 404, "not_found", "There is no resource at this address.", "see /docs for all routes";
     JobNotFound = 404, "job_not_found", "The job does not exist.", "check the job id; a job is deleted when its retention ends";
     CheckpointNotFound = 404, "checkpoint_not_found", "The job has no checkpoint.", "a task saves a checkpoint through its socket or by the file $BELFRY_CHECKPOINT; see /docs";
@@ -80,6 +84,10 @@ codes! {
     RoleInUse = 409, "role_in_use", "The role is in use.", "remove its bindings and the tokens that it limits first";
     TokenLimit = 409, "token_limit", "The account has too many tokens.", "revoke tokens of the account that are not used any more";
     LastAdmin = 409, "last_admin", "This is the last way to administrate everything.", "create another admin token, or bind `admin` in `*` to an account with a token, and repeat the request";
+    AlertResolved = 409, "alert_resolved", "The alert is already resolved.", "GET /api/v1/alerts lists the open alerts";
+    AlertLasting = 409, "alert_lasting", "The condition of the alert is still met.", "acknowledge the alert, or create a silence; it is resolved when its condition is no longer met";
+    AlertLimit = 409, "alert_limit", "The namespace has reached a limit of alerts.", "delete rules, channels or silences that are not used any more";
+    ChannelInUse = 409, "channel_in_use", "The channel is in use.", "remove the channel from the rules that notify it first";
     JobStarted = 409, "job_started", "The job has already started.", "only a job that has not started can be changed; cancel this job and submit a new one";
     JobEnded = 409, "job_ended", "The job has already ended.", "to run the job again, POST to its /retry";
     JobNotEnded = 409, "job_not_ended", "The job has not ended yet.", "wait until the job ends, or cancel it";
