@@ -1,0 +1,70 @@
+//! Live jobs that rules may find late or slow.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{JobId, Timestamp};
+
+use crate::rows::{Name, OpenKey};
+
+/// Phase of a job that a rule limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// In a queue, or assigned and not started.
+    Waiting,
+    /// Started.
+    Running,
+}
+
+impl Phase {
+    /// Returns the name of the condition that limits it.
+    pub(crate) const fn condition(self) -> &'static str {
+        match self {
+            Self::Waiting => "job_late",
+            Self::Running => "job_slow",
+        }
+    }
+}
+
+/// Live jobs of the watched namespaces.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    pub(crate) jobs: BTreeMap<JobId, Live>,
+    /// Jobs whose rows were requested for the next call.
+    pub(crate) requested: BTreeSet<JobId>,
+    /// Jobs of open alerts that are still late or slow.
+    pub(crate) holds: BTreeMap<OpenKey, BTreeSet<JobId>>,
+}
+
+impl Watched {
+    /// Forgets which jobs hold alerts of a rule open.
+    pub(crate) fn forget(&mut self, rule: &Name) {
+        self.holds.retain(|(of, _), _| of != rule);
+        for live in self.jobs.values_mut() {
+            live.alerts.retain(|(of, _)| of != rule);
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) namespace: String,
+    pub(crate) phase: Phase,
+    pub(crate) since: Timestamp,
+    /// Time of the armed timer.
+    pub(crate) timer: Option<Timestamp>,
+    /// Alerts that this job holds open.
+    pub(crate) alerts: Vec<OpenKey>,
+}
+
+/// A live job, from the rows of the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveJob {
+    /// ID of the job.
+    pub id: JobId,
+    /// Namespace of the job.
+    pub namespace: String,
+    /// Current phase.
+    pub phase: Phase,
+    /// Beginning of the phase.
+    pub since: Timestamp,
+}

@@ -1,0 +1,353 @@
+//! From alerts to notifications, and their delivery.
+//!
+//! Alerts that must be notified wait in `unsent` until their rule may notify again; then each channel of the rule gets one
+//! notification of all of them. Notifications wait in a `Line` for each channel, so a slow channel delays no other.
+
+use model::api::{Alert, AlertStatus, NotificationStatus};
+use model::{Duration, Timestamp};
+
+use crate::limits::{DELIVERY_TIME_MAX, GROUP_INTERVAL, LISTED_MAX, NOTIFICATIONS_MAX, WAITING_MAX};
+use crate::line::InFlight;
+use crate::message::{Item, Message};
+use crate::occurrence::is_about_events;
+use crate::rows::{Name, NotificationRecord, RowId, retry_delay, silence_matches};
+use crate::state::Alerts;
+use crate::target::{self, Retry};
+use crate::timer::Timer;
+
+/// Notification that is to be delivered now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Due {
+    /// Number of the notification.
+    pub notification: u64,
+    /// Target of the channel with its secrets, as the caller encrypted it.
+    pub sealed: String,
+    /// Name of the channel.
+    pub channel: String,
+    /// The message.
+    pub message: Message,
+}
+
+/// Result of an attempt to deliver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attempt {
+    /// The service accepted the message.
+    Delivered,
+    /// The service did not accept it.
+    Refused(target::Refused),
+}
+
+impl Alerts {
+    /// Notes that the channels of the rule must be notified of an alert.
+    pub(crate) fn want_notification(&mut self, now: Timestamp, rule: &Name, alert: u64) {
+        if self.rule(rule).is_none_or(|rule| rule.notify.is_empty()) {
+            return;
+        }
+        let Some(record) = self.alerts.get_mut(&alert) else { return };
+        record.unsent = true;
+        self.changed.insert(RowId::Alert(alert));
+        self.unsent.entry(rule.clone()).or_default().insert(alert);
+        if self.alerts.get(&alert).is_some_and(|record| self.is_silenced(&record.alert, now)) {
+            // The end of the silence wakes it.
+            return;
+        }
+        let at = self.grouped.get(rule).map_or(now, |last| now.max(*last + GROUP_INTERVAL));
+        self.arm(at, Timer::Group(rule.clone()));
+    }
+
+    /// Notes that an alert needs no notification any more.
+    pub(crate) fn unwant_notification(&mut self, rule: &Name, alert: u64) {
+        if let Some(unsent) = self.unsent.get_mut(rule) {
+            unsent.remove(&alert);
+            if unsent.is_empty() {
+                self.unsent.remove(rule);
+            }
+        }
+        if let Some(record) = self.alerts.get_mut(&alert) {
+            record.unsent = false;
+            self.changed.insert(RowId::Alert(alert));
+        }
+    }
+
+    /// Notifies the channels of a rule of all alerts that wait for it, unless it has just notified them.
+    pub(crate) fn on_group(&mut self, now: Timestamp, name: &Name) {
+        match self.grouped.get(name).filter(|last| **last + GROUP_INTERVAL > now) {
+            Some(last) if self.unsent.contains_key(name) => {
+                self.arm(*last + GROUP_INTERVAL, Timer::Group(name.clone()));
+            }
+            _ => self.notify_group(now, name),
+        }
+    }
+
+    /// Notifies the channels of a rule of all alerts that wait for it.
+    pub(crate) fn notify_group(&mut self, now: Timestamp, name: &Name) {
+        let Some(unsent) = self.unsent.get(name) else { return };
+        let unsent: Vec<u64> = unsent.iter().copied().collect();
+        let Some(rule) = self.rules.get(name).map(|rule| rule.spec.clone()) else {
+            return unsent.into_iter().for_each(|alert| self.unwant_notification(name, alert));
+        };
+        let mut sent = Vec::new();
+        for number in unsent {
+            let Some(record) = self.alerts.get(&number) else { continue };
+            let is_resolved = record.alert.status == AlertStatus::Resolved;
+            match self.is_silenced(&record.alert, now) {
+                // The end of a failure matters only to those who heard of its beginning.
+                true if is_resolved && record.alert.notified_at.is_none() => {
+                    self.unwant_notification(name, number)
+                }
+                true => {}
+                // A newer alert about the same object tells its state.
+                false
+                    if is_resolved
+                        && self.open.contains_key(&(name.clone(), record.alert.subject.name.clone())) =>
+                {
+                    self.unwant_notification(name, number);
+                }
+                false => sent.push(number),
+            }
+        }
+        if sent.is_empty() {
+            return;
+        }
+        // Open alerts first, so that those that are not listed are rather the resolved ones.
+        let alerts =
+            sent.iter().rev().filter_map(|number| self.alerts.get(number)).map(|record| &record.alert);
+        let (resolved, firing): (Vec<_>, Vec<_>) =
+            alerts.partition(|alert| alert.status == AlertStatus::Resolved);
+        let items: Vec<Item> =
+            firing.iter().chain(&resolved).take(LISTED_MAX).map(|alert| item(alert)).collect();
+        let (firing, open) = (firing.len() as u64, self.open_count(name) as u64);
+        for channel in &rule.notify {
+            let record = NotificationRecord {
+                namespace: name.namespace.clone(),
+                rule: name.name.clone(),
+                channel: channel.clone(),
+                items: items.clone(),
+                total: sent.len() as u64,
+                firing,
+                open,
+                status: NotificationStatus::Waiting,
+                attempts: 0,
+                created_at: now,
+                next_attempt_at: Some(now),
+                finished_at: None,
+                error: None,
+                condition: rule.when.name().to_owned(),
+                description: rule.description.clone(),
+                runbook: rule.runbook.clone(),
+                severity: rule.severity,
+            };
+            self.add_notification(now, &Name::new(&name.namespace, channel), record);
+        }
+        for number in sent {
+            self.unwant_notification(name, number);
+            let Some(record) = self.alerts.get_mut(&number) else { continue };
+            record.alert.notified_at = Some(now);
+            let is_lasting = !is_about_events(&rule.when, &record.alert.subject.name);
+            if record.alert.status != AlertStatus::Resolved && is_lasting {
+                self.arm(now + rule.repeat_every, Timer::Repeat(number));
+            }
+        }
+        self.grouped.insert(name.clone(), now);
+    }
+
+    fn add_notification(&mut self, now: Timestamp, channel: &Name, mut record: NotificationRecord) {
+        let number = self.next_number();
+        if self.channels.contains_key(channel) {
+            let line = self.lines.entry(channel.clone()).or_default();
+            line.waiting.insert(number);
+            if line.waiting.len() > WAITING_MAX {
+                self.fail_oldest(now, channel);
+            }
+            self.arm(now, Timer::Delivery(channel.clone()));
+        } else {
+            record.error = Some("the channel does not exist".to_owned());
+            record.finish(now, NotificationStatus::Failed);
+        }
+        if self.notifications.len() > 2 * NOTIFICATIONS_MAX {
+            self.arm(now, Timer::Purge);
+        }
+        self.notifications.insert(number, record);
+        self.changed.insert(RowId::Notification(number));
+    }
+
+    /// Gives up the oldest waiting notification of a channel, so that newer ones have a place.
+    fn fail_oldest(&mut self, now: Timestamp, channel: &Name) {
+        let Some(line) = self.lines.get_mut(channel) else { return };
+        let in_flight = line.in_flight.map(|it| it.notification);
+        let Some(oldest) = line.waiting.iter().copied().find(|number| Some(*number) != in_flight) else {
+            return;
+        };
+        line.waiting.remove(&oldest);
+        if let Some(record) = self.notifications.get_mut(&oldest) {
+            record.error = Some("too many notifications wait for the channel".to_owned());
+            record.finish(now, NotificationStatus::Failed);
+            self.changed.insert(RowId::Notification(oldest));
+        }
+    }
+
+    /// Repeats the notification of a state that lasts.
+    pub(crate) fn on_repeat(&mut self, now: Timestamp, number: u64) {
+        let Some(alert) = self.alerts.get(&number).map(|record| &record.alert) else { return };
+        if alert.status != AlertStatus::Firing {
+            return;
+        }
+        let rule = Name::new(&alert.namespace, &alert.rule);
+        let subject = &alert.subject.name;
+        let Some(spec) = self.rule(&rule).filter(|spec| !is_about_events(&spec.when, subject)) else {
+            return;
+        };
+        match alert.notified_at.map(|last| last + spec.repeat_every) {
+            Some(at) if at > now => self.arm(at, Timer::Repeat(number)),
+            _ => self.want_notification(now, &rule, number),
+        }
+    }
+
+    /// Whether a silence holds notifications of the alert back.
+    pub(crate) fn is_silenced(&self, alert: &Alert, now: Timestamp) -> bool {
+        self.silences.values().any(|silence| {
+            silence.starts_at <= now
+                && now < silence.ends_at
+                && silence_matches(silence, &alert.namespace, &alert.rule, &alert.subject.name)
+        })
+    }
+
+    /// Returns the notifications that are to be delivered now, at most one for each channel, and none of a channel that
+    /// has one in flight. The caller calls [`delivered`](Self::delivered) for each.
+    ///
+    /// All rows must be written before: a notification must not be delivered before its alert is durable.
+    pub fn due(&mut self, now: Timestamp) -> Vec<Due> {
+        let channels: Vec<Name> = self.lines.keys().cloned().collect();
+        channels.into_iter().filter_map(|channel| self.due_of(now, &channel)).collect()
+    }
+
+    fn due_of(&mut self, now: Timestamp, name: &Name) -> Option<Due> {
+        let channel = self.channels.get(name)?;
+        let line = self.lines.get_mut(name).filter(|line| line.in_flight.is_none())?;
+        let number = match line.next(&self.notifications, now) {
+            Ok(number) => number,
+            Err(next) => {
+                self.timers.extend(next.map(|at| (at, Timer::Delivery(name.clone()))));
+                return None;
+            }
+        };
+        let record = self.notifications.get(&number)?;
+        let minute = Duration::from_secs(60);
+        while line.attempts.front().is_some_and(|at| *at + minute <= now) {
+            line.attempts.pop_front();
+        }
+        let limit = target::per_minute(&channel.spec.to) as usize;
+        if let Some(oldest) = line.attempts.front().filter(|_| line.attempts.len() >= limit) {
+            self.timers.insert((*oldest + minute, Timer::Delivery(name.clone())));
+            return None;
+        }
+        line.attempts.push_back(now);
+        line.in_flight = Some(InFlight { notification: number, channel: channel.version });
+        let message = Message {
+            id: number,
+            namespace: record.namespace.clone(),
+            rule: record.rule.clone(),
+            condition: record.condition.clone(),
+            description: record.description.clone(),
+            runbook: record.runbook.clone(),
+            severity: record.severity,
+            language: channel.spec.language,
+            at: record.created_at,
+            items: record.items.clone(),
+            total: record.total,
+            firing: record.firing,
+            open: record.open,
+            is_test: false,
+            dashboard: None,
+        };
+        let sealed = channel.sealed.clone();
+        Some(Due { notification: number, sealed, channel: name.name.clone(), message })
+    }
+
+    /// Records the result of an attempt that [`due`](Self::due) asked for.
+    pub fn delivered(&mut self, now: Timestamp, notification: u64, attempt: Attempt) {
+        let Some(record) = self.notifications.get_mut(&notification) else { return };
+        if record.status != NotificationStatus::Waiting {
+            return;
+        }
+        let name = Name::new(&record.namespace, &record.channel);
+        let in_flight = self.lines.get(&name).and_then(|line| line.in_flight);
+        let sent_to = in_flight.filter(|it| it.notification == notification).map(|it| it.channel);
+        let version = self.channels.get(&name).map(|channel| channel.version);
+        // The channel was replaced during the attempt: what the former service said no longer matters.
+        let is_outdated = sent_to.is_some() && sent_to != version;
+        record.attempts += 1;
+        record.error = None;
+        match attempt {
+            Attempt::Delivered => record.finish(now, NotificationStatus::Delivered),
+            Attempt::Refused(target::Refused { reason, retry }) => {
+                record.error = Some(reason);
+                let delay = retry_delay(record.attempts);
+                let next = match retry {
+                    _ if is_outdated => Some(now),
+                    Retry::Never => None,
+                    Retry::Later => Some(now + delay),
+                    Retry::After(wait) => Some(now + wait.max(delay)),
+                };
+                match next.filter(|next| *next < record.created_at + DELIVERY_TIME_MAX) {
+                    Some(next) => record.next_attempt_at = Some(next),
+                    None => record.finish(now, NotificationStatus::Failed),
+                }
+            }
+        }
+        let (status, error) = (record.status, record.error.clone());
+        self.changed.insert(RowId::Notification(notification));
+        if let Some(channel) = self.channels.get_mut(&name) {
+            if status == NotificationStatus::Delivered {
+                channel.delivered_at = Some(now);
+            }
+            channel.error = error;
+            self.changed.insert(RowId::Channel(name.clone()));
+        }
+        let Some(line) = self.lines.get_mut(&name) else { return };
+        if line.in_flight.is_some_and(|it| it.notification == notification) {
+            line.in_flight = None;
+        }
+        if status != NotificationStatus::Waiting {
+            line.waiting.remove(&notification);
+        }
+        self.arm(now, Timer::Delivery(name));
+    }
+
+    /// Ends the notifications that wait for a deleted channel.
+    pub(crate) fn fail_waiting(&mut self, now: Timestamp, channel: &Name, reason: &str) {
+        let Some(line) = self.lines.remove(channel) else { return };
+        for number in line.waiting {
+            let Some(record) = self.notifications.get_mut(&number) else { continue };
+            record.error = Some(reason.to_owned());
+            record.finish(now, NotificationStatus::Failed);
+            self.changed.insert(RowId::Notification(number));
+        }
+    }
+}
+
+impl NotificationRecord {
+    fn finish(&mut self, now: Timestamp, status: NotificationStatus) {
+        self.status = status;
+        self.finished_at = Some(now);
+        self.next_attempt_at = None;
+    }
+}
+
+fn item(alert: &Alert) -> Item {
+    Item {
+        alert: alert.id,
+        kind: alert.subject.kind,
+        subject: alert.subject.name.clone(),
+        resolved: alert.status == AlertStatus::Resolved,
+        count: alert.count,
+        opened_at: alert.opened_at,
+        last_at: alert.last_at,
+        resolved_at: alert.resolved_at,
+        summary: alert.summary.clone(),
+        detail: alert.detail.clone(),
+        log: None,
+        job: alert.jobs.last().copied(),
+        run: alert.runs.last().copied(),
+    }
+}
