@@ -84,6 +84,8 @@ start_server() {
 [[ -n ${BELFRY_SERVER__STORE:-} ]] || start_database
 # Logs and artifacts are in a folder that all servers share.
 export BELFRY_SERVER__OBJECTS_DIR=$data/objects
+# All servers must be able to decrypt the secrets of channels.
+export BELFRY_SERVER__SECRET_KEY_FILE=$data/secret.key
 
 echo "starting three servers and two workers (data in $data)"
 number=0

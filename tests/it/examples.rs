@@ -44,6 +44,16 @@ async fn every_schedule_and_workflow_of_the_examples_is_applied() {
     site.belfry(&["schedule", "next", "office-hours"]).await.success();
 }
 
+/// H3.
+#[tokio::test]
+async fn the_alerts_of_the_examples_are_applied() {
+    let site = Site::start().await;
+    let folder = repository().join("examples/alerts");
+    let folder = folder.to_str().unwrap();
+    site.belfry(&["apply", "-f", folder]).await.success();
+    site.belfry(&["diff", "-f", folder]).await.success();
+}
+
 #[tokio::test]
 async fn every_script_of_the_examples_succeeds() {
     let site = Site::start().await;

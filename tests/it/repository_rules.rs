@@ -28,6 +28,36 @@ fn every_module_starts_with_a_module_comment() {
     assert!(bare.is_empty(), "modules without a module comment (`//!`): {bare:#?}");
 }
 
+/// In the OpenAPI document, the type that is described last would silently replace the other.
+#[test]
+fn no_two_types_have_the_same_name_in_the_api() {
+    let mut files = Vec::new();
+    rust_files(&repository().join("crates"), &mut files);
+    let mut types = std::collections::BTreeMap::<String, Vec<String>>::new();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        // `ToSchema` in a derive, and the next item.
+        for (at, _) in text.match_indices("ToSchema").filter(|(at, _)| is_in_a_derive(&text[..*at])) {
+            let rest = &text[at..];
+            let Some(item) = ["struct ", "enum "].iter().filter_map(|word| Some(rest.find(word)? + word.len())).min()
+            else {
+                continue;
+            };
+            let name = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+            let renamed = rest[..item].split_once("as = ").map(|(_, rest)| name(rest));
+            let shown = renamed.unwrap_or_else(|| name(&rest[item..]));
+            types.entry(shown).or_default().push(file.display().to_string());
+        }
+    }
+    assert!(types.len() > 100, "found only {types:?}");
+    types.retain(|_, files| files.len() > 1);
+    assert!(types.is_empty(), "rename one of each with `#[schema(as = NAME)]`: {types:#?}");
+}
+
+fn is_in_a_derive(before: &str) -> bool {
+    before.rfind("#[derive(").is_some_and(|at| !before[at..].contains(")]"))
+}
+
 /// Returns what both READMEs must have in common: headings by depth, code blocks, list items, links.
 ///
 /// A link to a Chinese page of the book counts as one to its English page.

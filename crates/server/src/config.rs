@@ -15,6 +15,8 @@ use model::Duration;
 use model::limits::BATCH_BODY_BYTES_MAX;
 pub use store::postgres::Password;
 
+use crate::networks::Networks;
+
 /// Default port of a server.
 pub const PORT: u16 = 7070;
 
@@ -65,6 +67,12 @@ pub struct ServerConfig {
     pub housekeeping_interval: Duration,
     /// Limits on the requests of all clients and of each.
     pub limits: LimitsConfig,
+    /// URL of the dashboard, for links in notifications.
+    pub public_url: Option<String>,
+    /// Private networks that notifications may be sent to, in addition to public addresses.
+    pub private_networks: Networks,
+    /// File with the key that encrypts secrets; see [`ServerConfig::secret_key_path`] for its default.
+    pub secret_key_file: Option<PathBuf>,
 }
 
 /// Limits on the requests of all clients and of each; a client is a token at an address.
@@ -218,7 +226,15 @@ impl ServerConfig {
             shutdown_grace: Duration::from_secs(5),
             housekeeping_interval: Duration::from_secs(30),
             limits: LimitsConfig::default(),
+            public_url: None,
+            private_networks: Networks::default(),
+            secret_key_file: None,
         }
+    }
+
+    /// Returns the file with the key that encrypts secrets.
+    pub fn secret_key_path(&self) -> PathBuf {
+        self.secret_key_file.clone().unwrap_or_else(|| self.data_dir.join("secret.key"))
     }
 
     /// Validates the settings.

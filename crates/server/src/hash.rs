@@ -1,6 +1,11 @@
-//! Short hashes: of idempotency keys, request bodies, checkpoints and entity tags.
+//! Hashes: of keys, idempotency keys, request bodies, checkpoints and entity tags.
 
 use sha2::{Digest as _, Sha256};
+
+/// Returns the SHA-256 in lower-case hexadecimal digits.
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// Returns the first half of the SHA-256 of the parts. A separator keeps adjacent parts distinct.
 pub(crate) fn short_hash(parts: &[&[u8]]) -> u128 {

@@ -12,6 +12,8 @@
 //! - [`grpc`]: the gRPC streams of the workers; translates messages to inputs of the engine, and its effects to
 //!   messages.
 //! - [`api`]: REST, SSE and the pages; [`auth`]: tokens, roles and sessions.
+//! - [`alerts`]: alert rules and notifications; `alert_feed` evaluates them on the leader. [`networks`]: addresses that
+//!   requests of users may reach.
 //! - [`objects`]: logs and artifacts, in a local folder or in S3.
 //! - [`clock`]: the time, which tests replace. [`listener`]: the TCP listener with TLS. `web`: the files of the
 //!   dashboard. [`housekeeping`]: retention; [`metrics`]: Prometheus metrics; [`preview`]: the next scheduled times of
@@ -26,6 +28,8 @@
 //! - Nothing is answered, sent to a worker or shown in a feed before its commit.
 //! - One listener serves users, programs and workers; it is bound to loopback by default.
 
+mod alert_feed;
+pub mod alerts;
 pub mod api;
 pub mod audit;
 pub mod auth;
@@ -38,6 +42,7 @@ pub mod input_errors;
 pub mod listener;
 pub mod members;
 pub mod metrics;
+pub mod networks;
 pub mod node;
 pub mod objects;
 pub mod peers;

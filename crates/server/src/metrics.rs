@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::View;
+use model::alert::Severity;
 use model::firing::{FiringCause, FiringOutcome, ScheduleStatus};
 use model::record::{Batch, Change, ExecutionRecord, JobState};
 use model::spec::DEFAULT;
@@ -78,6 +79,16 @@ struct OutcomeLabel {
     outcome: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SeverityLabel {
+    severity: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
 /// Reason why this server closed a stream of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabel {
@@ -121,6 +132,8 @@ pub struct Metrics {
     executions_lost: Counter,
     engine_panics: Counter,
     quarantined: Counter,
+    alerts: Family<SeverityLabel, Gauge>,
+    notifications: Family<ResultLabel, Counter>,
     clock_ahead: Gauge,
     clock_refused: Gauge,
 }
@@ -165,6 +178,8 @@ impl Metrics {
             clock_ahead: Gauge::default(),
             clock_refused: Gauge::default(),
             quarantined: Counter::default(),
+            alerts: Family::default(),
+            notifications: Family::default(),
         };
         metrics.register_all();
         metrics
@@ -239,6 +254,12 @@ impl Metrics {
             "Rows and inputs that cannot be processed and are quarantined",
             self.quarantined.clone(),
         );
+        r.register("alerts", "Open alerts on the leader, by severity", self.alerts.clone());
+        r.register(
+            "notifications",
+            "Attempts to deliver a notification, by result",
+            self.notifications.clone(),
+        );
         r.register(
             "engine_time_ahead_seconds",
             "Engine time minus wall clock, if engine time is ahead; schedules and retries are delayed by it",
@@ -250,6 +271,20 @@ impl Metrics {
             self.clock_refused.clone(),
         );
         r.register("build", "Version of the server", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+    }
+
+    /// Sets the number of open alerts of each severity.
+    pub(crate) fn set_alerts(&self, open: impl Fn(Severity) -> u64) {
+        for &severity in Severity::ALL {
+            let label = SeverityLabel { severity: severity.as_str() };
+            self.alerts.get_or_create(&label).set(clamp(open(severity)));
+        }
+    }
+
+    /// Counts an attempt to deliver a notification.
+    pub(crate) fn notification(&self, is_delivered: bool) {
+        let result = if is_delivered { "delivered" } else { "failed" };
+        self.notifications.get_or_create(&ResultLabel { result }).inc();
     }
 
     /// Registers metrics of other modules, such as those of the REST API.

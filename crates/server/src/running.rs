@@ -19,6 +19,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::alerts::seal::SealError;
+use crate::alerts::{AlertService, Sealer};
 use crate::audit::AuditLog;
 use crate::auth::first_start::{ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE};
 use crate::auth::{AccessControl, FirstStartError, Keys, first_start};
@@ -56,6 +58,9 @@ pub enum StartError {
     /// The first tokens could not be created.
     #[error(transparent)]
     Tokens(#[from] FirstStartError),
+    /// The key that encrypts secrets could not be read.
+    #[error(transparent)]
+    SecretKey(#[from] SealError),
     /// The listening address is not available.
     #[error("cannot listen on {listen}")]
     Listen {
@@ -79,6 +84,7 @@ impl StartError {
             Self::Store(error) => error.help(),
             Self::Objects(error) => error.help(),
             Self::Tokens(_) => "check that the data folder has free space and belongs to the server's user",
+            Self::SecretKey(error) => error.help(),
             Self::Listen { .. } => "stop the process that listens there, or choose another port",
             Self::Thread(_) => "raise the limit of threads",
         }
@@ -220,6 +226,13 @@ pub async fn start_at<L: Listener>(
     if first.admin_token.is_some() {
         audit.add(audit.system_entry("create_first_tokens"));
     }
+    let sealer = Sealer::open(&config.secret_key_path())?;
+    let alerts = AlertService::new(
+        Arc::clone(&store),
+        sealer,
+        config.private_networks.clone(),
+        config.public_url.clone(),
+    );
     let (node, driver) = Node::new(store, settings);
     let config = Arc::new(config);
     let hands_on = engine == EngineThread::Dedicated;
@@ -228,6 +241,7 @@ pub async fn start_at<L: Listener>(
         objects,
         members,
         access,
+        alerts,
         audit,
         keys,
         metrics,
@@ -278,6 +292,7 @@ impl Running {
         self.spawn_until_stop(Arc::clone(&services.audit).run());
         self.spawn_until_stop(crate::housekeeping::run(services.clone()));
         self.spawn_until_stop(crate::statistics::run(services.clone()));
+        self.spawn_until_stop(crate::alert_feed::run(services.clone()));
         let logs = services.objects.logs.clone();
         self.spawn_until_stop(async move { logs.upload().await });
         self.spawn_until_stop(watch_leadership(services.clone()));

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::alerts::AlertService;
 use crate::audit::AuditLog;
 use crate::auth::{AccessControl, Keys};
 use crate::config::ServerConfig;
@@ -23,6 +24,8 @@ pub struct Services {
     pub members: Members,
     /// Accounts, roles, bindings and tokens.
     pub access: Arc<AccessControl>,
+    /// Alert rules and notifications.
+    pub alerts: Arc<AlertService>,
     /// The audit log.
     pub audit: Arc<AuditLog>,
     /// Keys that sign cursors, browser sessions and forwarded requests.

@@ -340,8 +340,9 @@ pub(super) fn feed_event(seq: EventSeq, event: &Event) -> FeedEvent {
             let refusal = (**refusal).clone();
             shown.not_triggered = Some(FeedRefusal { trigger: *trigger, refusal });
         }
-        EventKind::Run { run, workflow, .. } => {
+        EventKind::Run { run, workflow, schedule, .. } => {
             (shown.run_id, shown.workflow) = (Some(*run), Some(workflow.to_string()));
+            shown.schedule_id = *schedule;
         }
         EventKind::Step { run, step, job, .. } => {
             (shown.run_id, shown.step, shown.job_id) = (Some(*run), Some(step.to_string()), *job);

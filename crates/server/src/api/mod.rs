@@ -11,7 +11,7 @@
 //!   the OpenAPI document and the tests are made from it. `gate` authorizes a request and limits it; `cookie`: browser
 //!   sessions.
 //! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `workflows`, `calendars`,
-//!   `statistics`, `failures`, `servers`, `session` and `meta` have the handlers: parse, validate, request, respond. They
+//!   `statistics`, `failures`, `alerts`, `servers`, `session` and `meta` have the handlers: parse, validate, request, respond. They
 //!   decide nothing.
 //! - `rows`: rows by the id or name in a path, or the 404; `requests`: requests to the engine, and retries after a
 //!   version conflict; `submit`: from a body to jobs; `definitions`: shared parts of schedule and workflow definitions.
@@ -28,6 +28,7 @@
 //! - Reads come from the store, so they include everything that was acknowledged.
 
 mod access;
+mod alerts;
 mod artifacts;
 mod audit;
 mod bulk;
@@ -187,6 +188,7 @@ fn table() -> Routes {
     schedules::routes(&mut routes);
     statistics::routes(&mut routes);
     failures::routes(&mut routes);
+    alerts::routes(&mut routes);
     workflows::routes(&mut routes);
     calendars::routes(&mut routes);
     access::routes(&mut routes);

@@ -38,6 +38,7 @@ const TAGS: &[(&str, &str)] = &[
     ("workflows", "DAGs of steps that decide which jobs exist and when."),
     ("runs", "Runs of workflows, their steps and approvals."),
     ("backfills", "Backfills of past schedule ranges."),
+    ("alerts", "Alert rules, alerts, channels, silences and notifications."),
     ("calendars", "Named sets of days that schedules refer to."),
     ("artifacts", "Files that jobs read and store."),
     ("statistics", "What happened over time, and by namespace, queue, job name, schedule and worker."),

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "helpers of tests are tests")]
 
+mod alerts;
 mod artifacts;
 mod commits;
 mod harness;

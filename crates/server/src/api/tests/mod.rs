@@ -123,12 +123,16 @@ impl World {
         let members = Members::new(Arc::clone(&store), &config, config.url_at(addr));
         let (node, driver) = Node::new(store, NodeConfig::new(&config, members.clone(), metrics.clone()));
         let audit = crate::audit::AuditLog::new(Arc::clone(&faulty) as _, &config.name);
+        let sealer = crate::alerts::Sealer::with_key([7; 32]);
+        let networks = crate::networks::Networks::loopback();
+        let alerts = crate::alerts::AlertService::new(Arc::clone(&faulty) as _, sealer, networks, None);
         let config = Arc::new(config);
         let services = Services {
             node,
             objects,
             members,
             access,
+            alerts,
             audit,
             keys,
             metrics,
@@ -139,6 +143,8 @@ impl World {
         let driver = driver.spawn().unwrap();
         let ready = soon("the node", services.node.wait_ready(|r| *r == Readiness::Ready)).await;
         assert_eq!(ready, Readiness::Ready);
+        // Without the loop that follows the feed.
+        services.alerts.load(0).await.unwrap();
         let router = super::router(services.clone());
         Self { router, services, admin, worker, driver, store: faulty, _folder: folder }
     }

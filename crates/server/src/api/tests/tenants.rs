@@ -8,7 +8,10 @@
 //!   changes them.
 //! - A viewer reads everything in `finance` and changes nothing.
 
+use alerts::{AlertFilter, JobFacts};
 use axum::http::{Method, StatusCode};
+use model::record::{Event, EventKind};
+use model::{JobId, JobStatus};
 use serde_json::{Value, json};
 use utoipa::openapi::HttpMethod;
 
@@ -29,6 +32,8 @@ pub(super) struct Tenant {
     run: String,
     backfill: String,
     failure: String,
+    alert: String,
+    silence: String,
 }
 
 pub(super) fn process() -> Value {
@@ -84,8 +89,42 @@ impl Tenant {
         assert_eq!(stored.status, StatusCode::CREATED, "{}", stored.text());
         let groups = world.get("/api/v1/failures?namespace=finance").await.json();
         let failure = groups["items"][0]["id"].as_str().unwrap().to_owned();
-        Self { job, ended_job, schedule, workflow, execution, run, backfill, failure }
+        let channel = named("channel", json!({"to": {"slack": {"url": "https://example.com/payroll"}}}));
+        let path = format!("/api/v1/channels/{TRACE}-channel");
+        let created = world.json(Method::PUT, &path, channel, &[]).await;
+        assert_eq!(created.status, StatusCode::OK, "{}", created.text());
+        let rule = named("rule", json!({"when": {"job_failed": {}}}));
+        let path = format!("/api/v1/alert-rules/{TRACE}-rule");
+        let created = world.json(Method::PUT, &path, rule, &[]).await;
+        assert_eq!(created.status, StatusCode::OK, "{}", created.text());
+        let silence =
+            json!({"namespace": "finance", "subject": "payroll*", "duration": "1h", "reason": "payroll"});
+        let created = world.post("/api/v1/silences", silence).await;
+        assert_eq!(created.status, StatusCode::CREATED, "{}", created.text());
+        let silence = created.json()["id"].to_string();
+        let alert = open_alert(world, ended_job.parse().unwrap()).await;
+        Self { job, ended_job, schedule, workflow, execution, run, backfill, failure, alert, silence }
     }
+}
+
+/// Opens the alert of a failed job, as the loop that follows the feed does.
+async fn open_alert(world: &World, job: JobId) -> String {
+    let kind = EventKind::Job {
+        job,
+        from: Some(JobStatus::Running),
+        to: JobStatus::Failed,
+        cause: model::Cause::Submitted,
+        execution: None,
+        worker: None,
+        schedule: None,
+    };
+    let facts = JobFacts { name: format!("{TRACE}-ended"), ..JobFacts::default() };
+    let opened = world.services.alerts.change(|alerts, now| {
+        let event = Event { at: now, namespace: Some("finance".into()), kind };
+        alerts.observe(now, std::iter::once((1, &event)), &[(job, facts)].into());
+        Ok(alerts.alerts(now, |_| true, &AlertFilter::default(), 1).items[0].id)
+    });
+    opened.await.unwrap().to_string()
 }
 
 /// How a caller without a role in the namespace is answered.
@@ -197,10 +236,29 @@ pub(super) fn request(tenant: &Tenant, method: &Method, route: &str) -> (String,
             body = json!({"state": "muted"});
             (format!("{}{in_finance}", route.replace("{id}", &tenant.failure)), Refused)
         }
+        path if path.starts_with("/alerts/{id}") => id(&tenant.alert),
+        path if path.starts_with("/silences/{id}") => id(&tenant.silence),
+        "/silences" if !is_get => {
+            body = json!({"namespace": "finance", "duration": "1h", "reason": "new"});
+            plain(Refused)
+        }
+        path if path.starts_with("/alert-rules/{name}") => {
+            if method == Method::PUT {
+                body = object("rule", json!({"when": {"job_overdue": {}}}));
+            }
+            named("rule")
+        }
+        path if path.starts_with("/channels/{name}") => {
+            if method == Method::PUT {
+                body = object("channel", json!({"to": {"slack": {"url": "https://example.com/other"}}}));
+            }
+            named("channel")
+        }
         "/stats/series" => (format!("{route}?namespace=finance"), Refused),
         "/stats/totals" => (format!("{route}?by=job"), WithoutTrace),
         "/executions" | "/schedules" | "/backfills" | "/workflows" | "/runs" | "/calendars"
-        | "/artifacts" | "/failures" => all(),
+        | "/artifacts" | "/failures" | "/alerts" | "/alert-rules" | "/channels" | "/silences"
+        | "/notifications" => all(),
         // The cluster itself: rights in a namespace suffice to read it.
         "/workers" | "/queues" | "/servers" | "/me" | "/version" | "/roles" | "/tokens" | "/session"
             if is_get || method == Method::DELETE =>
@@ -290,6 +348,10 @@ async fn contents(world: &World, tenant: &Tenant) -> Vec<String> {
         "/api/v1/calendars?namespace=finance".to_owned(),
         "/api/v1/artifacts?namespace=finance".to_owned(),
         "/api/v1/failures?namespace=finance".to_owned(),
+        "/api/v1/alerts?namespace=finance".to_owned(),
+        "/api/v1/alert-rules?namespace=finance".to_owned(),
+        "/api/v1/channels?namespace=finance".to_owned(),
+        "/api/v1/silences?namespace=finance".to_owned(),
         "/api/v1/accounts".to_owned(),
         "/api/v1/bindings".to_owned(),
         "/api/v1/roles".to_owned(),
