@@ -47,6 +47,7 @@
 //! ```
 
 pub mod access;
+pub mod alerts;
 pub mod artifacts;
 pub mod audit;
 mod bulk;
@@ -71,6 +72,7 @@ pub mod workers;
 pub mod workflows;
 
 pub use access::{AccessQuestion, AccountFilter, BindingFilter, TokenFilter};
+pub use alerts::{AlertFilter, NotificationFilter};
 pub use artifacts::{ArtifactBody, ArtifactFilter};
 pub use audit::AuditFilter;
 pub use bulk::ChangeJobs;

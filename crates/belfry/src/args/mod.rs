@@ -21,6 +21,7 @@
 //! one snapshot, `the_help_of_every_command`; a test parses all examples.
 
 pub(crate) mod access;
+pub(crate) mod alert;
 pub(crate) mod audit;
 pub(crate) mod context;
 pub(crate) mod failure;
@@ -173,7 +174,7 @@ pub(crate) enum Command {
         "belfry run retry RUN --follow"
     })]
     Run(Box<workflow::RunCommand>),
-    /// Create or update calendars, queues, schedules and workflows from files
+    /// Create or update calendars, queues, schedules, workflows, channels and alert rules from files
     Apply(schedule::ApplyArgs),
     /// Show the changes that `belfry apply` would make, and exit with code 1 if there are any
     Diff(schedule::DiffArgs),
@@ -222,6 +223,13 @@ pub(crate) enum Command {
     /// Run a server, or manage servers
     #[command(visible_alias = "servers")]
     Server(Box<serve::ServerArgs>),
+    /// Show and manage alerts, alert rules, channels and silences
+    #[command(subcommand, visible_alias = "alerts", before_help = examples! {
+        "belfry alert list"
+        "belfry alert ack 42 --comment 'On it'"
+        "belfry alert silence create --subject 'payroll-*' --for 4h --reason 'Database migration'"
+    })]
+    Alert(alert::AlertCommand),
     /// Manage accounts of people and programs
     #[command(subcommand, visible_alias = "accounts", before_help = examples! {
         "belfry account create ann@example.com"

@@ -13,6 +13,7 @@
 //! - With several objects, the exit code is that of the first failure.
 
 mod accounts;
+mod alerts;
 mod apply;
 mod artifacts;
 mod audit;
@@ -200,6 +201,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Top(args) => block_on(&context, top::run(&context, args)),
         Command::Stats(args) => block_on(&context, statistics::run(&context, args)),
         Command::Failure(command) => block_on(&context, failures::run(&context, command)),
+        Command::Alert(command) => block_on(&context, alerts::run(&context, command)),
         Command::Account(command) => block_on(&context, accounts::run(&context, command)),
         Command::Role(command) => block_on(&context, roles::run(&context, command)),
         Command::Token(command) => block_on(&context, tokens::run(&context, command)),

@@ -135,7 +135,12 @@ async fn run_dev(
     custom: bool,
 ) -> Result<(), Failure> {
     let mut stop = StopSignals::new()?;
-    let running = server::start(settings.server()?).await.map_err(start_failure)?;
+    let mut config = settings.server()?;
+    if config.private_networks.is_empty() {
+        // Only its own user uses this server, so its notifications may reach services on the same machine.
+        config.private_networks = server::networks::Networks::loopback();
+    }
+    let running = server::start(config).await.map_err(start_failure)?;
     let address = AddressFile::write(data, &running);
     let record = Record::write(sources, running.addr, data, &std::process::id().to_string());
     let found = record.is_ok();

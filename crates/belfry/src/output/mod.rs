@@ -23,6 +23,7 @@
 
 pub(crate) mod access;
 pub(crate) mod added_elements;
+mod alerts;
 mod audit;
 mod failures;
 pub(crate) mod forecast;

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use model::{Bytes, Duration, Millicores};
 use server::ServerConfig;
 use server::config::{Exposure, ObjectsConfig, Password, PostgresConfig, S3Config, StoreConfig};
+use server::networks::{Network, Networks};
 use worker::AgentConfig;
 
 use super::{Origin, Settings, Value};
@@ -82,7 +83,7 @@ impl Settings {
         set(&mut config.name, self.text("server.name"));
         config.shard_lease = self.duration("server.shard_lease");
         config.warm_standby = self.is_set("server.warm_standby");
-        config.advertise_url = self.advertise_url()?;
+        config.advertise_url = self.url("server.advertise_url")?;
         set(&mut config.audit_retention, self.duration("server.audit_retention"));
         config.audit_submissions = self.is_set("server.audit_submissions");
         set(&mut config.event_retention, self.duration("server.event_retention"));
@@ -103,6 +104,9 @@ impl Settings {
         if let Some(rate) = self.count_as::<u32>("server.submit_rate")? {
             limits.submit_rate = NonZeroU32::new(rate);
         }
+        config.public_url = self.url("server.public_url")?;
+        config.private_networks = self.private_networks()?;
+        config.secret_key_file = self.path("server.secret_key_file");
         set(&mut config.engine.heartbeat_interval, self.duration("server.heartbeat_interval"));
         set(&mut config.engine.lease, self.duration("server.lease"));
         set(&mut config.engine.result_wait, self.duration("server.result_wait"));
@@ -114,10 +118,22 @@ impl Settings {
         Ok(config)
     }
 
-    fn advertise_url(&self) -> Result<Option<String>, Failure> {
-        let Some(url) = self.text("server.advertise_url") else { return Ok(None) };
+    /// Returns the private networks that notifications may be sent to.
+    ///
+    /// # Errors
+    /// If an entry is not a network.
+    pub(crate) fn private_networks(&self) -> Result<Networks, Failure> {
+        let networks = self.list("server.private_networks").unwrap_or_default();
+        let networks = networks.iter().map(|text| text.parse::<Network>());
+        networks
+            .collect::<Result<_, _>>()
+            .map_err(|error| Failure::usage(format!("invalid setting `server.private_networks`: {error}")))
+    }
+
+    fn url(&self, key: &str) -> Result<Option<String>, Failure> {
+        let Some(url) = self.text(key) else { return Ok(None) };
         if !url.starts_with("http://") && !url.starts_with("https://") {
-            let detail = format!("invalid setting `server.advertise_url`: `{url}` is not a server URL");
+            let detail = format!("invalid setting `{key}`: `{url}` is not a server URL");
             return Err(Failure::usage(detail).help("expected `http://HOST:PORT` or `https://HOST:PORT`"));
         }
         Ok(Some(url.trim_end_matches('/').to_owned()))

@@ -246,6 +246,24 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "1000",
         "jobs that the account of a person may submit per minute, if it has no limit of its own; 0: unlimited",
     ),
+    plain(
+        "server.public_url",
+        Kind::Text,
+        "",
+        "URL of the dashboard, for links in notifications [default: no links]",
+    ),
+    plain(
+        "server.private_networks",
+        Kind::List,
+        "",
+        "private networks that notifications may be sent to, for example `10.0.0.0/8` [default: none, only public addresses]",
+    ),
+    plain(
+        "server.secret_key_file",
+        Kind::Path,
+        "",
+        "file with the key that encrypts secrets, the same for all servers [default: `secret.key` in the data directory]",
+    ),
     plain("server.shutdown_grace", Kind::Duration, "5s", "time that a shutdown waits for open requests"),
     plain(
         "server.housekeeping_interval",

@@ -34,6 +34,16 @@ pub(super) async fn sides(client: &Client, object: &Object) -> Result<(String, S
             let current = current.and_then(|calendar| calendar.spec);
             Ok((text(current.as_deref())?, text(Some(spec))?))
         }
+        Object::Channel(spec) => {
+            let current = optional(client.channel(&spec.namespace, &spec.name).await)?;
+            let mut wanted = spec.clone();
+            wanted.to.hide_secrets();
+            Ok((text(current.map(|channel| channel.spec).as_ref())?, text(Some(wanted.as_ref()))?))
+        }
+        Object::AlertRule(spec) => {
+            let current = optional(client.alert_rule(&spec.namespace, &spec.name).await)?;
+            Ok((text(current.map(|rule| rule.spec).as_ref())?, text(Some(spec.as_ref()))?))
+        }
         Object::Queue { name, settings } => {
             let current = optional(client.queue(name).await)?.filter(|queue| queue.version > 0);
             let current: Option<QueueSettings> = current.map(|queue| queue.settings);

@@ -13,6 +13,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
+use model::alert::{AlertRuleSpec, ChannelSpec};
 use model::api::FieldError;
 use model::calendar::CalendarSpec;
 use model::queue::QueueSettings;
@@ -27,6 +28,7 @@ use serde_path_to_error::Track;
 use server::input_errors::{self, InvalidField, Scalars};
 
 use super::super::Namespace;
+use super::secrets;
 use crate::args::spec::read_text;
 use crate::failure::Failure;
 
@@ -52,6 +54,8 @@ pub(in crate::commands) enum Object {
     Workflow(Box<WorkflowSpec>),
     Calendar(CalendarSpec),
     Queue { name: String, settings: QueueSettings },
+    Channel(Box<ChannelSpec>),
+    AlertRule(Box<AlertRuleSpec>),
 }
 
 impl Object {
@@ -62,12 +66,14 @@ impl Object {
             Self::Workflow(spec) => format!("workflow {}/{}", spec.namespace, spec.name),
             Self::Calendar(spec) => format!("calendar {}/{}", spec.namespace, spec.name),
             Self::Queue { name, .. } => format!("queue {name}"),
+            Self::Channel(spec) => format!("channel {}/{}", spec.namespace, spec.name),
+            Self::AlertRule(spec) => format!("alert {}/{}", spec.namespace, spec.name),
         }
     }
 }
 
 /// Supported kinds, for messages.
-const KINDS: &str = "`workflow`, `schedule`, `calendar` or `queue`";
+const KINDS: &str = "`workflow`, `schedule`, `calendar`, `queue`, `channel` or `alert`";
 
 /// Metadata of a document. A file without `spec` and `kind` is a bare spec.
 #[derive(Debug, Default, Deserialize)]
@@ -283,6 +289,31 @@ impl Part<'_> {
                     one(namespace)?.clone_into(&mut spec.namespace);
                 }
                 Ok(Object::Calendar(spec))
+            }
+            "channel" => {
+                let mut spec: ChannelSpec = self.spec(&metadata, is_document)?;
+                if namespace.by_flag()
+                    || spec.namespace == model::spec::DEFAULT && metadata.namespace.is_none()
+                {
+                    one(namespace)?.clone_into(&mut spec.namespace);
+                }
+                secrets::fill(&mut spec.to).map_err(|wrong| {
+                    let at = |path| if is_document { format!("spec.{path}") } else { path };
+                    wrong
+                        .into_iter()
+                        .map(|(path, detail)| SpecError { path: at(path), detail })
+                        .collect::<Vec<_>>()
+                })?;
+                Ok(Object::Channel(Box::new(spec)))
+            }
+            "alert" => {
+                let mut spec: AlertRuleSpec = self.spec(&metadata, is_document)?;
+                if namespace.by_flag()
+                    || spec.namespace == model::spec::DEFAULT && metadata.namespace.is_none()
+                {
+                    one(namespace)?.clone_into(&mut spec.namespace);
+                }
+                Ok(Object::AlertRule(Box::new(spec)))
             }
             "queue" => {
                 let Some(name) = metadata.name else { return wrong("name", "is missing".to_owned()) };

@@ -1,19 +1,23 @@
 //! `belfry apply` and `belfry diff`: apply the definitions in files to the server, or show what would change.
 //!
 //! - `documents`: parses files into objects and reports all errors together.
+//! - `secrets`: secrets of channels, from the environment or from files.
 //! - `diff`: formats the changes of an object as a unified diff.
 //!
-//! Calendars are applied first, then queues, workflows and schedules, because later kinds refer to earlier ones. All
+//! Calendars are applied first, then queues, channels, alert rules, workflows and schedules, because later kinds refer to
+//! earlier ones. All
 //! workflows are applied in one transaction, because they may call each other; schedules are applied in transactions of
 //! at most [`SCHEDULES_AT_ONCE`]. Objects that were applied before an error stay applied. Applying the same files again
 //! is idempotent.
 
 mod diff;
 pub(super) mod documents;
+mod secrets;
 
 use std::collections::BTreeSet;
 
 use client::Client;
+use model::alert::{AlertRuleSpec, ChannelSpec};
 use model::api::{AppliedSchedules, AppliedWorkflows, ApplyChange};
 use model::calendar::{CalendarSpec, CalendarStep, Days};
 use model::queue::QueueSettings;
@@ -97,11 +101,14 @@ struct Applier {
 impl Applier {
     async fn all(&mut self, documents: &[Document], done: &mut Vec<AppliedObject>) -> Result<(), Failure> {
         let (mut calendars, mut queues) = (Vec::new(), Vec::new());
+        let (mut channels, mut rules) = (Vec::new(), Vec::new());
         let (mut workflows, mut schedules) = (Vec::new(), Vec::new());
         for document in documents {
             match &document.object {
                 Object::Calendar(spec) => calendars.push((document, spec)),
                 Object::Queue { name, settings } => queues.push((document, name, settings)),
+                Object::Channel(spec) => channels.push((document, spec.as_ref())),
+                Object::AlertRule(spec) => rules.push((document, spec.as_ref())),
                 Object::Workflow(spec) => workflows.push((document, spec.as_ref())),
                 Object::Schedule(spec) => schedules.push((document, spec.as_ref())),
             }
@@ -116,6 +123,16 @@ impl Applier {
             let change = self.queue(name, settings).await.map_err(|error| with_document(document, error))?;
             let (name, warnings) = (name.clone(), Vec::new());
             done.push(AppliedObject { kind: "queue", name, namespace: None, change, warnings });
+        }
+        for (document, spec) in channels {
+            let change = self.channel(spec).await.map_err(|error| with_document(document, error))?;
+            let (name, namespace) = (spec.name.clone(), Some(spec.namespace.clone()));
+            done.push(AppliedObject { kind: "channel", name, namespace, change, warnings: Vec::new() });
+        }
+        for (document, spec) in rules {
+            let change = self.alert_rule(spec).await.map_err(|error| with_document(document, error))?;
+            let (name, namespace) = (spec.name.clone(), Some(spec.namespace.clone()));
+            done.push(AppliedObject { kind: "alert", name, namespace, change, warnings: Vec::new() });
         }
         if !workflows.is_empty() {
             done.extend(self.workflows(&workflows).await?);
@@ -163,6 +180,35 @@ impl Applier {
             self.client.set_queue(name, settings, None).await?;
         }
         Ok(change)
+    }
+
+    /// Applies a channel. Only the server can tell whether its secrets differ; a dry run compares everything else.
+    async fn channel(&self, spec: &ChannelSpec) -> Result<ApplyChange, client::Error> {
+        let before = optional(self.client.channel(&spec.namespace, &spec.name).await)?;
+        if self.dry_run {
+            let wanted = self.client.put_channel_dry_run(spec).await?;
+            return Ok(match before {
+                None => ApplyChange::Created,
+                Some(before) if before.spec == wanted => ApplyChange::Unchanged,
+                Some(_) => ApplyChange::Changed,
+            });
+        }
+        let after = self.client.put_channel(spec).await?;
+        Ok(changed(before.map(|before| before.version), after.version))
+    }
+
+    async fn alert_rule(&self, spec: &AlertRuleSpec) -> Result<ApplyChange, client::Error> {
+        let before = optional(self.client.alert_rule(&spec.namespace, &spec.name).await)?;
+        if self.dry_run {
+            self.client.put_alert_rule_dry_run(spec).await?;
+            return Ok(match before {
+                None => ApplyChange::Created,
+                Some(before) if before.spec == *spec => ApplyChange::Unchanged,
+                Some(_) => ApplyChange::Changed,
+            });
+        }
+        let after = self.client.put_alert_rule(spec).await?;
+        Ok(changed(before.map(|before| before.version), after.version))
     }
 
     /// Applies all workflows in one request, so that they may call each other.
@@ -219,6 +265,15 @@ impl Applier {
             *roll = None;
         }
         before != (only.len(), exclude.len(), roll.is_some())
+    }
+}
+
+/// Compares the versions of an object before and after a request.
+fn changed(before: Option<u64>, after: u64) -> ApplyChange {
+    match before {
+        None => ApplyChange::Created,
+        Some(before) if before == after => ApplyChange::Unchanged,
+        Some(_) => ApplyChange::Changed,
     }
 }
 

@@ -41,6 +41,8 @@ fn check(plan: &Plan, document: &Document) -> Result<(), Invalid> {
         Object::Workflow(spec) => validate::workflow(spec, plan.from),
         Object::Calendar(spec) => validate::calendar(spec),
         Object::Queue { name, settings } => validate::queue(name, settings),
+        Object::Channel(spec) => validate::channel(spec),
+        Object::AlertRule(spec) => validate::alert_rule(spec),
     }
 }
 
@@ -68,5 +70,7 @@ fn put(plan: &mut Plan, object: Object) {
         Object::Queue { name, settings } => {
             plan.queues.insert(name, settings);
         }
+        // Alerts change no run.
+        Object::Channel(_) | Object::AlertRule(_) => {}
     }
 }
