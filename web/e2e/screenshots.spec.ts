@@ -17,8 +17,33 @@ const VARIANTS = process.env.SHOTS === "all" ? ALL_VARIANTS : ALL_VARIANTS.slice
 
 let views: Record<string, string> | undefined;
 
+/** Creates an alert about a failed job with a channel that cannot be reached, and returns its number. */
+async function seedAlert(server: Server): Promise<number> {
+  const put = (path: string, body: { name: string; [member: string]: unknown }) =>
+    server.call("PUT", `/api/v1/${path}/${body.name}?namespace=default`, { namespace: "default", ...body });
+  await put("channels", { name: "on-call", to: { webhook: { url: "http://127.0.0.1:9/belfry" } } });
+  const match = { name: "reconcile-*", labels: { team: "pay" } };
+  const notify = ["on-call", "not-there"];
+  const when = { job_failed: { in_a_row: 1 } };
+  await put("alert-rules", { name: "payments-failed", when, match, notify, severity: "critical" });
+  await put("alert-rules", { name: "slow-jobs", when: { job_slow: { after: "2h" } }, severity: "info" });
+  const reason = "The mail queue is rebuilt until the evening";
+  await server.call("POST", "/api/v1/silences", { subject: "mail-*", duration: "4h", reason });
+  await server.submit(
+    script("reconcile-payments", "echo 'no bank' >&2; exit 3", { labels: { team: "pay" } }),
+  );
+  let alert: number | undefined;
+  await waitFor(30_000, "the alert", async () => {
+    const { items } = await server.get<{ items: Array<{ id: number }> }>("/api/v1/alerts");
+    alert = items[0]?.id;
+    return alert !== undefined;
+  });
+  return alert!;
+}
+
 /** Creates jobs, schedules and runs of all kinds once, so that no view is empty. */
 async function seed(server: Server): Promise<Record<string, string>> {
+  const alert = await seedAlert(server);
   const text = 'for i in 1 2 3; do printf "\\033[32mstep $i\\033[0m of 3\\n"; done; echo oops >&2; exit 3';
   const failed = await server.submit(script("import-orders", text, { labels: { team: "pay" } }));
   const thumbnails = await server.submit(script("thumbnails", "echo done", { owner: "media" }));
@@ -105,6 +130,13 @@ async function seed(server: Server): Promise<Record<string, string>> {
     queues: "/queues",
     artifacts: "/artifacts",
     events: "/events",
+    alerts: "/alerts",
+    alert: `/alerts/${alert}`,
+    "alert-rules": "/alerts/rules",
+    "alert-rule-new": "/alerts/rules?edit=%2B",
+    channels: "/alerts/channels",
+    silences: "/alerts/silences",
+    notifications: "/alerts/notifications",
     accounts: "/access",
     account: "/access/accounts/ann@example.com",
     roles: "/access/roles",

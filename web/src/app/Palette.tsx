@@ -58,6 +58,7 @@ const PAGES = [
   "overview",
   "jobs",
   "failures",
+  "alerts",
   "schedules",
   "calendars",
   "workflows",

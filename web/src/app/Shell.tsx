@@ -5,6 +5,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import {
   Activity,
+  BellRing,
   Boxes,
   CalendarClock,
   ChevronsUpDown,
@@ -33,6 +34,7 @@ import {
 import { type ReactNode, useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 
+import { alertCountsQuery } from "../api/alerts";
 import { signOut } from "../api/auth";
 import { countsQuery, meQuery, workersQuery } from "../api/queries";
 import bell from "../assets/bell.svg";
@@ -40,7 +42,7 @@ import { scopedSearch } from "../lib/namespaces";
 import { setPreferences, type Theme, usePreferences } from "../lib/preferences";
 import { canSomewhere, pageDenial } from "../lib/rights";
 import { zoneName, zoneOffset } from "../lib/time";
-import { useFailureCount } from "../lib/title";
+import { useAlertMark, useFailureCount } from "../lib/title";
 import { AllowedSomewhere } from "../ui/Allowed";
 import { ZoneSelect } from "../ui/ZoneSelect";
 import { ConnectionBanner, ConnectionDot } from "./Connection";
@@ -55,6 +57,7 @@ const NAV_ITEMS = [
   { to: "/", key: "overview", icon: LayoutDashboard },
   { to: "/jobs", key: "jobs", icon: ListChecks },
   { to: "/failures", key: "failures", icon: CircleX },
+  { to: "/alerts", key: "alerts", icon: BellRing },
   { to: "/schedules", key: "schedules", icon: CalendarClock },
   { to: "/workflows", key: "workflows", icon: Workflow },
   { to: "/workers", key: "workers", icon: Server },
@@ -77,6 +80,7 @@ export function Shell() {
   const [open, setOpen] = useState(false);
   useEffect(() => setOpen(false), [path]);
   useFailureCount();
+  useAlertMark(useAlertCounts()?.critical ?? 0);
 
   return (
     <div className={style.frame}>
@@ -122,6 +126,11 @@ export function Shell() {
   );
 }
 
+function useAlertCounts() {
+  const me = useQuery(meQuery).data;
+  return useQuery({ ...alertCountsQuery, enabled: canSomewhere(me, "read", "alerts") }).data;
+}
+
 /** Shows a page only to callers that may open it. */
 function Gate({ children }: { children: ReactNode }) {
   const path = useRouterState({ select: (state) => state.location.pathname });
@@ -149,6 +158,7 @@ function Navigation() {
   const workers = useQuery({ ...workersQuery, enabled: canSomewhere(me, "read", "workers") }).data?.items;
   const lost = workers?.filter((worker) => worker.status === "lost").length ?? 0;
   const running = counts?.running ?? 0;
+  const { firing = 0, critical = 0 } = useAlertCounts() ?? {};
   const isUnder = (to: string) => path === to || path.startsWith(`${to}/`);
   const isHere = (to: string) =>
     to === "/" ? path === "/" : isUnder(to) || (to in RELATED_PAGES && isUnder(RELATED_PAGES[to] ?? ""));
@@ -189,6 +199,16 @@ function Navigation() {
             {key === "jobs" && running > 0 && (
               <Tooltip label={t("nav.running", { count: running })}>
                 <span className={`${style.count} num`}>{running}</span>
+              </Tooltip>
+            )}
+            {key === "alerts" && firing > 0 && (
+              <Tooltip label={t("nav.firing", { count: firing })}>
+                <span
+                  className={`${style.count} ${critical > 0 ? style.bad : style.firing} num`}
+                  data-testid="firing"
+                >
+                  {firing}
+                </span>
               </Tooltip>
             )}
             {key === "workers" && lost > 0 && (

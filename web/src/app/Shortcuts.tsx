@@ -17,6 +17,7 @@ const PAGE_KEYS: Record<
   string,
   | "/"
   | "/jobs"
+  | "/alerts"
   | "/schedules"
   | "/calendars"
   | "/workflows"
@@ -30,6 +31,7 @@ const PAGE_KEYS: Record<
 > = {
   o: "/",
   j: "/jobs",
+  l: "/alerts",
   t: "/schedules",
   k: "/calendars",
   f: "/workflows",
@@ -89,6 +91,7 @@ export function Shortcuts() {
     [t("shortcuts.log"), ["f"]],
     [t("nav.overview"), ["g", "o"]],
     [t("nav.jobs"), ["g", "j"]],
+    [t("nav.alerts"), ["g", "l"]],
     [t("nav.schedules"), ["g", "t"]],
     [t("nav.calendars"), ["g", "k"]],
     [t("nav.workflows"), ["g", "f"]],

@@ -4,6 +4,7 @@ import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/
 
 import { Loading } from "../ui/kit";
 import type { AccountsSearch, TokensSearch } from "../lib/access";
+import type { AlertsSearch, NotificationsSearch } from "../lib/alerts";
 import type { AuditSearch } from "../lib/audit";
 import type { CompareSearch } from "../lib/compare";
 import type { FailuresSearch } from "../lib/failures";
@@ -401,6 +402,69 @@ const events = createRoute({
   component: lazyPage(() => import("../pages/events/EventsPage"), "EventsPage"),
 });
 
+const alerts = createRoute({
+  getParentRoute: () => root,
+  path: "/alerts",
+  validateSearch: (search: Search): AlertsSearch => ({
+    namespace: text(search.namespace),
+    status: text(search.status),
+    severity: text(search.severity),
+    rule: text(search.rule),
+    subject: text(search.subject),
+  }),
+  component: lazyPage(() => import("../pages/alerts/AlertsPage"), "AlertsPage"),
+});
+
+const alert = createRoute({
+  getParentRoute: () => root,
+  path: "/alerts/$id",
+  component: lazyPage(() => import("../pages/alerts/AlertPage"), "AlertPage"),
+});
+
+const namespaceSearch = (search: Search): { namespace?: string } => ({ namespace: text(search.namespace) });
+
+export interface AlertRulesSearch {
+  namespace?: string;
+  /** The rule that is edited, as `namespace/name`; `+` for a new one. */
+  edit?: string;
+}
+
+const alertRules = createRoute({
+  getParentRoute: () => root,
+  path: "/alerts/rules",
+  validateSearch: (search: Search): AlertRulesSearch => ({
+    namespace: text(search.namespace),
+    edit: text(search.edit),
+  }),
+  component: lazyPage(() => import("../pages/alerts/RulesPage"), "RulesPage"),
+});
+
+const channels = createRoute({
+  getParentRoute: () => root,
+  path: "/alerts/channels",
+  validateSearch: namespaceSearch,
+  component: lazyPage(() => import("../pages/alerts/ChannelsPage"), "ChannelsPage"),
+});
+
+const silences = createRoute({
+  getParentRoute: () => root,
+  path: "/alerts/silences",
+  validateSearch: namespaceSearch,
+  component: lazyPage(() => import("../pages/alerts/SilencesPage"), "SilencesPage"),
+});
+
+const notifications = createRoute({
+  getParentRoute: () => root,
+  path: "/alerts/notifications",
+  validateSearch: (search: Search): NotificationsSearch => ({
+    namespace: text(search.namespace),
+    status: text(search.status),
+    rule: text(search.rule),
+    channel: text(search.channel),
+  }),
+  component: lazyPage(() => import("../pages/alerts/NotificationsPage"), "NotificationsPage"),
+});
+
 const accounts = createRoute({
   getParentRoute: () => root,
   path: "/access",
@@ -529,6 +593,12 @@ const routes = [
   queues,
   artifacts,
   events,
+  alerts,
+  alert,
+  alertRules,
+  channels,
+  silences,
+  notifications,
   accounts,
   account,
   roles,

@@ -101,6 +101,13 @@ const TERMS: ReadonlyArray<[english: string, chinese: string]> = [
   ["pauses?|paused", "暂停"],
   ["resumes?|resumed", "恢复"],
   ["deletes?|deleted", "删除"],
+  ["alerts?", "告警"],
+  ["alert rules?", "告警规则"],
+  ["channels?", "通知渠道"],
+  ["silences?|silenced", "静默"],
+  ["notifications?|notify|notifies|notified", "通知"],
+  ["severity", "严重程度"],
+  ["acknowledges?|acknowledged", "确认"],
 ];
 
 /** Texts that correctly lack the translation of a term. */
@@ -110,6 +117,8 @@ const EXCEPTIONS: ReadonlyMap<string, string> = new Map([
   ["jobs.keyHints.status: running", "an example of what to type"],
   ["jobs.keyHints.queue: default", "an example of what to type: the queue `default`"],
   ["jobs.keyHints.namespace: default", "an example of what to type: the namespace `default`"],
+  ["notification.columns.attempts: attempts", "attempts of a delivery (投递次数) are no executions"],
+  ["notification.next: attempt", "attempts of a delivery are no executions"],
   ["why.reconciling: lost", "a store loses commits (丢失); only workers are 失联"],
 ]);
 

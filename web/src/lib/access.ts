@@ -18,6 +18,7 @@ export const RESOURCES = [
   "server",
   "access",
   "audit",
+  "alerts",
 ] as const satisfies readonly Resource[];
 
 /** Verbs of roles. The verb `work` is only for worker tokens. */

@@ -8,6 +8,11 @@ export const SCOPED_LISTS: ReadonlySet<string> = new Set([
   "/workflows",
   "/runs",
   "/artifacts",
+  "/alerts",
+  "/alerts/rules",
+  "/alerts/channels",
+  "/alerts/silences",
+  "/alerts/notifications",
 ]);
 
 /** Value of the API, and of the switcher, for all namespaces. */

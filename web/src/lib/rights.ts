@@ -14,7 +14,7 @@ export type Permission = readonly [verb: Verb, resource: Resource];
 
 const DEFAULT_NAMESPACE = "default";
 /** Resources of the lists that show one namespace. */
-const LISTED = new Set<Resource>(["jobs", "schedules", "workflows", "runs", "artifacts"]);
+const LISTED = new Set<Resource>(["jobs", "schedules", "workflows", "runs", "artifacts", "alerts"]);
 
 /** Returns whether a pattern of a right covers a namespace, or all namespaces of another pattern. */
 export function covers(pattern: string, namespace: string): boolean {
@@ -110,6 +110,7 @@ const PAGES: ReadonlyArray<readonly [path: string, ...Permission]> = [
   ["/queues", "read", "queues"],
   ["/artifacts", "read", "artifacts"],
   ["/events", "read", "events"],
+  ["/alerts", "read", "alerts"],
   ["/access", "read", "access"],
   ["/access/tokens", "read", "access"],
   ["/access/audit", "read", "audit"],

@@ -1,4 +1,7 @@
-/** The tab's title: the page, the number of jobs that failed while the tab was hidden, and a flashing message. */
+/**
+ * The tab's title: the page, the number of critical alerts or of jobs that failed while the tab was hidden, and a flashing
+ * message.
+ */
 
 import { useEffect } from "react";
 
@@ -6,6 +9,7 @@ import { feed } from "../api/feed";
 
 let page = "";
 let failures = 0;
+let criticalAlerts = 0;
 
 /** Flashing interval: browsers run timers of hidden tabs at most once a second. */
 const FLASH_MS = 1_000;
@@ -35,7 +39,8 @@ function updateTitle(): void {
     document.title = flash.text;
     return;
   }
-  const mark = failures > 0 ? `(${failures}) ✕ ` : "";
+  const failed = failures > 0 ? `(${failures}) ✕ ` : "";
+  const mark = criticalAlerts > 0 ? `(${criticalAlerts}) ⚠ ` : failed;
   document.title = `${mark}${page === "" ? "" : `${page} · `}Belfry`;
 }
 
@@ -49,6 +54,18 @@ export function usePageTitle(title: string): void {
       updateTitle();
     };
   }, [title]);
+}
+
+/** Shows the number of critical alerts that are firing. */
+export function useAlertMark(count: number): void {
+  useEffect(() => {
+    criticalAlerts = count;
+    updateTitle();
+    return () => {
+      criticalAlerts = 0;
+      updateTitle();
+    };
+  }, [count]);
 }
 
 /** Counts failures while the tab is hidden. */

@@ -17,6 +17,10 @@ interface AskProps {
   children?: ReactNode;
   confirm: string;
   red?: boolean;
+  /** Whether the form is not complete yet. */
+  disabled?: boolean;
+  /** Width of the dialog in pixels [default: 420]. */
+  size?: number;
   /** The action. If it rejects, the dialog stays open and shows the error. */
   onConfirm: (text: string) => Promise<void>;
   /** Notification after the action; none by default. */
@@ -25,7 +29,19 @@ interface AskProps {
 }
 
 export function ConfirmDialog(props: AskProps) {
-  const { title, text, field, children, confirm, red, onConfirm, done, onClose } = props;
+  const {
+    title,
+    text,
+    field,
+    children,
+    confirm,
+    red,
+    disabled,
+    size = 420,
+    onConfirm,
+    done,
+    onClose,
+  } = props;
   const { t } = useTranslation();
   const [value, setValue] = useState(field?.value ?? "");
   const [busy, setBusy] = useState(false);
@@ -50,7 +66,13 @@ export function ConfirmDialog(props: AskProps) {
     if (isOpen.current) onClose();
   };
   return (
-    <Modal opened onClose={onClose} title={title} size={420}>
+    <Modal
+      opened
+      onClose={onClose}
+      title={title}
+      size={size}
+      closeButtonProps={{ "aria-label": t("common.close") }}
+    >
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -78,7 +100,7 @@ export function ConfirmDialog(props: AskProps) {
           <Button variant="default" onClick={onClose}>
             {t("common.back")}
           </Button>
-          <Button type="submit" loading={busy} color={red ? "red" : undefined}>
+          <Button type="submit" loading={busy} disabled={disabled} color={red ? "red" : undefined}>
             {confirm}
           </Button>
         </Group>
