@@ -65,7 +65,6 @@ function Shown({ alert }: { alert: Alert }) {
             <p>
               <strong>{alertSentence(alert, t)}</strong>
             </p>
-            <p>{alert.summary}</p>
             {detail && <pre className={style.detail}>{translateMessage(detail, t)}</pre>}
             <ActorLine alert={alert} />
           </Card>

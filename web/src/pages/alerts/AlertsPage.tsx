@@ -141,14 +141,13 @@ function Row({ alert, hasNamespace }: { alert: Alert; hasNamespace: boolean }) {
 }
 
 /** The server's description of the last occurrence, and the error message of the last failed job. */
-function ServerText({ alert: { rule, summary, detail } }: { alert: Alert }) {
+function ServerText({ alert: { rule, detail } }: { alert: Alert }) {
   const { t } = useTranslation();
   return (
     <span className={style.under}>
       <span className={`${style.ofRule} clip`}>
         {t("alert.rule")} <code>{rule}</code>
       </span>
-      <span className="clip">{summary}</span>
       {detail && <span className="clip">{translateMessage(detail, t)}</span>}
     </span>
   );
