@@ -10,13 +10,16 @@ use crate::rows::Name;
 /// Namespace of objects that belong to no namespace: workers and queues.
 const CLUSTER: &str = "";
 
+/// Rule with its pattern of names; without one, it watches all objects.
+type Pattern = (Name, Option<String>);
+
 /// Rules by the kind, the namespace and the name of the objects that they watch. Disabled rules are left out.
 #[derive(Debug, Default)]
 pub(crate) struct RuleIndex {
     /// Rules that name one object exactly.
     exact: BTreeMap<(SubjectKind, String, String), Vec<Name>>,
     /// All other rules.
-    others: BTreeMap<(SubjectKind, String), Vec<(Name, Option<String>)>>,
+    others: BTreeMap<(SubjectKind, String), Vec<Pattern>>,
     /// Kinds of objects that any rule watches in each namespace.
     kinds: BTreeSet<(SubjectKind, String)>,
     /// Namespaces with rules of each condition.

@@ -140,7 +140,7 @@ function Row({ alert, hasNamespace }: { alert: Alert; hasNamespace: boolean }) {
   );
 }
 
-/** The server's description of the last occurrence, and the error message of the last failed job. */
+/** The rule, and the error message of the last failed job. */
 function ServerText({ alert: { rule, detail } }: { alert: Alert }) {
   const { t } = useTranslation();
   return (
