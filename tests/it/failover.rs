@@ -9,11 +9,18 @@
 //! - Every server accepts every request.
 //! - A standby that has followed the rows reads only what changed when it takes over.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use client::{Client, JobFilter, LedgerFilter, LogQuery, LogSource, ScheduleRef, Timeouts, WorkerFilter};
+use client::{
+    AlertFilter, Client, JobFilter, LedgerFilter, LogQuery, LogSource, NotificationFilter, ScheduleRef,
+    Timeouts, WorkerFilter,
+};
 use futures::TryStreamExt as _;
 use harness::{Server, Site, until};
+use model::alert::{ChannelSpec, Language, SecretText, Target};
+use model::api::NotificationStatus;
 use model::firing::FiringOutcome;
 use model::schedule::{MissedPolicy, OverlapPolicy};
 use model::spec::Delivery;
@@ -21,6 +28,8 @@ use model::timing::{Every, Rule, Timing};
 use model::why::{OpenEnum, Reason};
 use model::{Cause, JobSpec, JobStatus, ScheduleSpec, Timestamp};
 use store::suite::cluster::Cluster;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpListener;
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -117,6 +126,96 @@ async fn a_standby_continues_the_work_of_a_killed_leader() {
     let filter = JobFilter { schedule: Some(schedule), ..JobFilter::default() };
     let runs: Vec<_> = two.jobs(filter).try_collect().await.unwrap();
     assert_eq!(runs.len(), lines.len(), "one run for each second");
+}
+
+/// Accepts requests of a webhook, and returns the ID of each notification.
+async fn receive(listener: TcpListener, received: Arc<Mutex<Vec<String>>>) {
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        let received = Arc::clone(&received);
+        tokio::spawn(async move {
+            let (read, mut write) = stream.into_split();
+            let mut lines = BufReader::new(read).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                if let Some(id) = line.strip_prefix("webhook-id: ") {
+                    received.lock().unwrap().push(id.to_owned());
+                }
+                if line.is_empty() {
+                    let answer = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+                    let _closed = write.write_all(answer).await;
+                    return;
+                }
+            }
+        });
+    }
+}
+
+/// H3, D6. The leader is killed repeatedly while jobs fail: each failure opens exactly one alert, and the messages of a former
+/// leader are delivered by the next one, which decrypts the secrets of their channel.
+#[tokio::test]
+async fn no_alert_is_lost_or_doubled_when_the_leader_is_killed() {
+    let database = Cluster::shared().database();
+    let folder = tempfile::tempdir().unwrap();
+    let objects = folder.path().join("objects");
+    let settings = Settings { url: database.url(), objects: objects.display().to_string() };
+    let key = folder.path().join("secret.key").display().to_string();
+    let mut variables = settings.variables().to_vec();
+    variables.extend([
+        ("BELFRY_SERVER__SECRET_KEY_FILE", key.as_str()),
+        ("BELFRY_SERVER__PRIVATE_NETWORKS", "127.0.0.0/8"),
+    ]);
+    let mut site = Site::server_only(&variables).await;
+    let (data, log) = (folder.path().join("second"), folder.path().join("second.log"));
+    let mut second = Server::start_standby(&data, &log, &variables).await;
+    site.add_worker_that_knows(&second).await;
+    let (one, two) = (site.client(), client_of(&second, &site.server));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let received = Arc::default();
+    tokio::spawn(receive(listener, Arc::clone(&received)));
+    let secret = Some(SecretText::new("a-long-random-secret"));
+    let to = Target::Webhook { url, secret, headers: BTreeMap::new() };
+    let (name, namespace) = ("hook".to_owned(), "default".to_owned());
+    let channel = ChannelSpec { name, namespace, description: None, language: Language::English, to };
+    one.put_channel(&channel).await.unwrap();
+    let rule = r#"{"name": "failed", "when": {"job_failed": {}}, "notify": ["hook"]}"#;
+    one.put_alert_rule(&serde_json::from_str(rule).unwrap()).await.unwrap();
+
+    let mut submitted = Vec::new();
+    for round in 0..4 {
+        for number in 0..5 {
+            let spec = JobSpec { name: format!("job-{round}-{number}"), ..JobSpec::command(["false"]) };
+            submitted.push(two.submit(&spec).await.unwrap().id);
+        }
+        let killed = if round % 2 == 0 { &mut site.server } else { &mut second };
+        killed.kill().await;
+        killed.spawn();
+    }
+    for job in &submitted {
+        until("the job failed", SOON, async || {
+            (two.job(*job).await.ok()?.status == JobStatus::Failed).then_some(())
+        })
+        .await;
+    }
+    let filter = AlertFilter { limit: Some(1_000), ..AlertFilter::default() };
+    let alerts = until("each failure has opened an alert", SOON, async || {
+        let alerts = two.alerts(&filter).await.ok()?.items;
+        (alerts.len() >= submitted.len()).then_some(alerts)
+    })
+    .await;
+    let mut jobs: Vec<_> = alerts.iter().flat_map(|alert| alert.jobs.clone()).collect();
+    jobs.sort_unstable();
+    submitted.sort_unstable();
+    assert_eq!(jobs, submitted);
+    assert!(alerts.iter().all(|alert| alert.count == 1), "{alerts:?}");
+    until("the notifications are delivered", SOON, async || {
+        let sent = two.notifications(&NotificationFilter::default()).await.ok()?.items;
+        let is_delivered = sent.iter().all(|each| each.status == NotificationStatus::Delivered);
+        let received = received.lock().unwrap().clone();
+        let has = |id: u64| received.contains(&format!("belfry-{id}"));
+        (!sent.is_empty() && is_delivered && sent.iter().all(|each| has(each.id))).then_some(())
+    })
+    .await;
 }
 
 /// D5, D8. A standby accepts every request, and a planned leader change is hardly noticeable.

@@ -39,11 +39,14 @@ fn no_two_types_have_the_same_name_in_the_api() {
         // `ToSchema` in a derive, and the next item.
         for (at, _) in text.match_indices("ToSchema").filter(|(at, _)| is_in_a_derive(&text[..*at])) {
             let rest = &text[at..];
-            let Some(item) = ["struct ", "enum "].iter().filter_map(|word| Some(rest.find(word)? + word.len())).min()
+            let Some(item) =
+                ["struct ", "enum "].iter().filter_map(|word| Some(rest.find(word)? + word.len())).min()
             else {
                 continue;
             };
-            let name = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+            let name = |text: &str| {
+                text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>()
+            };
             let renamed = rest[..item].split_once("as = ").map(|(_, rest)| name(rest));
             let shown = renamed.unwrap_or_else(|| name(&rest[item..]));
             types.entry(shown).or_default().push(file.display().to_string());
