@@ -2,6 +2,7 @@
 
 import { Link } from "@tanstack/react-router";
 import {
+  BellRing,
   CirclePause,
   CircleSlash,
   Clock,
@@ -29,6 +30,7 @@ import style from "./overview.module.css";
 const ICONS: Record<AttentionItem["kind"], LucideIcon> = {
   server: HeartCrack,
   noWorkers: ServerOff,
+  alerts: BellRing,
   workerLost: ServerOff,
   workerUnhealthy: HeartCrack,
   failures: X,
@@ -101,6 +103,13 @@ function useItemText(item: AttentionItem): [ReactNode, ReactNode] {
           {t("attention.noWorkers")}
         </Link>,
         null,
+      ];
+    case "alerts":
+      return [
+        <Link key="" to="/alerts">
+          {t("attention.alerts", { count: item.firing })}
+        </Link>,
+        item.critical > 0 ? t("attention.critical", { count: item.critical }) : null,
       ];
     case "workerLost":
       return [

@@ -11,6 +11,7 @@ import { ATTENTION, attentionFailuresQuery } from "../../api/failures";
 import { countsQuery, queuesQuery, readyQuery, recentQuery, workersQuery } from "../../api/queries";
 import { nextSchedulesQuery, schedulesQuery, watchedSchedulesQuery } from "../../api/schedules";
 import type { Job, JobStatus, Resource, Schedule } from "../../api/schema";
+import { alertCountsQuery } from "../../api/alerts";
 import { approvalsQuery, runsQuery } from "../../api/workflows";
 import { useNow } from "../../lib/now";
 import { resultText } from "../../lib/serverMessages";
@@ -110,6 +111,7 @@ function Panels() {
   const workers = useQuery({ ...workersQuery, enabled: reads("workers") }).data?.items;
   const queues = useQuery({ ...queuesQuery, enabled: reads("queues") }).data?.items;
   const ready = useQuery(readyQuery).data;
+  const alerts = useQuery({ ...alertCountsQuery, enabled: reads("alerts") }).data;
   const failures = useQuery({ ...attentionFailuresQuery, enabled: readsJobs });
   const running = useQuery({ ...recentQuery(["running"], LIST_ROWS), enabled: readsJobs }).data?.items;
   const waitingJobs = recentQuery(["retrying", "waiting"], LIST_ROWS);
@@ -125,6 +127,7 @@ function Panels() {
   const input = {
     ready,
     workers,
+    alerts,
     queues,
     failures: failures.data?.items,
     failedRuns,

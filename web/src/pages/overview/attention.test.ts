@@ -20,6 +20,7 @@ const all = <T>(...items: T[]) => ({ items });
 const calm = {
   ready: { status: "ready" },
   workers: [worker({})],
+  alerts: { firing: 0, critical: 0 },
   queues: [queue({})],
   failures: [],
   failedRuns: all<WorkflowRun>(),
@@ -64,6 +65,12 @@ test("failed runs come before failure groups, and a group whose failures are a d
   const failures = [group("a", 5), group("old", 0)];
   const items = attentionItems({ ...calm, failures, failedRuns: all(run) });
   expect(items.map(({ kind }) => kind)).toEqual(["runFailed", "failures"]);
+});
+
+test("firing alerts are one item, with the number of critical ones", () => {
+  const alerts = { firing: 3, critical: 1 };
+  expect(attentionItems({ ...calm, alerts })).toEqual([{ kind: "alerts", ...alerts }]);
+  expect(attentionItems({ ...calm, alerts: undefined })).toEqual([]);
 });
 
 test("missing workers are an item, workers that are not loaded yet are not", () => {

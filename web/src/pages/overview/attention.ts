@@ -7,6 +7,7 @@ export type AttentionItem =
   | { kind: "workerLost"; worker: Worker }
   | { kind: "workerUnhealthy"; worker: Worker; problem: string }
   | { kind: "noWorkers" }
+  | { kind: "alerts"; firing: number; critical: number }
   | { kind: "failures" | "reopened"; group: FailureGroup }
   | { kind: "runFailed"; name: string; count: number; atLeast: boolean; last: WorkflowRun }
   | { kind: "approval"; run: WorkflowRun; step: string; since: string }
@@ -45,6 +46,8 @@ function isTruncated(sample: Sample<unknown> | undefined): boolean {
 export interface AttentionInput {
   ready: Ready | undefined;
   workers: readonly Worker[] | undefined;
+  /** Numbers of firing alerts. */
+  alerts: { firing: number; critical: number } | undefined;
   queues: readonly Queue[] | undefined;
   /** Open failure groups of the last day, in the order in which they are listed. */
   failures: readonly FailureGroup[] | undefined;
@@ -61,13 +64,14 @@ export interface AttentionInput {
 const SYSTEM_ACTOR = "belfry";
 
 export function attentionItems(seen: AttentionInput): AttentionItem[] {
-  const { ready, workers, queues, failures, failedRuns, approvals, schedules, now } = seen;
+  const { ready, workers, alerts, queues, failures, failedRuns, approvals, schedules, now } = seen;
   const items: AttentionItem[] = [];
   if (ready && ready.status !== "ready") {
     const wrong = ready.checks?.find((check) => !check.ok);
     items.push({ kind: "server", detail: wrong?.detail ?? ready.status });
   }
   if (workers?.length === 0) items.push({ kind: "noWorkers" });
+  if (alerts && alerts.firing > 0) items.push({ kind: "alerts", ...alerts });
   for (const worker of workers ?? []) {
     if (worker.status === "lost") items.push({ kind: "workerLost", worker });
     else if (worker.health?.problem) {
