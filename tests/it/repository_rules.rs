@@ -49,7 +49,10 @@ fn no_two_types_have_the_same_name_in_the_api() {
             };
             let renamed = rest[..item].split_once("as = ").map(|(_, rest)| name(rest));
             let shown = renamed.unwrap_or_else(|| name(&rest[item..]));
-            types.entry(shown).or_default().push(file.display().to_string());
+            // A macro names its types elsewhere.
+            if !shown.is_empty() {
+                types.entry(shown).or_default().push(file.display().to_string());
+            }
         }
     }
     assert!(types.len() > 100, "found only {types:?}");

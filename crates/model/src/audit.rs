@@ -80,6 +80,7 @@ pub struct FieldChange {
 /// Outcome of a request in the audit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = AuditOutcome)]
 pub enum Outcome {
     /// The request was allowed, and succeeded.
     Allowed,

@@ -25,6 +25,7 @@ pub use workflow::{definition, workflow, workflow_warnings};
 
 /// Error of one field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FieldProblem)]
 pub struct Problem {
     /// Path of the field, for example `retry.backoff.factor`.
     pub path: String,

@@ -1,6 +1,6 @@
 /** Searches of the audit log. */
 
-import type { Outcome } from "../api/schema";
+import type { AuditOutcome } from "../api/schema";
 import { RESOURCES } from "./access";
 
 export const AUDIT_OUTCOMES = [
@@ -8,7 +8,7 @@ export const AUDIT_OUTCOMES = [
   "denied",
   "failed",
   "unknown",
-] as const satisfies readonly Outcome[];
+] as const satisfies readonly AuditOutcome[];
 
 /** Ranges to choose from, in days. All entries by default. */
 export const AUDIT_DAYS = [1, 7, 30, 90] as const;

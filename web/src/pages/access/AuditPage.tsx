@@ -8,7 +8,7 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { auditQuery } from "../../api/audit";
-import type { AuditEntry, FieldChange, Outcome } from "../../api/schema";
+import type { AuditEntry, AuditOutcome, FieldChange } from "../../api/schema";
 import { RESOURCES } from "../../lib/access";
 import { AUDIT_DAYS, AUDIT_OUTCOMES, type AuditSearch } from "../../lib/audit";
 import { usePageTitle } from "../../lib/title";
@@ -150,7 +150,7 @@ const LOOKS = {
   denied: { tone: "failed", icon: ShieldX },
   failed: { tone: "retrying", icon: X },
   unknown: { tone: "cancelled", icon: CircleHelp },
-} as const satisfies Record<Outcome, object>;
+} as const satisfies Record<AuditOutcome, object>;
 
 function Row({ entry }: { entry: AuditEntry }) {
   const { t } = useTranslation();
