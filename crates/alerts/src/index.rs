@@ -1,8 +1,10 @@
 //! Which rules watch an object.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
-use model::alert::{AlertRuleSpec, SubjectKind};
+use model::Duration;
+use model::alert::{AlertCondition, AlertRuleSpec, SubjectKind};
 
 use crate::glob;
 use crate::rows::Name;
@@ -24,6 +26,8 @@ pub(crate) struct RuleIndex {
     kinds: BTreeSet<(SubjectKind, String)>,
     /// Namespaces with rules of each condition.
     conditions: BTreeMap<(&'static str, String), Vec<Name>>,
+    /// Delays after which a job is late or slow, of the rules of each condition and namespace.
+    delays: BTreeMap<(&'static str, String), BTreeSet<Duration>>,
 }
 
 impl RuleIndex {
@@ -33,6 +37,9 @@ impl RuleIndex {
             let (kind, name) = (rule.when.subject(), Name::new(&rule.namespace, &rule.name));
             let namespace = namespace_of(kind, &rule.namespace).to_owned();
             index.conditions.entry((rule.when.name(), namespace.clone())).or_default().push(name.clone());
+            if let AlertCondition::JobLate { after } | AlertCondition::JobSlow { after } = &rule.when {
+                index.delays.entry((rule.when.name(), namespace.clone())).or_default().insert(*after);
+            }
             index.kinds.insert((kind, namespace.clone()));
             match rule.matches.name.clone() {
                 Some(exact) if !exact.contains('*') => {
@@ -52,6 +59,17 @@ impl RuleIndex {
     /// Returns the rules with one condition that are for a namespace.
     pub(crate) fn with(&self, condition: &'static str, namespace: &str) -> &[Name] {
         self.conditions.get(&(condition, namespace.to_owned())).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the shortest delay of a rule with this condition that is longer than `passed`.
+    pub(crate) fn delay_after(
+        &self,
+        condition: &'static str,
+        namespace: &str,
+        passed: Duration,
+    ) -> Option<Duration> {
+        let delays = self.delays.get(&(condition, namespace.to_owned()))?;
+        delays.range((Bound::Excluded(passed), Bound::Unbounded)).next().copied()
     }
 
     /// Returns the namespaces that have rules with this condition.

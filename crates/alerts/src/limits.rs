@@ -20,6 +20,8 @@ pub const RETRY_DELAY_MAX: Duration = Duration::from_secs(300);
 pub const WAITING_MAX: usize = 1_000;
 /// Time after the last occurrence after which an alert about failures is resolved.
 pub const STALE_AFTER: Duration = Duration::from_hours(24 * 7);
+/// Interval of noting that a state of further objects still lasts.
+pub const REFRESH_INTERVAL: Duration = Duration::from_hours(1);
 /// Time for which resolved alerts are kept.
 pub const RESOLVED_RETENTION: Duration = Duration::from_hours(24 * 30);
 /// Most resolved alerts that are kept.

@@ -50,8 +50,6 @@ pub(crate) struct Live {
     pub(crate) namespace: String,
     pub(crate) phase: Phase,
     pub(crate) since: Timestamp,
-    /// Time of the armed timer.
-    pub(crate) timer: Option<Timestamp>,
     /// Alerts that this job holds open.
     pub(crate) alerts: Vec<OpenKey>,
 }

@@ -3,6 +3,9 @@
 //! Alerts that must be notified wait in `unsent` until their rule may notify again; then each channel of the rule gets one
 //! notification of all of them. Notifications wait in a `Line` for each channel, so a slow channel delays no other.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::alert::AlertRuleSpec;
 use model::api::{Alert, AlertStatus, NotificationStatus};
 use model::{Duration, Timestamp};
 
@@ -38,12 +41,13 @@ pub enum Attempt {
 }
 
 impl Alerts {
-    /// Notes that the channels of the rule must be notified of an alert.
+    /// Notes that channels must be notified of an alert.
     pub(crate) fn want_notification(&mut self, now: Timestamp, rule: &Name, alert: u64) {
-        if self.rule(rule).is_none_or(|rule| rule.notify.is_empty()) {
+        let has_channels = self.rule(rule).is_some_and(|rule| !rule.notify.is_empty());
+        let Some(record) = self.alerts.get_mut(&alert) else { return };
+        if !has_channels && record.channels.is_empty() {
             return;
         }
-        let Some(record) = self.alerts.get_mut(&alert) else { return };
         record.unsent = true;
         self.changed.insert(RowId::Alert(alert));
         self.unsent.entry(rule.clone()).or_default().insert(alert);
@@ -75,32 +79,27 @@ impl Alerts {
             Some(last) if self.unsent.contains_key(name) => {
                 self.arm(*last + GROUP_INTERVAL, Timer::Group(name.clone()));
             }
-            _ => self.notify_group(now, name),
+            _ => self.notify_group(now, name, false),
         }
     }
 
-    /// Notifies the channels of a rule of all alerts that wait for it.
-    pub(crate) fn notify_group(&mut self, now: Timestamp, name: &Name) {
+    /// Notifies the channels of a rule of all alerts that wait for it, except those that a silence holds back.
+    pub(crate) fn notify_group(&mut self, now: Timestamp, name: &Name, ignores_silences: bool) {
         let Some(unsent) = self.unsent.get(name) else { return };
         let unsent: Vec<u64> = unsent.iter().copied().collect();
-        let Some(rule) = self.rules.get(name).map(|rule| rule.spec.clone()) else {
-            return unsent.into_iter().for_each(|alert| self.unwant_notification(name, alert));
-        };
+        // A rule that this server cannot read keeps its alerts for one that can.
+        let Some(rule) = self.rules.get(name).map(|rule| rule.spec.clone()) else { return };
         let mut sent = Vec::new();
         for number in unsent {
             let Some(record) = self.alerts.get(&number) else { continue };
             let is_resolved = record.alert.status == AlertStatus::Resolved;
-            match self.is_silenced(&record.alert, now) {
+            match !ignores_silences && self.is_silenced(&record.alert, now) {
                 // The end of a failure matters only to those who heard of its beginning.
                 true if is_resolved && record.alert.notified_at.is_none() => {
                     self.unwant_notification(name, number)
                 }
                 true => {}
-                // A newer alert about the same object tells its state.
-                false
-                    if is_resolved
-                        && self.open.contains_key(&(name.clone(), record.alert.subject.name.clone())) =>
-                {
+                false if is_resolved && self.newer_is_told(name, &record.alert.subject.name) => {
                     self.unwant_notification(name, number);
                 }
                 false => sent.push(number),
@@ -109,46 +108,93 @@ impl Alerts {
         if sent.is_empty() {
             return;
         }
-        // Open alerts first, so that those that are not listed are rather the resolved ones.
-        let alerts =
-            sent.iter().rev().filter_map(|number| self.alerts.get(number)).map(|record| &record.alert);
-        let (resolved, firing): (Vec<_>, Vec<_>) =
-            alerts.partition(|alert| alert.status == AlertStatus::Resolved);
-        let items: Vec<Item> =
-            firing.iter().chain(&resolved).take(LISTED_MAX).map(|alert| item(alert)).collect();
-        let (firing, open) = (firing.len() as u64, self.open_count(name) as u64);
-        for channel in &rule.notify {
-            let record = NotificationRecord {
-                namespace: name.namespace.clone(),
-                rule: name.name.clone(),
-                channel: channel.clone(),
-                items: items.clone(),
-                total: sent.len() as u64,
-                firing,
-                open,
-                status: NotificationStatus::Waiting,
-                attempts: 0,
-                created_at: now,
-                next_attempt_at: Some(now),
-                finished_at: None,
-                error: None,
-                condition: rule.when.name().to_owned(),
-                description: rule.description.clone(),
-                runbook: rule.runbook.clone(),
-                severity: rule.severity,
-            };
-            self.add_notification(now, &Name::new(&name.namespace, channel), record);
+        let former = sent.iter().filter_map(|number| self.alerts.get(number)).flat_map(|it| &it.channels);
+        let former =
+            former.filter(|channel| self.channels.contains_key(&Name::new(&name.namespace, channel)));
+        let channels: BTreeSet<String> = rule.notify.iter().chain(former).cloned().collect();
+        let mut notified: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
+        for channel in channels {
+            let told: Vec<u64> =
+                sent.iter().copied().filter(|number| self.is_for(&rule, &channel, *number)).collect();
+            if told.is_empty() {
+                continue;
+            }
+            let record = self.notification_of(now, &rule, &channel, &told);
+            self.add_notification(now, &Name::new(&name.namespace, &channel), record);
+            for number in told {
+                notified.entry(number).or_default().insert(channel.clone());
+            }
         }
         for number in sent {
             self.unwant_notification(name, number);
+            let Some(channels) = notified.remove(&number) else { continue };
             let Some(record) = self.alerts.get_mut(&number) else { continue };
             record.alert.notified_at = Some(now);
+            record.channels =
+                record.channels.drain(..).collect::<BTreeSet<_>>().union(&channels).cloned().collect();
             let is_lasting = !is_about_events(&rule.when, &record.alert.subject.name);
             if record.alert.status != AlertStatus::Resolved && is_lasting {
                 self.arm(now + rule.repeat_every, Timer::Repeat(number));
             }
+            self.grouped.insert(name.clone(), now);
         }
-        self.grouped.insert(name.clone(), now);
+    }
+
+    /// Whether an open alert about the same object was or will be notified, so that it tells the state of the object.
+    fn newer_is_told(&self, rule: &Name, subject: &str) -> bool {
+        let newer = self.open.get(&(rule.clone(), subject.to_owned()));
+        let newer = newer.and_then(|number| self.alerts.get(number));
+        newer.is_some_and(|record| record.unsent || record.alert.notified_at.is_some())
+    }
+
+    /// Whether a channel is to be notified of an alert: of its end if it heard of its beginning, or if no channel did.
+    fn is_for(&self, rule: &AlertRuleSpec, channel: &String, alert: u64) -> bool {
+        let Some(record) = self.alerts.get(&alert) else { return false };
+        if record.alert.status == AlertStatus::Resolved && !record.channels.is_empty() {
+            return record.channels.contains(channel);
+        }
+        rule.notify.contains(channel)
+    }
+
+    /// Returns the notification of alerts to a channel of a rule.
+    fn notification_of(
+        &self,
+        now: Timestamp,
+        rule: &AlertRuleSpec,
+        channel: &str,
+        told: &[u64],
+    ) -> NotificationRecord {
+        // Open alerts first, so that those that are not listed are rather the resolved ones.
+        let alerts =
+            told.iter().rev().filter_map(|number| self.alerts.get(number)).map(|record| &record.alert);
+        let (resolved, firing): (Vec<_>, Vec<_>) =
+            alerts.partition(|alert| alert.status == AlertStatus::Resolved);
+        // An alert that no channel heard of, as a silence holds it back, is not open to the receiver.
+        let is_known = |number: &u64| {
+            told.binary_search(number).is_ok()
+                || self.alerts.get(number).is_some_and(|record| record.alert.notified_at.is_some())
+        };
+        let open =
+            self.open_of(&Name::new(&rule.namespace, &rule.name)).iter().filter(|it| is_known(it)).count();
+        NotificationRecord {
+            namespace: rule.namespace.clone(),
+            rule: rule.name.clone(),
+            channel: channel.to_owned(),
+            items: firing.iter().chain(&resolved).take(LISTED_MAX).map(|alert| item(alert)).collect(),
+            total: told.len() as u64,
+            firing: firing.len() as u64,
+            open: open as u64,
+            status: NotificationStatus::Waiting,
+            attempts: 0,
+            created_at: now,
+            next_attempt_at: Some(now),
+            finished_at: None,
+            error: None,
+            condition: rule.when.name().to_owned(),
+            description: rule.description.clone(),
+            runbook: rule.runbook.clone(),
+            severity: rule.severity,
+        }
     }
 
     fn add_notification(&mut self, now: Timestamp, channel: &Name, mut record: NotificationRecord) {
@@ -165,7 +211,7 @@ impl Alerts {
             record.finish(now, NotificationStatus::Failed);
         }
         if self.notifications.len() > 2 * NOTIFICATIONS_MAX {
-            self.arm(now, Timer::Purge);
+            self.purge_soon(now);
         }
         self.notifications.insert(number, record);
         self.changed.insert(RowId::Notification(number));
@@ -227,7 +273,9 @@ impl Alerts {
         let number = match line.next(&self.notifications, now) {
             Ok(number) => number,
             Err(next) => {
-                self.timers.extend(next.map(|at| (at, Timer::Delivery(name.clone()))));
+                if let Some(at) = next {
+                    self.arm(at, Timer::Delivery(name.clone()));
+                }
                 return None;
             }
         };
@@ -237,8 +285,8 @@ impl Alerts {
             line.attempts.pop_front();
         }
         let limit = target::per_minute(&channel.spec.to) as usize;
-        if let Some(oldest) = line.attempts.front().filter(|_| line.attempts.len() >= limit) {
-            self.timers.insert((*oldest + minute, Timer::Delivery(name.clone())));
+        if let Some(oldest) = line.attempts.front().copied().filter(|_| line.attempts.len() >= limit) {
+            self.arm(oldest + minute, Timer::Delivery(name.clone()));
             return None;
         }
         line.attempts.push_back(now);
@@ -262,6 +310,20 @@ impl Alerts {
         };
         let sealed = channel.sealed.clone();
         Some(Due { notification: number, sealed, channel: name.name.clone(), message })
+    }
+
+    /// Takes a notification back that [`due`](Self::due) returned, because an earlier delivery of it has not ended. It is due
+    /// again after a second.
+    pub fn not_begun(&mut self, now: Timestamp, notification: u64) {
+        let Some(record) = self.notifications.get(&notification) else { return };
+        let name = Name::new(&record.namespace, &record.channel);
+        let Some(line) = self.lines.get_mut(&name) else { return };
+        if line.in_flight.is_some_and(|it| it.notification == notification) {
+            line.in_flight = None;
+            line.attempts.pop_back();
+            self.disarm(&Timer::Delivery(name.clone()));
+            self.arm(now + Duration::from_secs(1), Timer::Delivery(name));
+        }
     }
 
     /// Records the result of an attempt that [`due`](Self::due) asked for.
@@ -312,6 +374,26 @@ impl Alerts {
             line.waiting.remove(&notification);
         }
         self.arm(now, Timer::Delivery(name));
+    }
+
+    /// Ends old notifications that wait for a channel that this server cannot read.
+    pub(crate) fn fail_undeliverable(&mut self, now: Timestamp) {
+        let lines = self.lines.iter().filter(|(channel, _)| !self.channels.contains_key(*channel));
+        let waiting: Vec<_> = lines
+            .flat_map(|(name, line)| line.waiting.iter().map(|number| (name.clone(), *number)))
+            .collect();
+        for (channel, number) in waiting {
+            let Some(record) = self.notifications.get_mut(&number) else { continue };
+            if record.created_at + DELIVERY_TIME_MAX > now {
+                continue;
+            }
+            record.error = Some("the channel cannot be read".to_owned());
+            record.finish(now, NotificationStatus::Failed);
+            self.changed.insert(RowId::Notification(number));
+            if let Some(line) = self.lines.get_mut(&channel) {
+                line.waiting.remove(&number);
+            }
+        }
     }
 
     /// Ends the notifications that wait for a deleted channel.

@@ -10,7 +10,7 @@ use model::worker::WorkerStatus;
 use model::{Cause, JobId, JobStatus, RunStatus, Timestamp};
 
 use crate::facts::{Facts, JobFacts, Sample};
-use crate::limits::{OPEN_MAX, STREAKS_MAX};
+use crate::limits::{OPEN_MAX, REFRESH_INTERVAL, STREAKS_MAX};
 use crate::live::Phase;
 use crate::occurrence::{Occurrence, is_about_events};
 use crate::rows::{Name, OpenKey, RowId, Streak};
@@ -212,7 +212,8 @@ impl Alerts {
             AlertCondition::JobFailed { in_a_row } | AlertCondition::RunFailed { in_a_row } => {
                 let failures =
                     self.change_streak(&key, at, |streak| streak.failures += 1).map_or(0, |it| it.failures);
-                if failures < in_a_row {
+                // The count of an open alert may have been dropped.
+                if failures < in_a_row && !self.open.contains_key(&key) {
                     return;
                 }
                 failures
@@ -224,11 +225,10 @@ impl Alerts {
                     let beyond = streak.times.len().saturating_sub(limit as usize);
                     streak.times.drain(..beyond);
                 });
-                let failures = streak.map_or(0, |streak| streak.times.len());
-                if failures == 1 {
-                    // The timer of a longer list is armed already.
-                    self.arm(at + within, Timer::Rate(rule.clone(), subject.name.clone()));
-                }
+                let (failures, oldest) =
+                    streak.map_or((0, None), |streak| (streak.times.len(), streak.times.first().copied()));
+                let leaves = oldest.unwrap_or(at) + within;
+                self.arm(leaves, Timer::Rate(rule.clone(), subject.name.clone()));
                 if failures < limit as usize {
                     return;
                 }
@@ -314,11 +314,15 @@ impl Alerts {
             .open
             .iter()
             .filter(|((rule, name), number)| {
-                !name.is_empty() && is_paused_alert(number) && !paused.contains(&(&rule.namespace, name))
+                !name.is_empty()
+                    && is_paused_alert(number)
+                    && self.rules.contains_key(rule)
+                    && !paused.contains(&(&rule.namespace, name))
             })
             .map(|(key, _)| key.clone())
             .collect();
         over.iter().for_each(|key| self.resolve(now, key, "recovered"));
+        let mut beyond: BTreeSet<Name> = BTreeSet::new();
         for (namespace, name, id) in schedules {
             for rule in self.index.rules(SubjectKind::Schedule, namespace, name) {
                 let is_of_rule =
@@ -329,10 +333,50 @@ impl Alerts {
                         name: name.clone(),
                         id: Some(id.clone()),
                     };
-                    self.occur(now, &rule, subject, now, Occurrence { failures: 1, ..Occurrence::default() });
+                    self.open_lasting(now, &rule, subject, &mut beyond);
                 }
             }
         }
+        self.resolve_further(now, &[SubjectKind::Schedule], &beyond);
+    }
+
+    /// Opens the alert of a rule about a state that lasts, or notes in `beyond` that the alert about all further objects
+    /// stands for it.
+    fn open_lasting(
+        &mut self,
+        now: Timestamp,
+        rule: &Name,
+        subject: AlertSubject,
+        beyond: &mut BTreeSet<Name>,
+    ) {
+        let further = self.open.get(&(rule.clone(), String::new())).copied();
+        if let Some(number) = further.filter(|_| self.open_count(rule) >= OPEN_MAX) {
+            beyond.insert(rule.clone());
+            // It must not become stale while the state lasts.
+            if let Some(record) = self.alerts.get_mut(&number)
+                && record.alert.last_at + REFRESH_INTERVAL <= now
+            {
+                record.alert.last_at = now;
+                self.changed.insert(RowId::Alert(number));
+            }
+            return;
+        }
+        let opened = self.occur(now, rule, subject, now, Occurrence { failures: 1, ..Occurrence::default() });
+        if opened.is_some_and(|key| key.1.is_empty()) {
+            beyond.insert(rule.clone());
+        }
+    }
+
+    /// Resolves alerts about further objects of these kinds, except those of the rules in `beyond`.
+    fn resolve_further(&mut self, now: Timestamp, kinds: &[SubjectKind], beyond: &BTreeSet<Name>) {
+        let lasts = |rule: &Name| {
+            self.rule(rule).is_some_and(|spec| {
+                kinds.contains(&spec.when.subject()) && !matches!(spec.when, AlertCondition::FiringSkipped {})
+            })
+        };
+        let further = self.open.keys().filter(|(rule, name)| name.is_empty() && !beyond.contains(rule));
+        let further: Vec<_> = further.filter(|(rule, _)| lasts(rule)).cloned().collect();
+        further.iter().for_each(|key| self.resolve(now, key, "recovered"));
     }
 
     /// Changes the streak of a rule for an object.
@@ -360,7 +404,9 @@ impl Alerts {
     fn drop_oldest_streak(&mut self, rule: &Name) {
         let first = (rule.clone(), String::new());
         let of_rule = self.streaks.range(first..).take_while(|((of, _), _)| of == rule);
-        let oldest = of_rule.min_by_key(|(_, streak)| streak.at).map(|(key, _)| key.clone());
+        // The count of an open alert ends it, so it is the last to be dropped.
+        let oldest = of_rule.min_by_key(|(key, streak)| (self.open.contains_key(*key), streak.at));
+        let oldest = oldest.map(|(key, _)| key.clone());
         if let Some(oldest) = oldest {
             self.remove_streak(&oldest);
         }
@@ -369,6 +415,7 @@ impl Alerts {
     pub(crate) fn remove_streak(&mut self, key: &OpenKey) {
         if self.streaks.remove(key).is_some() {
             decrement(&mut self.streak_counts, &key.0);
+            self.disarm(&Timer::Rate(key.0.clone(), key.1.clone()));
             self.changed.insert(RowId::Streak(key.0.clone(), key.1.clone()));
             self.unmark_active(key);
         }
@@ -382,7 +429,7 @@ impl Alerts {
             if matches!(timer, Timer::Watch(job) if !requested.contains(job)) {
                 return;
             }
-            let Some((_, timer)) = self.timers.pop_first() else { return };
+            let Some(timer) = self.pop_due(now) else { return };
             self.on_timer(now, timer, facts);
         }
     }
@@ -531,6 +578,7 @@ impl Alerts {
                 let kind = self.alerts.get(number).map(|record| record.alert.subject.kind);
                 kind.is_some_and(|kind| matches!(kind, SubjectKind::Worker | SubjectKind::Queue))
                     && !key.1.is_empty()
+                    && self.rules.contains_key(&key.0)
                     && !met_keys.contains(*key)
             })
             .map(|(key, _)| key.clone())
@@ -541,25 +589,9 @@ impl Alerts {
             if self.open.contains_key(&(rule.clone(), name.clone())) {
                 continue;
             }
-            let further = (rule.clone(), String::new());
-            if self.open.contains_key(&further) && self.open_count(&rule) >= OPEN_MAX {
-                beyond.insert(rule);
-                continue;
-            }
-            let subject = AlertSubject { kind, name, id };
-            let opened =
-                self.occur(now, &rule, subject, now, Occurrence { failures: 1, ..Occurrence::default() });
-            if opened.is_some_and(|key| key.1.is_empty()) {
-                beyond.insert(rule);
-            }
+            self.open_lasting(now, &rule, AlertSubject { kind, name, id }, &mut beyond);
         }
-        let further = self.open.keys().filter(|(rule, name)| name.is_empty() && !beyond.contains(rule));
-        let is_sampled = |key: &&OpenKey| {
-            let kind = self.rule(&key.0).map(|spec| spec.when.subject());
-            matches!(kind, Some(SubjectKind::Worker | SubjectKind::Queue))
-        };
-        let further: Vec<_> = further.filter(is_sampled).cloned().collect();
-        further.iter().for_each(|key| self.resolve(now, key, "recovered"));
+        self.resolve_further(now, &[SubjectKind::Worker, SubjectKind::Queue], &beyond);
     }
 }
 

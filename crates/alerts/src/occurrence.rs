@@ -50,7 +50,7 @@ impl Alerts {
         what: Occurrence,
     ) -> Option<OpenKey> {
         let spec = self.rule(rule).filter(|spec| !spec.disabled)?;
-        let (condition, severity, repeat_every) = (spec.when.clone(), spec.severity, spec.repeat_every);
+        let (condition, repeat_every) = (spec.when.clone(), spec.repeat_every);
         let mut key = (rule.clone(), subject.name.clone());
         if !self.open.contains_key(&key) && self.open_count(rule) >= OPEN_MAX {
             subject = AlertSubject { name: String::new(), id: None, ..subject };
@@ -58,7 +58,7 @@ impl Alerts {
         }
         let number = match self.open.get(&key) {
             Some(&number) => number,
-            None => self.open_alert(rule, &condition, subject, severity, at),
+            None => self.open_alert(now, rule, subject, at)?,
         };
         let record = self.alerts.get_mut(&number)?;
         let is_new = record.alert.count == 0;
@@ -102,18 +102,18 @@ impl Alerts {
 
     fn open_alert(
         &mut self,
+        now: Timestamp,
         rule: &Name,
-        condition: &AlertCondition,
         subject: AlertSubject,
-        severity: model::alert::Severity,
         at: Timestamp,
-    ) -> u64 {
+    ) -> Option<u64> {
+        let (condition, severity) = self.rule(rule).map(|spec| (spec.when.name(), spec.severity))?;
         let number = self.next_number();
         let alert = Alert {
             id: number,
             namespace: rule.namespace.clone(),
             rule: rule.name.clone(),
-            condition: condition.name().to_owned(),
+            condition: condition.to_owned(),
             subject,
             severity,
             status: AlertStatus::Firing,
@@ -132,11 +132,11 @@ impl Alerts {
             runs: Vec::new(),
         };
         self.add_open(&alert);
-        self.alerts.insert(number, AlertRecord { alert, unsent: false });
+        self.alerts.insert(number, AlertRecord { alert, unsent: false, channels: Vec::new() });
         if self.alerts.len() > 2 * RESOLVED_MAX {
-            self.arm(at, Timer::Purge);
+            self.purge_soon(now);
         }
-        number
+        Some(number)
     }
 
     /// Returns the number of open alerts of a rule.
@@ -154,10 +154,13 @@ impl Alerts {
         record.alert.resolved_by = Some(reason.to_owned());
         // An alert that was never notified is still to be: else a short failure would be unknown.
         let was_notified = record.alert.notified_at.is_some();
+        let is_silenced = self.alerts.get(&number).is_some_and(|record| self.is_silenced(&record.alert, now));
         self.changed.insert(RowId::Alert(number));
         match (was_notified, notify && reason != "stale") {
             (true, true) => self.want_notification(now, &key.0, number),
             (true, false) => self.unwant_notification(&key.0, number),
+            // Nobody asked to hear of what began and ended in a silence.
+            (false, _) if is_silenced => self.unwant_notification(&key.0, number),
             (false, _) => {}
         }
     }

@@ -141,13 +141,14 @@ impl Alerts {
         }
         self.end_rule(now, &name);
         self.rules.remove(&name);
+        self.grouped.remove(&name);
         self.changed.insert(RowId::Rule(name));
         self.reindex();
         Ok(())
     }
 
     /// Returns the open alerts of a rule.
-    fn open_of(&self, rule: &Name) -> Vec<u64> {
+    pub(crate) fn open_of(&self, rule: &Name) -> Vec<u64> {
         let first = (rule.clone(), String::new());
         self.open.range(first..).take_while(|((of, _), _)| of == rule).map(|(_, number)| *number).collect()
     }
@@ -169,7 +170,8 @@ impl Alerts {
                 self.unwant_notification(rule, alert);
             }
         }
-        self.notify_group(now, rule);
+        // Nothing tells them later, also if a silence would hold it back.
+        self.notify_group(now, rule, true);
         for alert in self.unsent.get(rule).cloned().unwrap_or_default() {
             self.unwant_notification(rule, alert);
         }
@@ -275,8 +277,8 @@ impl Alerts {
         if alert.status == AlertStatus::Resolved {
             return Err(Refusal::Resolved { alert: number });
         }
-        let rule = self.rule(&Name::new(&alert.namespace, &alert.rule));
-        if rule.is_some_and(|rule| is_observed(&rule.when) && !alert.subject.name.is_empty()) {
+        let key = (Name::new(&alert.namespace, &alert.rule), alert.subject.name.clone());
+        if self.rule(&key.0).is_some_and(|rule| self.is_observed(&rule.when, &key)) {
             return Err(Refusal::Lasting { alert: number });
         }
         let Some(alert) = self.alerts.get_mut(&number).map(|record| &mut record.alert) else {
@@ -284,10 +286,23 @@ impl Alerts {
         };
         alert.actor = Some(actor.to_owned());
         alert.comment = comment;
-        let key = (Name::new(&alert.namespace, &alert.rule), alert.subject.name.clone());
         self.remove_streak(&key);
         self.resolve(now, &key, "resolved_by_user");
         Ok(())
+    }
+
+    /// Whether the core sees that the condition of an open alert is still met.
+    fn is_observed(&self, condition: &AlertCondition, key: &OpenKey) -> bool {
+        match condition {
+            AlertCondition::JobLate { .. } | AlertCondition::JobSlow { .. } => {
+                self.watched.holds.get(key).is_some_and(|jobs| !jobs.is_empty())
+            }
+            AlertCondition::NoSuccess { .. }
+            | AlertCondition::SchedulePaused {}
+            | AlertCondition::WorkerLost {}
+            | AlertCondition::QueueDelay { .. } => !key.1.is_empty(),
+            _ => false,
+        }
     }
 
     /// Creates a silence, and returns it.
@@ -331,19 +346,6 @@ impl Alerts {
         self.wake_unsent(now, &silence.namespace);
         Ok(silence)
     }
-}
-
-/// Whether the core sees at any time whether the condition is met.
-const fn is_observed(condition: &AlertCondition) -> bool {
-    matches!(
-        condition,
-        AlertCondition::JobLate { .. }
-            | AlertCondition::JobSlow { .. }
-            | AlertCondition::NoSuccess { .. }
-            | AlertCondition::SchedulePaused {}
-            | AlertCondition::WorkerLost {}
-            | AlertCondition::QueueDelay { .. }
-    )
 }
 
 /// Whether the rule needs the live jobs or the paused schedules.

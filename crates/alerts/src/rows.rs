@@ -136,6 +136,9 @@ pub(crate) struct AlertRecord {
     pub(crate) alert: Alert,
     /// Whether the channels of the rule must still be notified of the current state.
     pub(crate) unsent: bool,
+    /// Channels that were notified of it, in order of their names.
+    #[serde(default)]
+    pub(crate) channels: Vec<String>,
 }
 
 /// Recent failures of the jobs of a name or of a workflow, or the last success.

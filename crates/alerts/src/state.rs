@@ -52,6 +52,10 @@ pub struct Alerts {
     pub(crate) lines: BTreeMap<Name, Line>,
     pub(crate) watched: Watched,
     pub(crate) timers: BTreeSet<(Timestamp, Timer)>,
+    /// Armed time of each timer of which there must be one at most.
+    armed: BTreeMap<Timer, Timestamp>,
+    /// Time of the last purge.
+    purged_at: Option<Timestamp>,
 }
 
 impl Alerts {
@@ -101,8 +105,13 @@ impl Alerts {
         for (&number, record) in &self.alerts {
             let rule = Name::new(&record.alert.namespace, &record.alert.rule);
             if let Some(at) = record.alert.notified_at {
-                let last = self.grouped.entry(rule.clone()).or_default();
-                *last = at.max(*last);
+                // The clock may have been set back. A rule that was created again has notified of nothing yet.
+                let is_older =
+                    self.rules.get(&rule).is_some_and(|rule| rule.version == 1 && at < rule.updated_at);
+                if !is_older {
+                    let last = self.grouped.entry(rule.clone()).or_default();
+                    *last = at.min(now).max(*last);
+                }
             }
             if record.unsent {
                 self.unsent.entry(rule.clone()).or_default().insert(number);
@@ -115,8 +124,10 @@ impl Alerts {
             *self.streak_counts.entry(key.0.clone()).or_default() += 1;
             self.mark_active(&key);
         }
-        for (&number, record) in &self.notifications {
+        for (&number, record) in &mut self.notifications {
             if record.status == NotificationStatus::Waiting {
+                record.next_attempt_at =
+                    record.next_attempt_at.map(|at| at.min(now + limits::RETRY_DELAY_MAX));
                 let channel = Name::new(&record.namespace, &record.channel);
                 self.lines.entry(channel).or_default().waiting.insert(number);
             }
@@ -138,7 +149,7 @@ impl Alerts {
         timers.extend(self.rules.keys().map(|rule| (now, Timer::NoSuccess(rule.clone()))));
         timers.extend(self.silences.keys().map(|number| (now, Timer::Silence(*number))));
         timers.push((now, Timer::Purge));
-        self.timers.extend(timers);
+        timers.into_iter().for_each(|(at, timer)| self.arm(at, timer));
     }
 
     /// Returns the rows that changed since the last call; a row is written in place of the row with its kind and key.
@@ -195,8 +206,39 @@ impl Alerts {
         self.index = RuleIndex::of(self.rules.values().map(|rule| &rule.spec));
     }
 
+    /// Arms a timer in place of the same timer at another time, except for those that may only become earlier.
     pub(crate) fn arm(&mut self, at: Timestamp, timer: Timer) {
+        if let Some(former) = self.armed.get(&timer).copied() {
+            let keeps_earlier =
+                matches!(timer, Timer::Group(_) | Timer::Delivery(_) | Timer::Purge | Timer::Silence(_));
+            if former == at || keeps_earlier && former < at {
+                return;
+            }
+            self.timers.remove(&(former, timer.clone()));
+        }
+        self.armed.insert(timer.clone(), at);
         self.timers.insert((at, timer));
+    }
+
+    /// Disarms a timer.
+    pub(crate) fn disarm(&mut self, timer: &Timer) {
+        if let Some(at) = self.armed.remove(timer) {
+            self.timers.remove(&(at, timer.clone()));
+        }
+    }
+
+    /// Returns the first timer that is due.
+    pub(crate) fn pop_due(&mut self, now: Timestamp) -> Option<Timer> {
+        let (at, timer) = self.timers.first().filter(|(at, _)| *at <= now)?.clone();
+        self.timers.remove(&(at, timer.clone()));
+        self.armed.remove(&timer);
+        Some(timer)
+    }
+
+    /// Purges soon, because there are many records; not more often than once a minute.
+    pub(crate) fn purge_soon(&mut self, now: Timestamp) {
+        let earliest = self.purged_at.map_or(now, |last| last + Duration::from_secs(60));
+        self.arm(now.max(earliest), Timer::Purge);
     }
 
     pub(crate) fn next_number(&mut self) -> u64 {
@@ -258,6 +300,8 @@ impl Alerts {
     /// Removes an alert from the open ones, and returns its number.
     pub(crate) fn remove_open(&mut self, key: &OpenKey) -> Option<u64> {
         let number = self.open.remove(key)?;
+        self.disarm(&Timer::Stale(number));
+        self.disarm(&Timer::Repeat(number));
         decrement(&mut self.open_counts, &key.0);
         let schedule = self.alerts.get(&number).and_then(|record| record.alert.subject.id.clone());
         if let Some(schedule) = schedule
@@ -297,6 +341,8 @@ impl Alerts {
         let old: Vec<_> =
             self.streaks.iter().filter(|(_, it)| is_old(it)).map(|(key, _)| key.clone()).collect();
         old.iter().for_each(|key| self.remove_streak(key));
+        self.fail_undeliverable(now);
+        self.purged_at = Some(now);
         self.arm(now + limits::PURGE_INTERVAL, Timer::Purge);
     }
 }

@@ -1,7 +1,7 @@
 //! Jobs that may be late, and executions that may be slow.
 //!
 //! Only namespaces with such rules are watched. A job gets a timer for the shortest time that could matter to a rule; its
-//! row is read only when the timer fires, so short jobs cost two map entries.
+//! row is read only when the timer fires, so short jobs cost three map entries.
 
 use std::collections::BTreeSet;
 
@@ -43,8 +43,7 @@ impl Alerts {
         }
         for (key, number) in &self.open {
             let Some(record) = self.alerts.get(number) else { continue };
-            let is_watched = matches!(record.alert.condition.as_str(), "job_late" | "job_slow");
-            if is_watched && !key.1.is_empty() {
+            if matches!(record.alert.condition.as_str(), "job_late" | "job_slow") {
                 self.watched.holds.entry(key.clone()).or_default();
             }
         }
@@ -65,26 +64,15 @@ impl Alerts {
             self.unwatch(now, job);
         }
         let Some(delay) = self.shortest_delay(namespace, phase, Duration::ZERO) else { return };
-        let live = Live { namespace: namespace.to_owned(), phase, since, timer: None, alerts: Vec::new() };
+        let live = Live { namespace: namespace.to_owned(), phase, since, alerts: Vec::new() };
         let since = self.watched.jobs.entry(job).or_insert(live).since;
-        self.arm_watch(job, since + delay);
-    }
-
-    /// Arms the timer of a job, in place of its former one.
-    fn arm_watch(&mut self, job: JobId, at: Timestamp) {
-        let Some(live) = self.watched.jobs.get_mut(&job) else { return };
-        if let Some(former) = live.timer.replace(at) {
-            self.timers.remove(&(former, Timer::Watch(job)));
-        }
-        self.timers.insert((at, Timer::Watch(job)));
+        self.arm(since + delay, Timer::Watch(job));
     }
 
     /// Ends the watch of a job, and resolves alerts that only it held open.
     pub(crate) fn unwatch(&mut self, now: Timestamp, job: JobId) {
         let Some(live) = self.watched.jobs.remove(&job) else { return };
-        if let Some(timer) = live.timer {
-            self.timers.remove(&(timer, Timer::Watch(job)));
-        }
+        self.disarm(&Timer::Watch(job));
         for key in live.alerts {
             let Some(holds) = self.watched.holds.get_mut(&key) else { continue };
             holds.remove(&job);
@@ -129,7 +117,7 @@ impl Alerts {
         let (namespace, phase, since) = (live.namespace.clone(), live.phase, live.since);
         let passed = now.since(since);
         if let Some(next) = self.shortest_delay(&namespace, phase, passed) {
-            self.arm_watch(job, since + next);
+            self.arm(since + next, Timer::Watch(job));
         }
         let Some(facts) = facts.get(&job) else { return };
         for rule in self.index.rules(SubjectKind::Job, &namespace, &facts.name) {
@@ -155,9 +143,7 @@ impl Alerts {
 
     /// Returns the shortest delay of a rule that is longer than `passed`.
     fn shortest_delay(&self, namespace: &str, phase: Phase, passed: Duration) -> Option<Duration> {
-        let rules = self.index.with(phase.condition(), namespace).iter();
-        let delays = rules.filter_map(|rule| delay_of(&self.rule(rule)?.when, phase));
-        delays.filter(|delay| *delay > passed).min()
+        self.index.delay_after(phase.condition(), namespace, passed)
     }
 }
 

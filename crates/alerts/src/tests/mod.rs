@@ -3,6 +3,7 @@
 //! - `edge_cases`: rare orders of events, and bounds of memory.
 //! - `properties`: invariants for any order of events, restarts and failed deliveries.
 
+mod bounds;
 mod edge_cases;
 mod properties;
 
@@ -679,4 +680,11 @@ fn rows_of_a_newer_version_are_left_alone() {
     assert_eq!(unreadable.len(), 4);
     alerts.advance(at(0), &Facts::new());
     assert_eq!(alerts.take(), []);
+}
+
+/// Holds all notifications of the namespace back.
+fn hold(t: &mut Scene, duration: Duration) {
+    let (namespace, reason) = (NS.into(), "maintenance".into());
+    let silence = NewSilence { namespace, rule: None, subject: None, starts_at: None, duration, reason };
+    t.alerts.silence(t.now, "ann", silence).unwrap();
 }
