@@ -13,7 +13,7 @@
 mod excerpt;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use alerts::message::Message;
@@ -86,10 +86,10 @@ impl Leading {
         let mut live = self.services.node.events();
         self.service.load(self.load).await?;
         self.catch_up().await?;
+        let mut rules = self.rules_version().await?;
         self.watch_live().await?;
         self.pass_paused().await?;
         let mut sampled = tokio::time::interval(SAMPLE_INTERVAL);
-        let mut rules = self.rules_version().await?;
         loop {
             let wait = self.turn().await?;
             tokio::select! {
@@ -126,9 +126,10 @@ impl Leading {
         self.with(|alerts, _| alerts.advance(now, &facts)).await?;
         // Everything is written: what is due may be sent.
         for due in self.with(|alerts, now| alerts.due(now)).await? {
-            if self.lock_in_flight().insert(due.notification) {
-                let this = self.clone();
-                tokio::spawn(async move { this.deliver(due).await });
+            match InFlight::begin(&self.service, due.notification) {
+                Some(in_flight) => drop(tokio::spawn(self.clone().deliver(due, in_flight))),
+                // A delivery that began under an earlier load has not ended.
+                None => self.with(|alerts, now| alerts.not_begun(now, due.notification)).await?,
             }
         }
         let wait = |alerts: &alerts::Alerts, now| match alerts.wakeup() {
@@ -137,10 +138,6 @@ impl Leading {
             None => WAIT_MAX,
         };
         self.service.read(wait).await
-    }
-
-    fn lock_in_flight(&self) -> std::sync::MutexGuard<'_, BTreeSet<u64>> {
-        self.service.in_flight.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     async fn with<T>(
@@ -324,7 +321,7 @@ impl Leading {
     }
 
     /// Delivers one notification, and records the result.
-    async fn deliver(self, due: Due) {
+    async fn deliver(self, due: Due, _in_flight: InFlight) {
         let Due { notification, sealed, channel, message } = due;
         let namespace = message.namespace.clone();
         let attempt = tokio::spawn(self.clone().attempt(sealed, channel.clone(), message));
@@ -342,8 +339,6 @@ impl Leading {
         if let Err(error) = recorded {
             tracing::warn!(notification, error = %Chain(&error), "cannot record a delivery; it may be repeated");
         }
-        self.lock_in_flight().remove(&notification);
-        self.service.changed.notify_one();
     }
 
     async fn attempt(self, sealed: String, channel: String, mut message: Message) -> Result<(), Refused> {
@@ -367,6 +362,31 @@ impl Leading {
             item.log = excerpt::of(&self.services.objects.logs, newest.record.id).await;
         }
     }
+}
+
+/// A delivery that has begun; it ends when this is dropped, which wakes the loop.
+struct InFlight {
+    service: Arc<AlertService>,
+    notification: u64,
+}
+
+impl InFlight {
+    /// Returns `None` if the notification is already in flight.
+    fn begin(service: &Arc<AlertService>, notification: u64) -> Option<Self> {
+        let is_new = lock(&service.in_flight).insert(notification);
+        is_new.then(|| Self { service: Arc::clone(service), notification })
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        lock(&self.service.in_flight).remove(&self.notification);
+        self.service.changed.notify_one();
+    }
+}
+
+fn lock(in_flight: &Mutex<BTreeSet<u64>>) -> MutexGuard<'_, BTreeSet<u64>> {
+    in_flight.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn later(reason: String) -> Refused {

@@ -19,6 +19,8 @@ use crate::networks::{Forbidden, Networks};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time of a delivery by SMTP with the lookup of the server, and attempts at several addresses.
+const MAIL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Most bytes of an answer that are read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
@@ -55,7 +57,9 @@ impl Sender {
     ) -> Result<(), Refused> {
         match target::render(target, message, now) {
             Delivery::Http(request) => self.post(target, request).await,
-            Delivery::Email(email) => self.mail(target, email).await,
+            Delivery::Email(email) => tokio::time::timeout(MAIL_TIMEOUT, self.mail(target, email))
+                .await
+                .unwrap_or_else(|_elapsed| Err(later("the SMTP server did not answer in time"))),
         }
     }
 

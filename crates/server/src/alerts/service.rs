@@ -54,9 +54,9 @@ pub struct AlertService {
     sender: Sender,
     /// URL of the dashboard.
     pub(crate) public_url: Option<String>,
-    current: Mutex<Option<Current>>,
+    current: Arc<Mutex<Option<Current>>>,
     /// Wakes the loop after a change.
-    pub(crate) changed: Notify,
+    pub(crate) changed: Arc<Notify>,
     /// Notifications whose delivery has begun, also of earlier loads.
     pub(crate) in_flight: std::sync::Mutex<BTreeSet<u64>>,
     /// Places of tests of channels.
@@ -74,12 +74,20 @@ struct Current {
     now: Timestamp,
 }
 
-/// Wakes the loop when it is dropped.
-struct NotifyOnDrop<'n>(&'n Notify);
+/// Wakes the loop when it is dropped, unless it is disarmed.
+struct NotifyOnDrop(Option<Arc<Notify>>);
 
-impl Drop for NotifyOnDrop<'_> {
+impl NotifyOnDrop {
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
-        self.0.notify_one();
+        if let Some(notify) = &self.0 {
+            notify.notify_one();
+        }
     }
 }
 
@@ -104,8 +112,8 @@ impl AlertService {
             sealer,
             sender: Sender::new(networks),
             public_url,
-            current: Mutex::default(),
-            changed: Notify::new(),
+            current: Arc::default(),
+            changed: Arc::default(),
             in_flight: std::sync::Mutex::default(),
             tests: Semaphore::new(TESTS_MAX),
         })
@@ -136,20 +144,20 @@ impl AlertService {
 
     /// Passes the state to the core and writes what changed. With `load`, only to the state of that load.
     ///
-    /// If the future is dropped during the write, or the write fails, memory and store may differ. Then there is no state,
-    /// and the loop loads the rows again.
+    /// The write goes on if the future is dropped, as by a client that disconnects. If it fails, memory and store may differ:
+    /// then there is no state, and the loop loads the rows again.
     pub(crate) async fn with<T>(
         &self,
         load: Option<u64>,
         act: impl FnOnce(&mut Alerts, Timestamp) -> T,
     ) -> Result<T, AlertError> {
-        let mut slot = self.current.lock().await;
+        let mut slot = Arc::clone(&self.current).lock_owned().await;
         if slot.as_ref().is_none_or(|current| load.is_some_and(|load| current.load != load)) {
             return Err(AlertError::Loading);
         }
         let mut current = slot.take().ok_or(AlertError::Loading)?;
         // Wakes the loop if the state is lost.
-        let lost = NotifyOnDrop(&self.changed);
+        let lost = NotifyOnDrop(Some(Arc::clone(&self.changed)));
         if current.now > SystemClock.now() + CLOCK_BACK_MAX {
             tracing::warn!("the clock was set back; loading the alerts again");
             return Err(AlertError::Loading);
@@ -157,12 +165,23 @@ impl AlertService {
         let now = current.advance();
         let result = act(&mut current.alerts, now);
         let is_due = current.written_at.elapsed() >= POSITION_INTERVAL;
-        if current.alerts.has_changes() || is_due {
-            write(self.store.as_ref(), &mut current).await?;
+        if !current.alerts.has_changes() && !is_due {
+            *slot = Some(current);
+            lost.disarm();
+            return Ok(result);
         }
-        *slot = Some(current);
-        std::mem::forget(lost);
-        Ok(result)
+        let store = Arc::clone(&self.store);
+        let written = tokio::spawn(async move {
+            write(store.as_ref(), &mut current).await?;
+            *slot = Some(current);
+            lost.disarm();
+            Ok(())
+        });
+        match written.await {
+            Ok(written) => written.map(|()| result),
+            // The write panicked, or the server stops: there is no state.
+            Err(_lost) => Err(AlertError::Loading),
+        }
     }
 
     /// Loads the rows as a new leader.
