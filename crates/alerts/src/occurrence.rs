@@ -159,7 +159,7 @@ impl Alerts {
         match (was_notified, notify && reason != "stale") {
             (true, true) => self.want_notification(now, &key.0, number),
             (true, false) => self.unwant_notification(&key.0, number),
-            // Nobody asked to hear of what began and ended in a silence.
+            // The silence asked for quiet, and no channel heard of the beginning.
             (false, _) if is_silenced => self.unwant_notification(&key.0, number),
             (false, _) => {}
         }

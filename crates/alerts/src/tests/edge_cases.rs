@@ -479,7 +479,7 @@ fn notifications_to_a_channel_that_cannot_be_read_fail_after_a_day() {
     assert_eq!(list[0].status, NotificationStatus::Failed);
 }
 
-/// Else the incident of the rule would stay open: what no channel heard of has no end that is told.
+/// Else the incident of the rule would stay open: channels do not hear of the end of what they never heard of.
 #[test]
 fn an_incident_ends_with_the_last_alert_that_was_notified() {
     let mut t = Scene::new(&[json!({"when": {"job_failed": {}}})]);

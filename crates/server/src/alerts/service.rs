@@ -144,8 +144,8 @@ impl AlertService {
 
     /// Passes the state to the core and writes what changed. With `load`, only to the state of that load.
     ///
-    /// The write goes on if the future is dropped, as by a client that disconnects. If it fails, memory and store may differ:
-    /// then there is no state, and the loop loads the rows again.
+    /// The write continues if the future is dropped, as by a client that disconnects. If it fails, memory and store may
+    /// differ: then there is no state, and the loop loads the rows again.
     pub(crate) async fn with<T>(
         &self,
         load: Option<u64>,
