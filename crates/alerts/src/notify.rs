@@ -13,7 +13,7 @@ use crate::limits::{DELIVERY_TIME_MAX, GROUP_INTERVAL, LISTED_MAX, NOTIFICATIONS
 use crate::line::InFlight;
 use crate::message::{Item, Message};
 use crate::occurrence::is_about_events;
-use crate::rows::{Name, NotificationRecord, RowId, retry_delay, silence_matches};
+use crate::rows::{AlertRecord, Name, NotificationRecord, RowId, retry_delay, silence_matches};
 use crate::state::Alerts;
 use crate::target::{self, Retry};
 use crate::timer::Timer;
@@ -169,13 +169,13 @@ impl Alerts {
             told.iter().rev().filter_map(|number| self.alerts.get(number)).map(|record| &record.alert);
         let (resolved, firing): (Vec<_>, Vec<_>) =
             alerts.partition(|alert| alert.status == AlertStatus::Resolved);
-        // An alert that no channel heard of, as a silence holds it back, is not open to the receiver.
+        // The receiver closes the incident of the rule when the last alert ends that it heard of.
         let is_known = |number: &u64| {
-            told.binary_search(number).is_ok()
-                || self.alerts.get(number).is_some_and(|record| record.alert.notified_at.is_some())
+            let heard = |record: &AlertRecord| record.channels.iter().any(|it| it == channel);
+            told.binary_search(number).is_ok() || self.alerts.get(number).is_some_and(heard)
         };
-        let open =
-            self.open_of(&Name::new(&rule.namespace, &rule.name)).iter().filter(|it| is_known(it)).count();
+        let open = self.open_of(&Name::new(&rule.namespace, &rule.name));
+        let open = open.iter().filter(|number| is_known(number)).count();
         NotificationRecord {
             namespace: rule.namespace.clone(),
             rule: rule.name.clone(),

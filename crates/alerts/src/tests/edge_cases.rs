@@ -504,6 +504,23 @@ fn an_incident_ends_with_the_last_alert_that_was_notified() {
     assert_eq!((newest.firing, newest.open), (0, 0));
 }
 
+/// Else its incident would stay open: it does not hear of the end of the other alert.
+#[test]
+fn an_incident_at_a_new_channel_ends_with_the_last_alert_that_it_heard_of() {
+    let mut t = Scene::new(&[json!({"when": {"job_failed": {}}})]);
+    put_channel(&mut t, "new");
+    t.ends(1, "a", JobStatus::Failed);
+    t.rule(json!({"when": {"job_failed": {}}, "notify": ["ops", "new"]}));
+    t.pass(MINUTE);
+    t.ends(2, "b", JobStatus::Failed);
+    t.pass(MINUTE);
+    t.ends(3, "b", JobStatus::Succeeded);
+    t.pass(MINUTE);
+    let open =
+        |channel: &str| t.alerts.notifications.values().rfind(|it| it.channel == channel).unwrap().open;
+    assert_eq!((open("ops"), open("new")), (1, 0));
+}
+
 #[test]
 fn a_new_rule_of_a_deleted_name_notifies_at_once() {
     let mut t = Scene::new(&[json!({"when": {"job_failed": {}}})]);
