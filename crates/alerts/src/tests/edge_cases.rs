@@ -522,6 +522,19 @@ fn an_incident_at_a_new_channel_ends_with_the_last_alert_that_it_heard_of() {
 }
 
 #[test]
+fn a_success_of_an_earlier_time_does_not_end_an_alert() {
+    let mut t = Scene::new(&[json!({"when": {"job_failed": {}}})]);
+    t.now = at(100);
+    t.ends(1, "a", JobStatus::Failed);
+    t.now = at(50);
+    t.ends(2, "a", JobStatus::Succeeded);
+    assert_eq!(open(&t), 1);
+    t.now = at(101);
+    t.ends(3, "a", JobStatus::Succeeded);
+    assert_eq!(open(&t), 0);
+}
+
+#[test]
 fn a_new_rule_of_a_deleted_name_notifies_at_once() {
     let mut t = Scene::new(&[json!({"when": {"job_failed": {}}})]);
     t.ends(1, "a", JobStatus::Failed);
