@@ -26,6 +26,7 @@ mod forecast;
 mod language;
 mod pages;
 mod partition;
+mod preemption;
 mod repository_rules;
 mod restoring;
 mod survival;

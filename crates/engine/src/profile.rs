@@ -2,7 +2,8 @@
 //!
 //! A million waiting jobs usually have a few profiles, so each job keeps a pointer instead of its parsed
 //! spec. A [`Shape`] is the part that decides which workers are eligible: a worker is eligible for all jobs
-//! of a shape or for none.
+//! of a shape or for none. The priority class belongs to it, because a reservation excludes only jobs of the same and of
+//! lower classes.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -10,12 +11,13 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use indexmap::{IndexMap, IndexSet};
-use model::spec::{Constraint, Delivery, Enforcement, JobSpec, Placement, RetryPolicy};
+use model::spec::{Constraint, Delivery, Enforcement, JobSpec, Placement, PriorityClass, RetryPolicy};
 use model::{Bytes, Duration, Millicores};
 
 /// Requirements of a job on its worker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Shape {
+    pub(crate) class: PriorityClass,
     pub(crate) runtime: &'static str,
     pub(crate) cpu: Millicores,
     pub(crate) memory: Bytes,
@@ -39,8 +41,16 @@ pub(crate) struct Profile {
     pub(crate) shape_id: u64,
     pub(crate) retry: RetryPolicy,
     pub(crate) grace: Duration,
+    pub(crate) timeout: Option<Duration>,
     pub(crate) delivery: Delivery,
     pub(crate) retention: Option<Duration>,
+}
+
+impl Profile {
+    /// Returns the longest time that an execution may take: its timeout and its grace period. `None` without a timeout.
+    pub(crate) fn run_time_max(&self) -> Option<Duration> {
+        self.timeout.map(|timeout| timeout + self.grace)
+    }
 }
 
 // Validation ensures that its floats are numbers.
@@ -49,7 +59,7 @@ impl Eq for Profile {}
 impl Hash for Profile {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.namespace, &self.queue, self.priority, self.shape_id).hash(state);
-        (self.grace, self.delivery, self.retention).hash(state);
+        (self.grace, self.timeout, self.delivery, self.retention).hash(state);
         (self.retry.max_retries, self.retry.max_start_retries, self.retry.max_lost).hash(state);
         let backoff = &self.retry.backoff;
         (backoff.initial, backoff.max, backoff.factor.to_bits(), backoff.jitter.to_bits()).hash(state);
@@ -80,6 +90,7 @@ impl Profiles {
             shape_id,
             retry: spec.retry.clone(),
             grace: spec.grace,
+            timeout: spec.timeout,
             delivery: spec.delivery,
             retention: spec.retention,
         };
@@ -96,6 +107,7 @@ impl Profiles {
         let resources = &spec.resources;
         let required = resources.limits.enforcement == Enforcement::Required;
         let shape = Shape {
+            class: spec.priority_class,
             runtime: spec.run.runtime(),
             cpu: resources.cpu_request(),
             memory: resources.memory_request(),

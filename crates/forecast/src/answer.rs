@@ -191,7 +191,7 @@ pub enum Cause {
     Resource(String),
     /// No suitable worker has a free slot.
     Slots,
-    /// The free capacity is reserved for a schedule.
+    /// The free capacity is reserved for a schedule or another job.
     Reserved,
     /// No worker can ever run the job.
     NoWorker,
@@ -210,7 +210,7 @@ impl std::fmt::Display for Cause {
             Self::Memory => "insufficient memory",
             Self::Resource(name) => return write!(f, "insufficient {name}"),
             Self::Slots => "insufficient slots",
-            Self::Reserved => "capacity reserved for a schedule",
+            Self::Reserved => "reserved capacity",
             Self::NoWorker => "no eligible worker",
             Self::Other => "other jobs ahead",
         })

@@ -247,7 +247,8 @@ fn causes(reason: &Reason) -> Vec<(Cause, &Reason)> {
         Reason::ConcurrencyKey { .. } => vec![Cause::ConcurrencyKey],
         Reason::NoWorkers => vec![Cause::NoWorker],
         Reason::NoEligibleWorker { workers, .. } => scarce(workers).into_iter().collect(),
-        Reason::QueuedBehind { .. } => vec![Cause::Other],
+        // A job that starts at this moment waited for other jobs.
+        Reason::QueuedBehind { .. } | Reason::Placeable { .. } => vec![Cause::Other],
         _ => Vec::new(),
     };
     causes.into_iter().map(|cause| (cause, reason)).collect()
@@ -262,7 +263,7 @@ fn scarce(workers: &[WorkerMismatch]) -> BTreeSet<Cause> {
             (needed <= capacity).then(|| Cause::Resource(resource.clone()))
         }
         FailedFilter::Slots { slots } => (*slots > 0).then_some(Cause::Slots),
-        FailedFilter::Reserved { .. } => Some(Cause::Reserved),
+        FailedFilter::Reserved { .. } | FailedFilter::ReservedForJob { .. } => Some(Cause::Reserved),
         FailedFilter::Declined => Some(Cause::Other),
         _ => None,
     };

@@ -18,7 +18,7 @@ use crate::quantity::{Bytes, Millicores};
 use crate::queue::QueueSettings;
 use crate::record::{Files, Outcome, Usage};
 use crate::run::{StepOrigin, TriggerRefusal};
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, PriorityClass};
 use crate::status::{ExecutionStatus, JobStatus};
 use crate::time::{Duration, Timestamp};
 use crate::worker::{Admission, Capabilities, Capacity, Health, WorkerStatus};
@@ -59,7 +59,10 @@ pub struct Job {
     pub owner: Option<String>,
     /// Queue of the job.
     pub queue: String,
-    /// Priority of the job within its queue, from 0 (last) to 100 (first).
+    /// Priority class of the job.
+    #[serde(default)]
+    pub priority_class: PriorityClass,
+    /// Priority of the job within its queue and its priority class, from 0 (last) to 100 (first).
     pub priority: u8,
     /// Labels of the job.
     #[serde(default)]
@@ -270,6 +273,10 @@ pub struct Execution {
     /// did not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Files>,
+    /// ID of the job that preempts the execution: the execution is stopped so that this job can run in its place. Absent
+    /// for other executions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preempted_by: Option<JobId>,
 }
 
 /// Server: one process of the cluster. All servers of a cluster share one store.
@@ -356,15 +363,21 @@ pub struct Allocated {
     pub custom: BTreeMap<String, u64>,
 }
 
-/// Resources that are reserved on a worker for the next firing of a schedule.
+/// Resources that are reserved on a worker: for the next firing of a schedule, or for a waiting job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reservation {
-    /// ID of the schedule.
-    pub schedule_id: ScheduleId,
-    /// Name of the schedule.
-    pub schedule: String,
-    /// Scheduled time of the firing that the reservation is for.
-    pub scheduled_for: Timestamp,
+    /// ID of the schedule. Absent in a reservation for a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_id: Option<ScheduleId>,
+    /// Name of the schedule. Absent in a reservation for a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
+    /// Scheduled time of the firing that the reservation is for. Absent in a reservation for a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_for: Option<Timestamp>,
+    /// Waiting job that the reservation is for. Absent in a reservation for a schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
     /// Reserved CPU, in millicores.
     pub cpu: Millicores,
     /// Reserved memory, in bytes.

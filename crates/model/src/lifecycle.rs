@@ -78,6 +78,7 @@ causes! {
         DependenciesSatisfied = 18, "dependencies_satisfied", "All upstream jobs ended as required.";
         DependencyNeverSatisfied = 19, "dependency_never_satisfied", "An upstream job did not end as required.";
         FinishDeadlinePassed = 20, "finish_deadline_passed", "The job did not end before its completion deadline.";
+        Preempted = 21, "preempted", "A job of a higher priority class took the place of the execution on its worker.";
     }
 }
 
@@ -126,6 +127,7 @@ pub const TRANSITIONS: &[Transition] = &[
     step(Running, Waiting, Cause::WorkerLost),
     step(Running, Waiting, Cause::Interrupted),
     step(Running, Waiting, Cause::Refused),
+    step(Running, Waiting, Cause::Preempted),
     step(Running, Failed, Cause::RunFailed),
     step(Running, Failed, Cause::StartFailed),
     step(Running, Failed, Cause::TimedOut),

@@ -215,6 +215,8 @@ pub struct ExecutionRecord {
     pub usage: Option<Usage>,
     /// Artifact versions that the execution read and stored. Absent if the worker did not report them.
     pub files: Option<Box<Files>>,
+    /// Job that preempts the execution: the execution is stopped so that this job can run in its place.
+    pub preempted_by: Option<JobId>,
 }
 
 /// Registered worker.

@@ -60,7 +60,12 @@ pub struct JobSpec {
     /// Queue in which the job waits for a worker [default: `default`].
     #[serde(default = "default_name")]
     pub queue: String,
-    /// Priority within the queue, from 0 to 100; jobs with a higher priority start first [default: 50].
+    /// Priority class of the job. Jobs of a higher class start first, in all queues, and preempt jobs of a lower class if
+    /// no worker has enough free capacity [default: `normal`].
+    #[serde(default)]
+    pub priority_class: PriorityClass,
+    /// Priority within the queue and the priority class, from 0 to 100; jobs with a higher priority start first [default:
+    /// 50].
     #[serde(default = "default_priority")]
     pub priority: u8,
     /// Earliest start time of the job, at most 3,660 days in the future [default: the time of submission].
@@ -140,6 +145,7 @@ impl JobSpec {
             owner: None,
             labels: BTreeMap::new(),
             queue: default_name(),
+            priority_class: PriorityClass::default(),
             priority: default_priority(),
             run_at: None,
             start_deadline: None,
@@ -169,6 +175,30 @@ impl JobSpec {
         }))
     }
 }
+
+/// Priority class of a job: its order before the jobs of other classes, and whether it preempts them.
+///
+/// A job that finds no worker with enough free capacity preempts jobs of lower classes: these are stopped with their
+/// grace period, return to their queues, and start again later. A preemption costs no retry.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum PriorityClass {
+    /// Work that can wait or be repeated. It uses the capacity that no other job needs.
+    Preemptible,
+    /// Ordinary work. It preempts only preemptible jobs.
+    #[default]
+    Normal,
+    /// Work that must start on time. It preempts normal and preemptible jobs, and is never preempted.
+    High,
+}
+
+crate::status::words! { PriorityClass, "a priority class", {
+    Preemptible = "preemptible";
+    Normal = "normal";
+    High = "high";
+} }
 
 /// Command or script of a job, under the name of its runtime.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -9,6 +9,8 @@ pub enum StopReason {
     FinishDeadlinePassed,
     /// The worker is drained; the job runs again elsewhere.
     Drained,
+    /// The job is preempted by a job of a higher priority class; it runs again later.
+    Preempted,
     /// The execution is no longer the current one of its job.
     Superseded,
     /// The execution exceeded its timeout.
@@ -19,6 +21,7 @@ crate::status::words! { StopReason, "a reason for a stop", {
     Cancelled = "cancelled";
     FinishDeadlinePassed = "finish_deadline_passed";
     Drained = "drained";
+    Preempted = "preempted";
     Superseded = "superseded";
     TimedOut = "timed_out";
 } }

@@ -188,6 +188,28 @@ pub enum Reason {
         /// Worker with the reservation.
         worker: WorkerId,
     },
+    /// The job preempts other jobs: it starts on their worker as soon as they have stopped.
+    Preempting {
+        /// Worker that the job will run on.
+        worker: WorkerId,
+        /// Jobs that are being stopped (at most 100). Empty if all of them have stopped.
+        victims: Vec<JobId>,
+    },
+    /// The job waited long for a worker with enough free capacity. The free capacity of one worker is now kept for the
+    /// job.
+    CapacityReserved {
+        /// Worker that the job will run on.
+        worker: WorkerId,
+        /// Latest time when the capacity is free, by the timeouts of the running jobs. Absent if one of them has no
+        /// timeout.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+    },
+    /// The job is preempted: its execution is being stopped, and the job starts again later.
+    Preempted {
+        /// Job of a higher priority class that takes its place.
+        by: JobId,
+    },
     /// The job was cancelled, and its execution is being stopped.
     Stopping {
         /// Time of the cancel request.
@@ -291,6 +313,11 @@ pub enum FailedFilter {
         schedule: String,
         /// Scheduled time of the firing that the capacity is reserved for.
         until: Timestamp,
+    },
+    /// The free capacity of the worker is reserved for a job of the same or a higher priority class.
+    ReservedForJob {
+        /// ID of the job.
+        job: JobId,
     },
     /// All slots of the worker are in use.
     Slots {

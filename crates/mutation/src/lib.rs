@@ -86,6 +86,12 @@ mutations! {
     EngineForgetsRates = "engine-forgets-rates",
     /// Places one execution more on a worker than it has slots.
     EngineOverfillsWorkers = "engine-overfills-workers",
+    /// Preempts jobs of the same and of higher priority classes too.
+    EnginePreemptsEqualClasses = "engine-preempts-equal-classes",
+    /// Lets a preempted job preempt others.
+    EngineChainsPreemptions = "engine-chains-preemptions",
+    /// Counts a preemption as a lost execution.
+    EngineCountsPreemptionsAsLosses = "engine-counts-preemptions-as-losses",
     /// Ignores start deadlines.
     EngineMissesDeadlines = "engine-misses-deadlines",
     /// Ignores completion deadlines.

@@ -464,6 +464,9 @@ pub struct ExecutionRow {
     pub started: bool,
     /// Exit code of the task.
     pub exit: Option<i32>,
+    /// Job that preempts the execution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preempted_by: Option<JobId>,
 }
 
 /// Fields of a schedule row.

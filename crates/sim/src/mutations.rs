@@ -122,7 +122,7 @@ pub const CASES: &[Case] = &[
     core(Core::SupervisorIgnoresTimeouts, 100, &[I13], long_tasks),
     core(Core::SupervisorCountsFrozenTime, 100, &[I13], long_tasks_on_cut_workers),
     core(Core::SupervisorIgnoresLeaseExpiry, 20, &[I8], broken_fuses),
-    core(Core::SupervisorLeavesLaunchesFrozen, 100, &[I26], cut_workers),
+    core(Core::SupervisorLeavesLaunchesFrozen, 200, &[I26], cut_workers),
     core(Core::EngineForgetsKeys, 100, &[I2], rough),
     core(Core::EngineSkipsBackoffs, 40, &[I12], rough),
     core(Core::EngineRetriesOnceMore, 40, &[I12], rough),
@@ -141,6 +141,9 @@ pub const CASES: &[Case] = &[
     core(Core::EngineOverfillsKeys, 40, &[I20], rough),
     core(Core::EngineForgetsRates, 40, &[I21], rough),
     core(Core::EngineOverfillsWorkers, 40, &[I22], rough),
+    core(Core::EnginePreemptsEqualClasses, 40, &[I23], full_workers),
+    core(Core::EngineChainsPreemptions, 100, &[I23], full_workers),
+    core(Core::EngineCountsPreemptionsAsLosses, 40, &[I23], full_workers),
     core(Core::EngineMissesDeadlines, 40, &[I16], rough),
     core(Core::EngineMissesFinishDeadlines, 20, &[I13, I16], rough),
     core(Core::EngineRetriesOverdueJobs, 100, &[I13, I16], long_tasks),
@@ -164,6 +167,12 @@ fn rough(seed: u64) -> Plan {
     Plan::draw(seed, Profile::Short)
 }
 
+/// Bursts of jobs that fill all workers, so that jobs preempt others.
+fn full_workers(seed: u64) -> Plan {
+    let burst = |n: u64| Fault::new(10 + 12 * n, 1, FaultKind::Burst { jobs: 60 });
+    Plan { faults: (0..8).map(burst).collect(), ..Plan::quiet(seed) }
+}
+
 /// A slow store: some commits fail while later ones are pending.
 fn sent_ahead(seed: u64) -> Plan {
     let slow = Fault::new(1, 118, FaultKind::SlowStore { most: Duration::from_millis(400) });
@@ -175,7 +184,7 @@ fn sent_ahead(seed: u64) -> Plan {
 
 /// Commits that take longer than the leadership lease: some arrive after another server has taken over.
 fn late_commits(seed: u64) -> Plan {
-    let slow = |n: u64| Fault::new(10 + 15 * n, 9, FaultKind::SlowStore { most: Duration::from_secs(8) });
+    let slow = |n: u64| Fault::new(10 + 15 * n, 9, FaultKind::SlowStore { most: Duration::from_secs(14) });
     let burst = |n: u64| Fault::new(11 + 15 * n, 1, FaultKind::Burst { jobs: 60 });
     Plan { faults: (0..7).flat_map(|n| [slow(n), burst(n)]).collect(), ..Plan::quiet(seed) }
 }

@@ -276,6 +276,7 @@ impl<'a> CommitBuilder<'a> {
             assigned_at: record.assigned_at,
             started: status != ExecutionStatus::Assigned && record.started_at.is_some(),
             exit: record.outcome.as_ref().filter(|_| status.is_final()).and_then(|outcome| outcome.exit_code),
+            preempted_by: None,
         })))
     }
 

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use model::id::ParseIdError;
-use model::spec::{Delivery, Enforcement, FinishAction, Placement, UpstreamCondition};
+use model::spec::{Delivery, Enforcement, FinishAction, Placement, PriorityClass, UpstreamCondition};
 use model::status::UnknownWord;
 use model::{Bytes, Duration, JobId, Millicores, Timestamp};
 use serde::Serialize;
@@ -169,6 +169,10 @@ fn delivery(text: &str) -> Result<Delivery, String> {
     word(text, &["at_least_once", "at_most_once", "exactly_once"])
 }
 
+fn priority_class(text: &str) -> Result<PriorityClass, String> {
+    word(text, &["high", "normal", "preemptible"])
+}
+
 fn placement(text: &str) -> Result<Placement, String> {
     word(text, &["pack", "spread"])
 }
@@ -235,7 +239,11 @@ pub(crate) struct SpecArgs {
     /// Queue of the job [default: default]
     #[arg(long, value_name = "NAME", help_heading = "Scheduling")]
     pub(crate) queue: Option<String>,
-    /// Priority within the queue, from 0 (last) to 100 (first) [default: 50]
+    /// Priority class: high, normal or preemptible; a job of a higher class starts first and preempts jobs of lower classes
+    /// if no worker has enough free capacity [default: normal]
+    #[arg(long, value_name = "CLASS", value_parser = priority_class, help_heading = "Scheduling")]
+    pub(crate) priority_class: Option<PriorityClass>,
+    /// Priority within the queue and the priority class, from 0 (last) to 100 (first) [default: 50]
     #[arg(long, value_name = "0-100", help_heading = "Scheduling")]
     pub(crate) priority: Option<u8>,
     /// Start deadline: maximum delay of the first start after the scheduled time, for example 1h; a job that has not
@@ -421,6 +429,7 @@ impl SpecArgs {
 
     fn patch_placement(&self, patch: &mut Patch) -> Result<(), Failure> {
         patch.set("queue", self.queue.as_ref())?;
+        patch.set("priority_class", self.priority_class)?;
         patch.set("priority", self.priority)?;
         patch.set("start_deadline", self.deadline)?;
         if let Some(finish_by) = self.finish_by {

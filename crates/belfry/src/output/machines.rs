@@ -168,13 +168,12 @@ impl Detail for Worker {
             lines.push(("Free disk", bytes(health.disk_available.0).into()));
         }
         for kept in &self.reservations {
-            let text = format!(
-                "{} CPU and {} memory for schedule {} at {}",
-                kept.cpu,
-                bytes(kept.memory.0),
-                kept.schedule,
-                exact(look, kept.scheduled_for)
-            );
+            let holder = match (&kept.schedule, kept.scheduled_for, kept.job) {
+                (Some(schedule), Some(time), _) => format!("schedule {schedule} at {}", exact(look, time)),
+                (.., Some(job)) => format!("job {job}"),
+                _ => "another holder".to_owned(),
+            };
+            let text = format!("{} CPU and {} memory for {holder}", kept.cpu, bytes(kept.memory.0));
             lines.push(("Reservation", text.into()));
         }
         lines.extend(health_problem(self).map(|problem| ("Problem", Cell::new(problem, Tone::Bad))));

@@ -138,6 +138,7 @@ impl Detail for Job {
             ("Status", job_status(self.status)),
             ("Owner", self.owner.as_deref().into()),
             ("Queue", format!("{} (priority {})", self.queue, self.priority).into()),
+            ("Priority class", self.priority_class.as_str().into()),
             ("Labels", labels(&self.labels)),
             ("Created", exact(look, self.created_at).into()),
             ("Scheduled time", exact(look, self.due_at).into()),

@@ -154,6 +154,28 @@ fn sentence(look: &OutputOptions, reason: &Reason) -> String {
                 "Capacity is reserved for the job on worker {worker}, because its schedule reserves in advance."
             )
         }
+        Reason::Preempting { worker, victims } => match victims.len() {
+            0 => format!(
+                "The job is about to start on worker {worker}, in the place of jobs that it preempted."
+            ),
+            jobs => format!(
+                "The job preempts {} of a lower priority class on worker {worker}, and starts when {}: {}.",
+                count(jobs as u64, "job"),
+                if jobs == 1 { "it has stopped" } else { "they have stopped" },
+                victims.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            ),
+        },
+        Reason::CapacityReserved { worker, until } => {
+            let end = until.map(|until| format!(", at {} at the latest", exact(look, until)));
+            format!(
+                "The job waited long, so the next free capacity of worker {worker} is reserved for the job. The job \
+                 starts when enough running jobs have ended{}.",
+                end.unwrap_or_default()
+            )
+        }
+        Reason::Preempted { by } => format!(
+            "Job {by} of a higher priority class preempts the job. The job is being stopped, and starts again later."
+        ),
         Reason::Stopping { since } => {
             format!("The job was cancelled at {} and is being stopped.", exact(look, *since))
         }
@@ -225,6 +247,7 @@ fn failed_filter(look: &OutputOptions, filter: &FailedFilter) -> String {
         }
         FailedFilter::Declined => "declined an execution recently".into(),
         FailedFilter::Slots { slots } => format!("no free slot ({slots} of {slots} in use)"),
+        FailedFilter::ReservedForJob { job } => format!("capacity reserved for job {job}"),
         FailedFilter::Reserved { schedule, until } => {
             format!("capacity reserved for schedule `{}` at {}", escape(schedule), exact(look, *until))
         }

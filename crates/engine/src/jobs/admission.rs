@@ -9,7 +9,7 @@ use model::{JobId, Refusal, WorkerId};
 
 use crate::context::Context;
 use crate::input::Ticket;
-use crate::jobs::Jobs;
+use crate::jobs::{Job, Jobs};
 use crate::output::Reply;
 
 impl Jobs {
@@ -47,13 +47,21 @@ impl Jobs {
         }
     }
 
-    /// Returns whether a job is being evicted: stopped so that it can run elsewhere.
+    /// Returns whether a job is being evicted: stopped so that it can run again, because its worker is drained or another
+    /// job preempts it.
     pub(crate) fn is_evicted(&self, id: JobId) -> bool {
         self.all.get(&id).is_some_and(|job| {
-            let worker = job.live.as_ref().and_then(|live| self.workers.get(&live.record.worker));
+            let Some(live) = &job.live else { return false };
+            let worker = self.workers.get(&live.record.worker);
+            let is_draining = worker.is_some_and(|worker| worker.record.admission == Admission::Draining);
             job.profile.delivery != Delivery::AtMostOnce
-                && worker.is_some_and(|worker| worker.record.admission == Admission::Draining)
+                && (is_draining || live.record.preempted_by.is_some())
         })
+    }
+
+    /// Returns whether the execution of a job is being stopped, for whatever reason.
+    pub(crate) fn is_being_stopped(&self, id: JobId) -> bool {
+        self.all.get(&id).is_some_and(Job::is_stopping) || self.is_evicted(id)
     }
 
     pub(crate) fn remove_worker(&mut self, cx: &mut Context, ticket: Ticket, id: WorkerId) {
@@ -65,6 +73,7 @@ impl Jobs {
             Some(_) => {
                 self.end_unknown(cx, id);
                 self.workers.remove(&id);
+                self.workers_changed = true;
                 cx.write(Change::RemoveWorker(id));
                 Ok(Reply::Worker)
             }

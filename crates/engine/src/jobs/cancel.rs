@@ -10,11 +10,13 @@ use crate::output::{Effect, Reply};
 use crate::timer::Timer;
 
 impl Job {
-    /// Returns why its execution is stopped. A job that needs not end leaves a draining worker.
+    /// Returns why its execution is stopped. A job that needs not end is preempted, or leaves a draining worker.
     fn stop_reason(&self) -> StopReason {
+        let is_preempted = self.live.as_ref().is_some_and(|live| live.record.preempted_by.is_some());
         match self.requested_end() {
             Some((_, Cause::FinishDeadlinePassed)) => StopReason::FinishDeadlinePassed,
             Some(_) => StopReason::Cancelled,
+            None if is_preempted => StopReason::Preempted,
             None => StopReason::Drained,
         }
     }

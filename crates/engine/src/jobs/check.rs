@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::queue::QueueSettings;
 use model::record::{ExecutionRecord, JobState, WorkerRecord};
-use model::spec::UpstreamJob;
+use model::spec::{PriorityClass, UpstreamJob};
 use model::worker::WorkerStatus;
 use model::{JobId, JobStatus, Timestamp};
 
@@ -23,7 +23,7 @@ use crate::jobs::Jobs;
 use crate::output::QueueView;
 use crate::profile::Profile;
 use crate::timer::Timer;
-use crate::workers::{Used, Worker};
+use crate::workers::{ClassUse, Holder, Used, Worker};
 
 impl Jobs {
     /// Checks the invariants of jobs, queues and workers.
@@ -36,7 +36,40 @@ impl Jobs {
             return Err(format!("{upstream} upstream jobs, but {} downstream jobs", self.downstream.len()));
         }
         self.check_workers()?;
+        self.check_reservations()?;
         self.check_queues()
+    }
+
+    /// A job with a reservation waits, and exactly its worker has the reservation. A victim has a lower class.
+    fn check_reservations(&self) -> Result<(), String> {
+        let on_workers = self.workers.iter().flat_map(|(&id, worker)| {
+            worker.reserved.iter().filter_map(move |kept| match kept.holder() {
+                Holder::Job(job) => Some((job, id)),
+                Holder::Schedule(_) => None,
+            })
+        });
+        let on_workers: BTreeSet<_> = on_workers.collect();
+        let known: BTreeSet<_> =
+            self.job_reservations.iter().map(|(&job, kept)| (job, kept.worker)).collect();
+        if on_workers != known {
+            return Err(format!("workers have the reservations {on_workers:?}, expected {known:?}"));
+        }
+        for id in self.job_reservations.keys() {
+            let status = self.all.get(id).map(|job| job.state.status);
+            if status != Some(JobStatus::Waiting) {
+                return Err(format!("{id} has a reservation and is {status:?}"));
+            }
+        }
+        for (id, job) in &self.all {
+            // An update can change the class of a job that preempts others; its reservation ends then.
+            let by = job.live.as_ref().and_then(|live| live.record.preempted_by);
+            let by = by.filter(|by| self.job_reservations.contains_key(by)).and_then(|by| self.all.get(&by));
+            if let Some(by) = by.filter(|by| by.profile.shape.class <= job.profile.shape.class) {
+                let (class, of) = (by.profile.shape.class, job.profile.shape.class);
+                return Err(format!("{id} of the class {of} is preempted by a job of the class {class}"));
+            }
+        }
+        Ok(())
     }
 
     /// Exactly one thing ends the current state of each live job: a timer, a queue, or an execution.
@@ -104,9 +137,14 @@ impl Jobs {
         let mut held = BTreeSet::new();
         for (id, worker) in self.workers.iter() {
             let mut used = Used::default();
+            let mut by_class: BTreeMap<PriorityClass, ClassUse> = BTreeMap::new();
             for job_id in &worker.jobs {
                 held.insert(*job_id);
                 let job = self.all.get(job_id).ok_or(format!("{id} has {job_id}, which is not live"))?;
+                let of_class = by_class.entry(job.profile.shape.class).or_default();
+                of_class.cpu += u64::from(job.profile.shape.cpu.0);
+                of_class.memory += job.profile.shape.memory.0;
+                of_class.jobs += 1;
                 used.cpu.0 += job.profile.shape.cpu.0;
                 used.memory.0 += job.profile.shape.memory.0;
                 for (resource, amount) in &job.profile.shape.custom {
@@ -115,6 +153,11 @@ impl Jobs {
             }
             if used != worker.used {
                 return Err(format!("{id} has {:?} reserved, expected {used:?}", worker.used));
+            }
+            let some =
+                |(class, used): (&PriorityClass, &ClassUse)| (used.jobs > 0).then_some((*class, *used));
+            if by_class != worker.used_by_class.iter().filter_map(some).collect() {
+                return Err(format!("{id} counts {:?}, expected {by_class:?}", worker.used_by_class));
             }
             held.extend(&worker.unknown);
         }
@@ -193,16 +236,28 @@ struct JobSnapshot<'a> {
 
 impl PartialEq for JobSnapshot<'_> {
     fn eq(&self, other: &Self) -> bool {
-        let Profile { namespace, queue, priority, shape, shape_id: _, retry, grace, delivery, retention } =
-            self.profile;
-        let profile = (namespace, queue, priority, shape, retry, (grace, delivery, retention));
-        let Profile { namespace, queue, priority, shape, shape_id: _, retry, grace, delivery, retention } =
-            other.profile;
         self.state == other.state
             && self.deadlines == other.deadlines
-            && profile == (namespace, queue, priority, shape, retry, (grace, delivery, retention))
+            && of_profile(self.profile) == of_profile(other.profile)
             && self.live == other.live
     }
+}
+
+/// Returns a profile without the number of its shape.
+fn of_profile(profile: &Profile) -> impl PartialEq {
+    let Profile {
+        namespace,
+        queue,
+        priority,
+        shape,
+        shape_id: _,
+        retry,
+        grace,
+        timeout,
+        delivery,
+        retention,
+    } = profile;
+    (namespace, queue, priority, shape, retry, (grace, timeout, delivery, retention))
 }
 
 fn of_job(job: &Job) -> JobSnapshot<'_> {

@@ -13,9 +13,9 @@ use rand::Rng;
 use crate::context::Context;
 use crate::jobs::Jobs;
 use crate::jobs::{LiveExecution, REMINDER_INTERVAL, TransitionDetails};
-use crate::profile::Profile;
+use crate::profile::{Profile, Shape};
 use crate::timer::Timer;
-use crate::workers::placement;
+use crate::workers::{Worker, placement};
 
 /// Maximum number of candidates per flush, so that its batch stays small enough to commit.
 const CANDIDATES_PER_FLUSH_MAX: usize = 10_000;
@@ -29,8 +29,12 @@ impl Jobs {
         let mut looks = CANDIDATES_PER_FLUSH_MAX;
         while looks > 0 && std::mem::take(&mut self.dispatch_wanted) {
             self.place_reserved_jobs(cx);
+            self.place_jobs_with_reservation(cx);
             self.unblock_freed();
             self.place_waiting(cx, &mut looks);
+            if !self.blocked.is_empty() {
+                self.reserve_for_waiting(cx);
+            }
         }
     }
 
@@ -52,10 +56,12 @@ impl Jobs {
             }
             let job = self.all.get(&candidate.job).expect("every job in a queue is live");
             let Profile { shape_id, shape, .. } = &*candidate.profile;
-            match self.workers.best(*shape_id, shape, job.last_worker()) {
+            let best = self.workers.best(*shape_id, shape, job.last_worker());
+            match best.or_else(|| self.backfill_worker(cx, candidate.job)) {
                 Some(worker) => self.place(cx, candidate.job, worker),
                 None => {
                     self.blocked.insert(*shape_id, Arc::clone(shape));
+                    self.blocked_since.entry(*shape_id).or_insert(cx.steady);
                 }
             }
         }
@@ -89,11 +95,14 @@ impl Jobs {
             outcome: None,
             usage: None,
             files: None,
+            preempted_by: None,
         };
         job.live = Some(Box::new(LiveExecution::new(record, remind_at)));
         if let Some(worker) = self.workers.get_mut(&worker) {
             worker.reserve(id, &job.profile.shape);
+            worker.placed_at_search = self.preemption_searches;
         }
+        self.blocked_since.remove(&job.profile.shape_id);
         self.executions.insert(execution, id);
         cx.steady_timers.arm(remind_at, Timer::Remind(execution));
         let about = TransitionDetails {
@@ -102,12 +111,15 @@ impl Jobs {
         };
         self.transition(cx, id, JobStatus::Running, Cause::Placed, about);
         self.send_assignment(cx, id);
+        self.release_job_reservation(id);
         self.use_reservation(cx, id);
     }
 
     /// Called when a worker joins or its admission changes: any shape may now have an eligible worker.
     pub(crate) fn capacity_changed(&mut self) {
         self.blocked.clear();
+        self.workers_changed = true;
+        self.without_victims.clear();
         self.dispatch_wanted = true;
     }
 
@@ -120,8 +132,14 @@ impl Jobs {
     fn unblock_freed(&mut self) {
         let workers = &self.workers;
         let freed: Vec<_> = std::mem::take(&mut self.freed).iter().filter_map(|id| workers.get(id)).collect();
-        self.blocked
-            .retain(|_, shape| !freed.iter().any(|worker| placement::is_eligible(shape, worker, None)));
+        let can_place = |shape: &Arc<Shape>, worker: &Worker| {
+            // A reservation that begins later can be used by short jobs until then.
+            let backfilled =
+                worker.reserved.iter().find(|kept| kept.begins_later()).map(|kept| kept.holder());
+            placement::is_eligible(shape, worker, None)
+                || backfilled.is_some_and(|holder| placement::is_eligible(shape, worker, Some(holder)))
+        };
+        self.blocked.retain(|_, shape| !freed.iter().any(|worker| can_place(shape, worker)));
     }
 
     /// Removes a job from its queue, if it is in one.
@@ -132,6 +150,7 @@ impl Jobs {
         if let Some(job) = self.all.get(&id).filter(|job| job.state.status == JobStatus::Waiting) {
             self.queues.remove(job.queued(id));
             self.dispatch_wanted = true;
+            self.release_job_reservation(id);
         }
     }
 }

@@ -9,11 +9,14 @@ use crate::clock::CLOCK_DIFFERENCE_MAX;
 use crate::context::Context;
 use crate::input::Ticket;
 use crate::jobs::Jobs;
+use crate::jobs::job_reservation::JobReservation;
 use crate::output::Reply;
-use crate::workers::placement;
+use crate::workers::{Holder, placement};
 
 /// Maximum number of workers that an explanation lists.
 const WORKERS_SHOWN: usize = 100;
+/// Maximum number of preempted jobs that an explanation lists.
+const VICTIMS_SHOWN: usize = 100;
 
 impl Jobs {
     pub(crate) fn explain(&mut self, cx: &mut Context, ticket: Ticket, id: JobId) {
@@ -77,6 +80,8 @@ impl Jobs {
         let mut reasons = Vec::new();
         let since = job.state.cancel_requested_at.or(job.finish_by().filter(|_| job.is_stopping()));
         reasons.extend(since.map(|since| Reason::Stopping { since }));
+        reasons
+            .extend(live.record.preempted_by.filter(|_| since.is_none()).map(|by| Reason::Preempted { by }));
         if live.is_unknown() {
             let until = cx.wall_time_of(live.result_wait_until);
             reasons.push(Reason::OutcomeUnknown { worker, until });
@@ -100,11 +105,23 @@ impl Jobs {
         let mut reasons = self.queues.reasons(cx.steady, job.queued(id), |at| cx.wall_time_of(at));
         let shape = &job.profile.shape;
         reasons.extend(self.reservations.get(&id).map(|&(_, worker)| Reason::Reserved { worker }));
+        let own = match self.reservations.get(&id) {
+            Some(&(schedule, _)) => Some(Holder::Schedule(schedule)),
+            None => self.job_reservations.contains_key(&id).then_some(Holder::Job(id)),
+        };
+        reasons.extend(self.job_reservation(id).map(|(reserved, mut victims)| {
+            let JobReservation { worker, is_preemption, until } = reserved;
+            victims.truncate(VICTIMS_SHOWN);
+            match is_preemption {
+                true => Reason::Preempting { worker, victims },
+                false => Reason::CapacityReserved { worker, until },
+            }
+        }));
         if self.workers.is_empty() {
             reasons.push(Reason::NoWorkers);
             return reasons;
         }
-        if let Some(worker) = placement::best_of(shape, self.workers.values(), job.last_worker()) {
+        if let Some(worker) = placement::best_of(shape, self.workers.values(), job.last_worker(), own) {
             if reasons.is_empty() {
                 let waiting = self.queues.waiting_in(&job.profile.queue);
                 if waiting > 1 && !self.queues.is_first(job.queued(id)) {
@@ -117,7 +134,7 @@ impl Jobs {
         let workers = self.workers.values().take(WORKERS_SHOWN).map(|worker| WorkerMismatch {
             worker: worker.record.id,
             name: worker.record.name.clone(),
-            failed_filters: OpenEnum::list(placement::ineligibility_reasons(shape, worker, None)),
+            failed_filters: OpenEnum::list(placement::ineligibility_reasons(shape, worker, own)),
         });
         let more = self.workers.len().saturating_sub(WORKERS_SHOWN);
         reasons.push(Reason::NoEligibleWorker {

@@ -5,8 +5,8 @@
 //! return to the queue.
 //!
 //! # Invariants
-//! - Only failures of the job itself count as retries. Refusals, drains, lost workers and interruptions do not. The
-//!   latter two count as losses, with a bound of their own.
+//! - Only failures of the job itself count as retries. Refusals, drains, preemptions, lost workers and interruptions do
+//!   not. The latter two count as losses, with a bound of their own.
 //! - An `at_most_once` job is never started again once an execution may have started.
 //! - A job with a requested cancel ends as `cancelled`, unless its execution succeeded. The same holds for a job that
 //!   its completion deadline stops.
@@ -63,6 +63,7 @@ impl Jobs {
     pub(crate) fn on_ended(&mut self, cx: &mut Context, id: JobId, report: Report) {
         let live = self.all.get(&id).and_then(|job| Some((job, job.live.as_ref()?)));
         let started = live.and_then(|(_, live)| live.record.started_at);
+        let is_preempted = live.is_some_and(|(_, live)| live.record.preempted_by.is_some());
         match report {
             Report::Started => {}
             Report::Refused { reason } if started.is_some() => {
@@ -84,7 +85,7 @@ impl Jobs {
                     cx,
                     id,
                     ExecutionStatus::Refused,
-                    Verdict::Returned(Cause::Refused),
+                    Verdict::Returned(if is_preempted { Cause::Preempted } else { Cause::Refused }),
                     outcome,
                     None,
                 );
@@ -99,7 +100,8 @@ impl Jobs {
                     ExecutionEnd::Failed => (ExecutionStatus::Failed, Verdict::Failed(Cause::RunFailed)),
                     ExecutionEnd::TimedOut => (ExecutionStatus::Failed, Verdict::Failed(Cause::TimedOut)),
                     ExecutionEnd::Stopped => {
-                        (ExecutionStatus::Cancelled, Verdict::Returned(Cause::Interrupted))
+                        let cause = if is_preempted { Cause::Preempted } else { Cause::Interrupted };
+                        (ExecutionStatus::Cancelled, Verdict::Returned(cause))
                     }
                     ExecutionEnd::Interrupted => {
                         (ExecutionStatus::Lost, Verdict::Returned(Cause::Interrupted))
@@ -150,6 +152,7 @@ impl Jobs {
         self.correct_start(cx, id, usage);
         let ended_at = self.task_end(cx, id, usage);
         let files = outcome.files.take();
+        let preempted_by = self.preempted_by(id).filter(|_| verdict == Verdict::Returned(Cause::Preempted));
         let Some(execution) = self.close_execution(cx, id, status, &outcome, usage, files) else { return };
         let Some(job) = self.all.get_mut(&id) else { return };
         let requested = job.requested_end();
@@ -161,7 +164,10 @@ impl Jobs {
             outcome.message.clone_from(&reason);
             outcome.exit_code = None;
         }
-        let message = outcome.message.clone();
+        let message = match preempted_by {
+            Some(by) => Some(format!("preempted by {by}").into()),
+            None => outcome.message.clone(),
+        };
         job.state.outcome = Some(Box::new(outcome));
         let about = TransitionDetails { execution: Some(execution), detail: message.as_deref(), ended_at };
         match verdict {
@@ -289,11 +295,14 @@ impl Jobs {
             return self.fail_after_losses(cx, id, about);
         }
         let Some(job) = self.all.get_mut(&id) else { return };
-        let wait = if is_loss {
+        let counts_preemption = cause == Cause::Preempted && is_on(Mutation::EngineCountsPreemptionsAsLosses);
+        if is_loss || counts_preemption {
             job.state.losses += 1;
-            loss_delay(job.state.losses)
-        } else {
-            requeue_delay(job.returns())
+        }
+        let wait = match cause {
+            _ if is_loss => loss_delay(job.state.losses),
+            Cause::Preempted => Duration::ZERO,
+            _ => requeue_delay(job.returns()),
         };
         match wait {
             Duration::ZERO => {

@@ -40,6 +40,7 @@ impl Jobs {
             return cx.grant(Effect::Grant { worker: id, session, seq, lease });
         };
         let recovered = worker.health.problem.is_some() && health.problem.is_none();
+        let failed = worker.health.problem.is_none() && health.problem.is_some();
         worker.health = health;
         worker.heard_at = Some(cx.now);
         cx.grant(Effect::Grant { worker: id, session, seq, lease });
@@ -47,6 +48,11 @@ impl Jobs {
         self.end_unconfirmed(cx, id);
         if recovered {
             self.capacity_changed();
+        }
+        if failed && !self.job_reservations.is_empty() {
+            // Jobs with a reservation on the worker look for another one.
+            self.workers_changed = true;
+            self.dispatch_wanted = true;
         }
     }
 

@@ -6,7 +6,8 @@
 //! - [`submit`], [`update`], [`cancel`]: requests of users. [`queue_settings`], [`admission`]: requests of
 //!   operators.
 //! - [`timers`]: ready time, end of a backoff, reminders. [`deadline`]: start deadline and completion deadline.
-//! - [`dispatch`]: places waiting jobs on workers. [`reservation`]: capacity that is reserved for a firing.
+//! - [`dispatch`]: places waiting jobs on workers. [`job_reservation`]: preemption, and capacity that is reserved for a
+//!   job. [`reservation`]: capacity that is reserved for a firing.
 //! - [`session`], [`lease`], [`report`]: messages of workers, and the loss of a worker.
 //! - [`start`], [`finish`]: what a report means for its job. [`unknown`]: executions of a lost worker.
 //! - [`checkpoint`]: checkpoints that a running task saves. [`levels`]: samples for the statistics.
@@ -31,6 +32,7 @@ mod deadline;
 mod dispatch;
 mod explain;
 mod finish;
+mod job_reservation;
 mod lease;
 mod levels;
 mod queue_settings;
@@ -72,6 +74,7 @@ use crate::workers::{Worker, Workers};
 
 use deadline::Deadlines;
 pub(crate) use finish::backoff;
+use job_reservation::JobReservation;
 pub use reconcile::OrphanedExecution;
 use reconcile::Reconciliation;
 use upstream::Downstream;
@@ -119,11 +122,21 @@ pub(crate) struct Jobs {
     workers: Workers,
     /// Shapes for which no worker is eligible until capacity is freed, by shape id.
     blocked: BTreeMap<u64, Arc<Shape>>,
+    /// Whether a worker joined, or another change than an end of an execution concerns workers, since the last dispatch.
+    workers_changed: bool,
     /// Workers that freed capacity since the last dispatch.
     freed: BTreeSet<WorkerId>,
     dispatch_wanted: bool,
     reconciliation: Reconciliation,
-    /// Worker and schedule of each waiting job that may use a reservation.
+    /// Since when no worker has had free capacity for a shape; steady time, by shape id.
+    blocked_since: BTreeMap<u64, Timestamp>,
+    /// Number of searches for victims of preemptions so far.
+    preemption_searches: u64,
+    /// Shapes for which a search found no victims, with the number of the last search.
+    without_victims: BTreeMap<u64, u64>,
+    /// Reservations of waiting jobs.
+    job_reservations: BTreeMap<JobId, JobReservation>,
+    /// Worker and schedule of each waiting job that may use the reservation of its schedule.
     reservations: BTreeMap<JobId, (ScheduleId, WorkerId)>,
     /// How long after the start another owner of the shards may still renew worker leases.
     former_owner_lease: Duration,
@@ -459,6 +472,7 @@ impl Jobs {
         }
         self.transition(cx, id, to, cause, about);
         self.reservations.remove(&id);
+        self.release_job_reservation(id);
         let Some(job) = self.all.get(&id) else { return };
         let end =
             WorkEnd { status: to, started_at: job.state.started_at, ended_at: about.ended_at.unwrap_or(now) };

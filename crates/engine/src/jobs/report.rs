@@ -30,7 +30,8 @@ impl Jobs {
         match live {
             Some((job, ..)) if !last => self.on_started(cx, job),
             Some((job, ..)) => {
-                if matches!(report, Report::Refused { .. }) {
+                // A refusal that a stop caused, because it preceded the assignment, says nothing about the worker.
+                if matches!(report, Report::Refused { .. }) && !self.is_being_stopped(job) {
                     self.pause_placement(cx, worker);
                 }
                 self.on_ended(cx, job, report);

@@ -11,7 +11,7 @@ use model::{JobId, JobStatus, ScheduleId, WorkerId};
 use crate::context::Context;
 use crate::jobs::Jobs;
 use crate::signal::Signal;
-use crate::workers::{WorkerReservation, placement};
+use crate::workers::{Holder, WorkerReservation, placement};
 
 impl Jobs {
     /// Returns the waiting jobs that may use a reservation, with the schedule and the worker of each.
@@ -22,8 +22,10 @@ impl Jobs {
     /// Reserves resources on an eligible worker, or else on the one that will have the free capacity soonest.
     /// Returns the worker, or `None` if no worker can ever run such a job.
     pub(crate) fn reserve_on_worker(&mut self, wanted: WorkerReservation) -> Option<WorkerId> {
-        let chosen = placement::best_of(&wanted.shape, self.workers.values(), None)
+        let chosen = placement::best_of(&wanted.shape, self.workers.values(), None, None)
             .or_else(|| placement::soonest_available(&wanted.shape, self.workers.values()))?;
+        // The firing starts on time; jobs that waited long get another reservation.
+        self.release_long_waiting_on(chosen);
         self.workers.get_mut(&chosen)?.reserved.push(wanted);
         Some(chosen)
     }
@@ -40,7 +42,7 @@ impl Jobs {
             self.reservations.remove(&job);
         }
         if let Some(worker) = self.workers.get_mut(&worker) {
-            worker.reserved.retain(|reserved| reserved.schedule != schedule);
+            worker.reserved.retain(|reserved| reserved.holder() != Holder::Schedule(schedule));
         }
         self.capacity_freed(worker);
     }
@@ -48,7 +50,11 @@ impl Jobs {
     /// Returns the schedules that have a reservation on a worker.
     pub(crate) fn schedules_with_reservation_on(&self, worker: WorkerId) -> Vec<ScheduleId> {
         let reserved = self.workers.get(&worker).map(|worker| worker.reserved.as_slice());
-        reserved.unwrap_or_default().iter().map(|reserved| reserved.schedule).collect()
+        let schedule = |reserved: &WorkerReservation| match reserved.holder() {
+            Holder::Schedule(schedule) => Some(schedule),
+            Holder::Job(_) => None,
+        };
+        reserved.unwrap_or_default().iter().filter_map(schedule).collect()
     }
 
     /// Places jobs with a reservation, if the resources are free and the job's queue allows it.
@@ -59,7 +65,7 @@ impl Jobs {
             let fits = self
                 .workers
                 .get(&worker)
-                .is_some_and(|w| placement::is_eligible(&job.profile.shape, w, Some(id)));
+                .is_some_and(|w| placement::is_eligible(&job.profile.shape, w, Some(Holder::Schedule(id))));
             let waits = job.state.status == JobStatus::Waiting;
             if waits && fits && self.queues.allows_start(job.queued(job_id), cx.steady) {
                 self.place(cx, job_id, worker);

@@ -132,6 +132,7 @@ impl Jobs {
         for id in placed {
             self.resume_without_worker(cx, id);
         }
+        self.restore_job_reservations();
     }
 
     fn resume_placed(&mut self, cx: &mut Context, id: JobId) {

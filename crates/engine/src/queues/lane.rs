@@ -1,4 +1,4 @@
-//! Order of the jobs of one queue: priority, namespace, run, shape, age.
+//! Order of the jobs of one queue: priority class, priority, namespace, run, shape, age.
 //!
 //! The jobs of one workflow run are a *flow*, and all jobs outside runs form one more. Flows of a namespace
 //! take turns by their fair share, so the last step of a short run does not wait behind 100,000 elements of
@@ -16,10 +16,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use model::spec::PriorityClass;
 use model::{JobId, RunId, Timestamp};
 
 use super::fair::FairShares;
-use crate::profile::{Profile, Shape};
+use crate::profile::Profile;
 
 type QueuePosition = (Timestamp, JobId);
 
@@ -86,7 +87,7 @@ impl Lane {
     }
 }
 
-/// The jobs of one namespace at one priority.
+/// The jobs of one namespace at one level.
 #[derive(Debug, Default)]
 struct Tenant {
     /// By shape id.
@@ -110,19 +111,22 @@ impl Tenant {
     }
 }
 
-/// The jobs of one queue that may be placed, by priority and namespace.
+/// Priority class and priority of jobs; the highest level is first.
+type Level = Reverse<(PriorityClass, u8)>;
+
+fn level_of(profile: &Profile) -> Level {
+    Reverse((profile.shape.class, profile.priority))
+}
+
+/// The jobs of one queue that may be placed, by level and namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
-    levels: BTreeMap<Reverse<u8>, BTreeMap<Arc<str>, Tenant>>,
+    levels: BTreeMap<Level, BTreeMap<Arc<str>, Tenant>>,
 }
 
 impl Lanes {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.levels.is_empty()
-    }
-
     pub(crate) fn insert(&mut self, profile: &Arc<Profile>, flow: Flow, place: QueuePosition) {
-        let level = self.levels.entry(Reverse(profile.priority)).or_default();
+        let level = self.levels.entry(level_of(profile)).or_default();
         let tenant = match level.get_mut(&profile.namespace) {
             Some(tenant) => tenant,
             None => level.entry(Arc::clone(&profile.namespace)).or_default(),
@@ -137,7 +141,7 @@ impl Lanes {
 
     /// Removes a job that was placed, and counts the service of its flow.
     pub(crate) fn serve(&mut self, profile: &Profile, flow: Flow, place: QueuePosition) {
-        let level = self.levels.get_mut(&Reverse(profile.priority));
+        let level = self.levels.get_mut(&level_of(profile));
         if let Some(tenant) = level.and_then(|level| level.get_mut(&profile.namespace)) {
             tenant.charge(flow);
         }
@@ -146,7 +150,7 @@ impl Lanes {
 
     /// Returns whether the job was in a lane.
     pub(crate) fn remove(&mut self, profile: &Profile, flow: Flow, place: QueuePosition) -> bool {
-        let Some(level) = self.levels.get_mut(&Reverse(profile.priority)) else { return false };
+        let Some(level) = self.levels.get_mut(&level_of(profile)) else { return false };
         let Some(tenant) = level.get_mut(&profile.namespace) else { return false };
         let Some(lane) = tenant.lanes.get_mut(&profile.shape_id) else { return false };
         let removed = lane.remove(flow, place);
@@ -155,27 +159,40 @@ impl Lanes {
             if tenant.lanes.is_empty() {
                 level.remove(&profile.namespace);
                 if level.is_empty() {
-                    self.levels.remove(&Reverse(profile.priority));
+                    self.levels.remove(&level_of(profile));
                 }
             }
         }
         removed
     }
 
-    /// Returns the next job among those whose shape is not `blocked`, with a profile of its shape.
-    pub(crate) fn first(
+    /// Returns the highest priority class of its jobs.
+    pub(crate) fn top_class(&self) -> Option<PriorityClass> {
+        self.levels.first_key_value().map(|(Reverse((class, _)), _)| *class)
+    }
+
+    /// Returns the next job among those with a shape that `chosen` accepts and that `wants` accepts, with a profile of its
+    /// shape.
+    pub(crate) fn find(
         &self,
-        blocked: &BTreeMap<u64, Arc<Shape>>,
         shares: &FairShares,
+        chosen: impl Fn(u64) -> bool,
+        wants: impl Fn(JobId) -> bool,
     ) -> Option<(JobId, Arc<Profile>)> {
         self.levels.values().find_map(|level| {
-            let heads = level.iter().filter_map(|(namespace, tenant)| {
-                let open = tenant.lanes.iter().filter(|(shape, _)| !blocked.contains_key(shape));
-                let heads = open.filter_map(|(_, lane)| Some((lane.order.first()?, lane)));
-                let ((_, place, _), lane) = heads.min_by_key(|(head, _)| *head)?;
-                Some((shares.start(namespace.as_ref()), *place, lane))
+            let found = level.iter().filter_map(|(namespace, tenant)| {
+                let open = tenant.lanes.iter().filter(|(shape, _)| chosen(**shape));
+                let found = open.filter_map(|(_, lane)| {
+                    let jobs = lane.order.iter().flat_map(|(clock, _, flow)| {
+                        lane.flows[flow].jobs.iter().map(move |place| (*clock, *place))
+                    });
+                    let mut wanted = jobs.filter(|(_, (_, job))| wants(*job));
+                    wanted.next().map(|place| (place, lane))
+                });
+                let ((_, place), lane) = found.min_by_key(|(place, _)| *place)?;
+                Some((shares.start(namespace.as_ref()), place, lane))
             });
-            let (_, (_, job), lane) = heads.min_by_key(|(share, place, _)| (*share, *place))?;
+            let (_, (_, job), lane) = found.min_by_key(|(share, place, _)| (*share, *place))?;
             Some((job, Arc::clone(&lane.profile)))
         })
     }
@@ -188,7 +205,7 @@ impl Lanes {
     }
 
     pub(crate) fn contains(&self, profile: &Profile, flow: Flow, place: QueuePosition) -> bool {
-        let level = self.levels.get(&Reverse(profile.priority));
+        let level = self.levels.get(&level_of(profile));
         let lane = level.and_then(|l| l.get(&profile.namespace)).and_then(|t| t.lanes.get(&profile.shape_id));
         lane.and_then(|lane| lane.flows.get(&flow)).is_some_and(|waiting| waiting.jobs.contains(&place))
     }

@@ -1,8 +1,8 @@
 //! Queues of waiting jobs, and the order in which they are dispatched.
 //!
 //! A job enters when it becomes ready and leaves when it is placed, cancelled, updated or expired. Only this
-//! module defines the order: between queues by weighted fair share, within a queue by priority, then fair
-//! share between namespaces, then fair share between runs, then age. It knows no workers;
+//! module defines the order: by priority class, then between queues by weighted fair share, within a queue by
+//! priority, then fair share between namespaces, then fair share between runs, then age. It knows no workers;
 //! `jobs::dispatch` requests the next job and reports whether it was placed.
 //!
 //! A job whose concurrency key has reached its limit is *parked*: it is no candidate until another job of its
@@ -26,12 +26,13 @@ mod fair;
 mod key;
 mod lane;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::queue::QueueSettings;
 use model::record::QueueRecord;
-use model::spec::Concurrency;
+use model::spec::{Concurrency, PriorityClass};
 use model::why::Reason;
 use model::{JobId, Timestamp};
 use mutation::{Mutation, is_on};
@@ -210,8 +211,13 @@ impl Queues {
 
     /// Returns whether a job's concurrency key is below its limit.
     pub(crate) fn key_is_open(&self, job: QueuedJob<'_>) -> bool {
+        self.key_allows(job, 0)
+    }
+
+    /// Returns whether a job's concurrency key is below its limit while `reserved` more jobs of the key run.
+    pub(crate) fn key_allows(&self, job: QueuedJob<'_>, reserved: u32) -> bool {
         let over = u32::from(is_on(Mutation::EngineOverfillsKeys));
-        let running = |key: &str| self.keys.running(&job.profile.namespace, key);
+        let running = |key: &str| self.keys.running(&job.profile.namespace, key).saturating_add(reserved);
         job.concurrency.is_none_or(|c| running(&c.key) < c.limit + over)
     }
 
@@ -238,24 +244,65 @@ impl Queues {
     /// Returns the next job among those whose shape is not `blocked`.
     pub(crate) fn next(&self, now: Timestamp, blocked: &BTreeMap<u64, Arc<Shape>>) -> Next {
         let mut next = Next::default();
-        let mut best: Option<(u64, Arc<str>, Candidate)> = None;
-        for (name, queue) in &self.queues {
-            let share = self.shares.start(name.as_ref());
-            if queue.lanes.is_empty() || best.as_ref().is_some_and(|(least, ..)| *least <= share) {
-                continue;
-            }
-            if let Some(gate) = queue.closed_gates(now).next() {
-                if let Gate::RateLimited { until } = gate {
+        next.candidate = self.find(
+            |name, queue| match queue.closed_gates(now).next() {
+                Some(Gate::RateLimited { until }) => {
                     next.slow.push((Arc::clone(name), until));
+                    false
                 }
+                Some(_) => false,
+                None => true,
+            },
+            |shape| !blocked.contains_key(&shape),
+            |_| true,
+        );
+        next
+    }
+
+    /// Returns the next job among those that `wants` accepts and whose shape `chosen` accepts. `reserved` is the number
+    /// of jobs of each queue that have a reservation and will start first; the limits of the queue include them.
+    pub(crate) fn next_without_worker(
+        &self,
+        now: Timestamp,
+        reserved: &BTreeMap<Arc<str>, u32>,
+        chosen: impl Fn(u64) -> bool,
+        wants: impl Fn(JobId) -> bool,
+    ) -> Option<Candidate> {
+        let open = |name: &Arc<str>, queue: &Queue| {
+            let reserved = reserved.get(name).copied().unwrap_or(0);
+            let limit = queue.settings.concurrency.unwrap_or(u32::MAX);
+            let is_below = queue.running.saturating_add(reserved) < limit;
+            // A queue with a rate limit allows an unknown number of further starts.
+            let rate_allows = queue.bucket.is_none() || reserved == 0;
+            is_below && rate_allows && queue.closed_gates(now).next().is_none()
+        };
+        self.find(open, chosen, wants)
+    }
+
+    /// Returns the next job of the open queues: the job of the highest class, then of the queue with the smallest share.
+    fn find(
+        &self,
+        mut is_open: impl FnMut(&Arc<str>, &Queue) -> bool,
+        chosen: impl Fn(u64) -> bool,
+        wants: impl Fn(JobId) -> bool,
+    ) -> Option<Candidate> {
+        let mut best: Option<(Reverse<PriorityClass>, u64, Candidate)> = None;
+        for (name, queue) in &self.queues {
+            let Some(top) = queue.lanes.top_class() else { continue };
+            let share = self.shares.start(name.as_ref());
+            let precedes = |class| match &best {
+                Some((best, least, _)) => (Reverse(class), share) < (*best, *least),
+                None => true,
+            };
+            if !precedes(top) || !is_open(name, queue) {
                 continue;
             }
-            if let Some((job, profile)) = queue.lanes.first(blocked, &queue.shares) {
-                best = Some((share, Arc::clone(name), Candidate { job, profile }));
+            let found = queue.lanes.find(&queue.shares, &chosen, &wants);
+            if let Some((job, profile)) = found.filter(|(_, profile)| precedes(profile.shape.class)) {
+                best = Some((Reverse(profile.shape.class), share, Candidate { job, profile }));
             }
         }
-        next.candidate = best.map(|(.., candidate)| candidate);
-        next
+        best.map(|(.., candidate)| candidate)
     }
 
     /// Sets the settings of a queue. The rate limit of a new queue starts with a full burst.
@@ -304,7 +351,7 @@ impl Queues {
     /// Returns whether a job is the next of its queue.
     pub(crate) fn is_first(&self, job: QueuedJob<'_>) -> bool {
         self.queues.get(&job.profile.queue).is_some_and(|queue| {
-            queue.lanes.first(&BTreeMap::new(), &queue.shares).is_some_and(|(first, _)| first == job.id)
+            queue.lanes.find(&queue.shares, |_| true, |_| true).is_some_and(|(first, _)| first == job.id)
         })
     }
 

@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::difference::{Difference, count_difference, first};
 use crate::jobs::Jobs;
 use crate::timer::Timer;
+use crate::workers::{Purpose, WorkerReservation};
 use crate::workflows::Workflows;
 
 impl Schedules {
@@ -43,7 +44,9 @@ impl Schedules {
                 return Err(format!("{job} may use a reservation that {} does not have", reserved.0));
             }
         }
-        let on_workers: usize = jobs.workers().map(|worker| worker.reserved.len()).sum();
+        let is_for_schedule = |kept: &&WorkerReservation| matches!(kept.purpose, Purpose::Firing { .. });
+        let on_workers: usize =
+            jobs.workers().map(|worker| worker.reserved.iter().filter(is_for_schedule).count()).sum();
         if kept != on_workers {
             return Err(format!("{kept} schedules have a reservation, but workers have {on_workers}"));
         }

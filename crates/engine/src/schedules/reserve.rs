@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::jobs::Jobs;
 use crate::schedules::Schedules;
 use crate::timer::Timer;
-use crate::workers::WorkerReservation;
+use crate::workers::{Purpose, WorkerReservation};
 
 /// Maximum time after a firing until its job must use the reservation; then the reservation is released.
 const RESERVATION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -101,7 +101,8 @@ impl Schedules {
         // The resources of a workflow's first steps are unknown.
         let ScheduledWork::Job { profile, .. } = &schedule.template.starts else { return None };
         let shape = Arc::clone(&profile.shape);
-        let kept = WorkerReservation { schedule: id, name: Arc::clone(&schedule.name), scheduled_for, shape };
+        let purpose = Purpose::Firing { schedule: id, name: Arc::clone(&schedule.name), scheduled_for };
+        let kept = WorkerReservation { purpose, shape };
         jobs.reserve_on_worker(kept)
     }
 

@@ -114,13 +114,13 @@ impl Workers {
     pub(crate) fn best(&mut self, id: u64, shape: &Arc<Shape>, avoid: Option<WorkerId>) -> Option<WorkerId> {
         self.asked += 1;
         if self.all.len() < INDEX_WORKERS_MIN || !self.has_index(id, shape) {
-            return best_of(shape, self.all.values(), avoid);
+            return best_of(shape, self.all.values(), avoid, None);
         }
         let shortlist = self.indexes.get_mut(&id)?;
         shortlist.asked = self.asked;
         shortlist.catch_up(&self.all, &self.changed, self.dropped_changes);
         let best = shortlist.best(avoid);
-        debug_assert_eq!(best, best_of(shape, self.all.values(), avoid), "index and full search agree");
+        debug_assert_eq!(best, best_of(shape, self.all.values(), avoid, None), "index and full search agree");
         best
     }
 

@@ -2,6 +2,7 @@
 //!
 //! - [`index`]: all workers, with indexes of eligible workers for frequent shapes.
 //! - [`placement`]: filters and scores workers for a job.
+//! - [`preemption`]: selects the jobs that a job of a higher class preempts.
 //!
 //! # Invariants
 //! - `used` is the sum over `jobs`; a lost worker has only jobs whose outcome is unknown.
@@ -9,11 +10,13 @@
 
 mod index;
 pub(crate) mod placement;
+pub(crate) mod preemption;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::record::WorkerRecord;
+use model::spec::PriorityClass;
 use model::worker::Health;
 use model::{Bytes, Duration, ExecutionId, JobId, Millicores, ScheduleId, Timestamp, api};
 
@@ -36,36 +39,75 @@ pub(crate) struct Worker {
     pub(crate) heard_at: Option<Timestamp>,
     pub(crate) health: Health,
     pub(crate) used: Used,
+    /// The part of `used` that each priority class has.
+    pub(crate) used_by_class: BTreeMap<PriorityClass, ClassUse>,
+    /// Number of searches for victims of preemptions before the last placement on the worker.
+    pub(crate) placed_at_search: u64,
     /// Jobs with an execution on the worker.
     pub(crate) jobs: BTreeSet<JobId>,
     /// Jobs that returned to their queues when its lease ended; the worker may still hold their executions.
     pub(crate) unknown: BTreeSet<JobId>,
     /// Executions that were reported as started but are missing in the journal sent with the current session.
     pub(crate) unconfirmed: Vec<(JobId, ExecutionId)>,
-    /// Reservations for schedules.
+    /// Reservations for schedules and for waiting jobs.
     pub(crate) reserved: Vec<WorkerReservation>,
     /// No execution is placed before this time, because the worker refused one; steady time.
     pub(crate) declined_until: Option<Timestamp>,
 }
 
-/// Resources on a worker that only a job of the schedule may use.
+/// Free capacity of a worker that is kept for one holder. Jobs of a higher class may still use it.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkerReservation {
-    pub(crate) schedule: ScheduleId,
-    pub(crate) name: Arc<str>,
-    pub(crate) scheduled_for: Timestamp,
+    pub(crate) purpose: Purpose,
     pub(crate) shape: Arc<Shape>,
 }
 
+/// What a reservation is for.
+#[derive(Debug, Clone)]
+pub(crate) enum Purpose {
+    /// The job of the next firing of a schedule.
+    Firing { schedule: ScheduleId, name: Arc<str>, scheduled_for: Timestamp },
+    /// A waiting job that preempts others.
+    Preemption { job: JobId },
+    /// A job that waited long. Executions that certainly end by `until` may use the capacity before it.
+    LongWaiting { job: JobId, until: Option<Timestamp> },
+}
+
+/// Who may use a reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Holder {
+    Schedule(ScheduleId),
+    Job(JobId),
+}
+
 impl WorkerReservation {
-    pub(crate) fn view(&self) -> api::Reservation {
-        api::Reservation {
-            schedule_id: self.schedule,
-            schedule: self.name.as_ref().to_owned(),
-            scheduled_for: self.scheduled_for,
-            cpu: self.shape.cpu,
-            memory: self.shape.memory,
+    pub(crate) fn holder(&self) -> Holder {
+        match self.purpose {
+            Purpose::Firing { schedule, .. } => Holder::Schedule(schedule),
+            Purpose::Preemption { job } | Purpose::LongWaiting { job, .. } => Holder::Job(job),
         }
+    }
+
+    /// Whether the capacity is free for short executions until a known time.
+    pub(crate) fn begins_later(&self) -> bool {
+        matches!(self.purpose, Purpose::LongWaiting { until: Some(_), .. })
+    }
+
+    pub(crate) fn is_for_long_waiting(&self) -> bool {
+        matches!(self.purpose, Purpose::LongWaiting { .. })
+    }
+
+    pub(crate) fn view(&self) -> api::Reservation {
+        let (mut schedule_id, mut schedule, mut scheduled_for, mut job) = (None, None, None, None);
+        match &self.purpose {
+            Purpose::Firing { schedule: id, name, scheduled_for: time } => {
+                (schedule_id, schedule, scheduled_for) =
+                    (Some(*id), Some(name.as_ref().to_owned()), Some(*time));
+            }
+            Purpose::Preemption { job: id } | Purpose::LongWaiting { job: id, .. } => job = Some(*id),
+        }
+        let Shape { cpu, memory, .. } = *self.shape;
+        api::Reservation { schedule_id, schedule, scheduled_for, job, cpu, memory }
     }
 }
 
@@ -75,6 +117,14 @@ pub(crate) struct Used {
     pub(crate) cpu: Millicores,
     pub(crate) memory: Bytes,
     pub(crate) custom: BTreeMap<String, u64>,
+}
+
+/// Resources and slots that the jobs of one priority class use on a worker.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ClassUse {
+    pub(crate) cpu: u64,
+    pub(crate) memory: u64,
+    pub(crate) jobs: u64,
 }
 
 impl Worker {
@@ -87,12 +137,27 @@ impl Worker {
             heard_at: None,
             health: Health::default(),
             used: Used::default(),
+            used_by_class: BTreeMap::new(),
+            placed_at_search: 0,
             jobs: BTreeSet::new(),
             unknown: BTreeSet::new(),
             unconfirmed: Vec::new(),
             reserved: Vec::new(),
             declined_until: None,
         }
+    }
+
+    /// Returns the reservations that exclude a job of a class, except those of the holder `own`.
+    pub(crate) fn reserved_against(
+        &self,
+        class: PriorityClass,
+        own: Option<Holder>,
+    ) -> impl Iterator<Item = &WorkerReservation> {
+        self.reserved.iter().filter(move |kept| kept.shape.class >= class && Some(kept.holder()) != own)
+    }
+
+    pub(crate) fn is_reserved(&self) -> bool {
+        !self.reserved.is_empty()
     }
 
     pub(crate) fn reserve(&mut self, job: JobId, shape: &Shape) {
@@ -102,6 +167,10 @@ impl Worker {
             for (resource, amount) in &shape.custom {
                 *self.used.custom.entry(resource.clone()).or_default() += amount;
             }
+            let used = self.used_by_class.entry(shape.class).or_default();
+            used.cpu += u64::from(shape.cpu.0);
+            used.memory = used.memory.saturating_add(shape.memory.0);
+            used.jobs += 1;
         }
     }
 
@@ -115,6 +184,10 @@ impl Worker {
                 }
             }
             self.used.custom.retain(|_, used| *used > 0);
+            let used = self.used_by_class.entry(shape.class).or_default();
+            used.cpu = used.cpu.saturating_sub(shape.cpu.0.into());
+            used.memory = used.memory.saturating_sub(shape.memory.0);
+            used.jobs -= 1;
         }
     }
 

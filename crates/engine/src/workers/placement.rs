@@ -5,7 +5,8 @@
 //!
 //! # Callers
 //! `jobs::dispatch` and [`Workers::best`](super::Workers::best) use [`is_eligible`] and [`score`];
-//! `jobs::reservation` uses [`best_of`] and [`soonest_available`]; `jobs::explain` uses [`ineligibility_reasons`].
+//! `jobs::reservation` uses [`best_of`] and [`soonest_available`]; `jobs::explain` uses [`ineligibility_reasons`];
+//! [`preemption`](super::preemption) uses [`has_capacity`].
 //!
 //! # Cost
 //! O(constraints + resources) for one worker; the functions over several workers visit each of them.
@@ -16,10 +17,10 @@ use std::ops::ControlFlow;
 use model::spec::{Constraint, Placement};
 use model::why::FailedFilter;
 use model::worker::{Admission, WorkerStatus};
-use model::{Bytes, Millicores, ScheduleId, WorkerId};
+use model::{Bytes, Millicores, WorkerId};
 use mutation::{Mutation, is_on};
 
-use super::Worker;
+use super::{Holder, Purpose, Worker};
 use crate::profile::Shape;
 
 /// Label that every worker has implicitly: its id.
@@ -27,11 +28,11 @@ pub(crate) const WORKER_LABEL: &str = "belfry.worker";
 
 /// Returns all reasons why a shape cannot be placed on a worker.
 ///
-/// A reservation for a schedule excludes every job except those of the schedule `own`.
+/// A reservation excludes the jobs of its class and of lower classes, except the jobs of its holder `own`.
 pub(crate) fn ineligibility_reasons(
     shape: &Shape,
     worker: &Worker,
-    own: Option<ScheduleId>,
+    own: Option<Holder>,
 ) -> Vec<FailedFilter> {
     let mut found = Vec::new();
     let _ = check_eligibility(shape, worker, own, |misfit| {
@@ -42,34 +43,44 @@ pub(crate) fn ineligibility_reasons(
 }
 
 /// Returns whether a worker is eligible for a shape.
-pub(crate) fn is_eligible(shape: &Shape, worker: &Worker, own: Option<ScheduleId>) -> bool {
+pub(crate) fn is_eligible(shape: &Shape, worker: &Worker, own: Option<Holder>) -> bool {
     check_eligibility(shape, worker, own, |_| ControlFlow::Break(())).is_continue()
 }
 
 /// Returns the worker that can run a shape soonest: among the workers that lack only free capacity, the one
-/// with the lowest utilization.
+/// with the lowest utilization. Excludes workers with a reservation, except for jobs that waited long.
 pub(crate) fn soonest_available<'a>(
     shape: &Shape,
     workers: impl Iterator<Item = &'a Worker>,
 ) -> Option<WorkerId> {
-    let lacks_only_room = |worker: &&Worker| {
-        ineligibility_reasons(shape, worker, None).iter().all(|misfit| match misfit {
-            FailedFilter::Cpu { needed, capacity, .. } => needed <= capacity,
-            FailedFilter::Memory { needed, capacity, .. } => needed <= capacity,
-            FailedFilter::Custom { needed, capacity, .. } => needed <= capacity,
-            FailedFilter::Slots { .. } | FailedFilter::Declined => true,
-            _ => false,
-        })
-    };
-    let best = workers.filter(lacks_only_room).min_by_key(|worker| utilization(shape, worker));
+    let is_excluded = |worker: &Worker| worker.reserved.iter().any(|kept| !kept.is_for_long_waiting());
+    let lacks_only_capacity =
+        workers.filter(|worker| !is_excluded(worker) && has_capacity(shape, worker, None));
+    let best = lacks_only_capacity.min_by_key(|worker| utilization(shape, worker));
     best.map(|worker| worker.record.id)
+}
+
+/// Returns whether a worker is eligible for a shape, or would be if its running jobs had ended and nothing were reserved.
+pub(crate) fn has_capacity(shape: &Shape, worker: &Worker, own: Option<Holder>) -> bool {
+    let lacks_only_free_capacity = |failed: &FailedFilter| match failed {
+        FailedFilter::Cpu { needed, capacity, .. } => needed <= capacity,
+        FailedFilter::Memory { needed, capacity, .. } => needed <= capacity,
+        FailedFilter::Custom { needed, capacity, .. } => needed <= capacity,
+        FailedFilter::Slots { slots } => *slots > 0,
+        FailedFilter::Declined | FailedFilter::Reserved { .. } | FailedFilter::ReservedForJob { .. } => true,
+        _ => false,
+    };
+    let each = |failed: &dyn Fn() -> FailedFilter| {
+        if lacks_only_free_capacity(&failed()) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    check_eligibility(shape, worker, own, each).is_continue()
 }
 
 /// Calls `found` for each reason why a worker is not eligible, until it breaks.
 fn check_eligibility(
     shape: &Shape,
     worker: &Worker,
-    own: Option<ScheduleId>,
+    own: Option<Holder>,
     mut found: impl FnMut(&dyn Fn() -> FailedFilter) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let record = &worker.record;
@@ -125,10 +136,10 @@ fn satisfies(constraint: &Constraint, worker: &Worker) -> bool {
 fn check_reservations(
     shape: &Shape,
     worker: &Worker,
-    own: Option<ScheduleId>,
+    own: Option<Holder>,
     mut found: impl FnMut(&dyn Fn() -> FailedFilter) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    let others = || worker.reserved.iter().filter(|kept| Some(kept.schedule) != own);
+    let others = || worker.reserved_against(shape.class, own);
     let Some(first) = others().next() else { return ControlFlow::Continue(()) };
     let (capacity, used) = (&worker.record.capacity, &worker.used);
     let cpu: u64 = others().map(|kept| u64::from(kept.shape.cpu.0)).sum();
@@ -145,8 +156,14 @@ fn check_reservations(
         })
         && 1 <= free(slots, worker.jobs.len() as u64, others().count() as u64);
     if !fits {
-        let (schedule, until) = (first.name.as_ref().to_owned(), first.scheduled_for);
-        found(&|| FailedFilter::Reserved { schedule: schedule.clone(), until })?;
+        found(&|| match &first.purpose {
+            Purpose::Firing { name, scheduled_for, .. } => {
+                FailedFilter::Reserved { schedule: name.as_ref().to_owned(), until: *scheduled_for }
+            }
+            Purpose::Preemption { job } | Purpose::LongWaiting { job, .. } => {
+                FailedFilter::ReservedForJob { job: *job }
+            }
+        })?;
     }
     ControlFlow::Continue(())
 }
@@ -202,13 +219,14 @@ pub(crate) fn score(shape: &Shape, worker: &Worker) -> u64 {
 }
 
 /// Returns the best eligible worker for a shape, by lowest score and then lowest id. Prefers a worker other
-/// than `avoid`.
+/// than `avoid`. The reservation of the holder `own` is free capacity.
 pub(crate) fn best_of<'a>(
     shape: &Shape,
     workers: impl Iterator<Item = &'a Worker>,
     avoid: Option<WorkerId>,
+    own: Option<Holder>,
 ) -> Option<WorkerId> {
-    let fitting = workers.filter(|worker| is_eligible(shape, worker, None));
+    let fitting = workers.filter(|worker| is_eligible(shape, worker, own));
     let best = fitting.min_by_key(|worker| (Some(worker.record.id) == avoid, score(shape, worker)));
     best.map(|worker| worker.record.id)
 }

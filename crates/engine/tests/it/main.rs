@@ -14,6 +14,7 @@ mod ledger_properties;
 mod limits;
 mod owed_firings;
 mod placement;
+mod preemption;
 mod properties;
 mod reconciliation;
 mod replaced_runs;

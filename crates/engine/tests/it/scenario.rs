@@ -40,7 +40,7 @@ use model::record::{
 use model::run::{
     BatchKey, ElementBatch, RunHead, RunState, StepKey, StepRecord, StepState, WorkflowHead, WorkflowState,
 };
-use model::spec::{Concurrency, Constraint, Delivery, Operator, Placement};
+use model::spec::{Concurrency, Constraint, Delivery, Operator, Placement, PriorityClass};
 use model::statistics::Tally;
 use model::why::{OpenEnum, Reason};
 use model::worker::{Admission, Capabilities, Capacity, Health};
@@ -263,6 +263,15 @@ impl Scenario {
         for beat in beats {
             self.engine.handle(self.now, beat);
         }
+    }
+
+    /// A worker sends a heartbeat with a problem, or without one.
+    pub(crate) fn report_health(&mut self, worker: WorkerId, problem: Option<&str>) {
+        let player = self.players.get_mut(&worker).unwrap();
+        player.seq += 1;
+        let (session, seq) = (player.session.unwrap(), player.seq);
+        let health = Health { problem: problem.map(Into::into), ..Health::default() };
+        self.say(Input::Heartbeat { worker, session, seq, health });
     }
 
     /// Lets time pass up to a time, from one wakeup of the engine to the next. For worlds without workers.
@@ -542,6 +551,17 @@ impl Scenario {
 
     pub(crate) fn status(&self, job: JobId) -> JobStatus {
         self.state(job).status
+    }
+
+    /// Ends the execution of a job as after a stop.
+    pub(crate) fn stop(&mut self, job: JobId) {
+        self.end_with(job, finished(ExecutionEnd::Stopped, None));
+    }
+
+    /// Returns whether the worker of a job was sent a stop for its execution.
+    pub(crate) fn is_being_stopped(&self, job: JobId) -> bool {
+        let ExecutionRecord { worker, id, .. } = *self.execution(job);
+        self.players[&worker].stopped.contains_key(&id)
     }
 
     /// Returns the stored history: `waiting → running → retrying (run_failed) → …`.
@@ -855,6 +875,10 @@ impl JobBuilder<'_> {
 
     pub(crate) fn cpu(self, millis: u32) -> Self {
         self.spec(|s| s.resources.cpu = Some(Millicores(millis)))
+    }
+
+    pub(crate) fn class(self, class: PriorityClass) -> Self {
+        self.spec(|s| s.priority_class = class)
     }
 
     pub(crate) fn placement(self, placement: Placement) -> Self {

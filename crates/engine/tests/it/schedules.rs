@@ -605,14 +605,15 @@ fn reservation_precedes_waiting_jobs() {
         _ => false,
     });
     assert!(reserved, "{why:?}");
-    assert_eq!(t.engine.view().workers[0].reservations[0].schedule, "payroll");
+    assert_eq!(t.engine.view().workers[0].reservations[0].schedule.as_deref(), Some("payroll"));
     t.pass(5 * 60 - 1);
     t.now = t.now + Duration::from_secs(1);
     let flushes = t.flushes;
     t.flush();
     assert_eq!(t.flushes, flushes + 1, "nothing is left to do after the placement");
     assert_eq!(t.run_status(schedule), [JobStatus::Running]);
-    assert!(t.engine.view().workers[0].reservations.is_empty());
+    let reservations = &t.engine.view().workers[0].reservations;
+    assert!(reservations.iter().all(|kept| kept.schedule.is_none()), "{reservations:?}");
     t.succeed_all(schedule);
     assert_eq!(t.status(waiting), JobStatus::Running, "the capacity is free for other jobs again");
 }

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::{FinishBy, JOB, JobSpec, default_job_name, default_name, default_priority};
+use super::{FinishBy, JOB, JobSpec, PriorityClass, default_job_name, default_name, default_priority};
 use crate::time::Timestamp;
 
 static DEFAULTS: LazyLock<JobSpec> = LazyLock::new(|| JobSpec::command([""]));
@@ -39,6 +39,7 @@ impl Serialize for Compact<'_> {
             owner,
             labels,
             queue,
+            priority_class,
             priority,
             run_at,
             start_deadline,
@@ -81,6 +82,8 @@ pub struct Summary {
     pub owner: Option<String>,
     #[serde(default = "default_name")]
     pub queue: String,
+    #[serde(default)]
+    pub priority_class: PriorityClass,
     #[serde(default = "default_priority")]
     pub priority: u8,
     #[serde(default)]
@@ -137,6 +140,6 @@ mod tests {
     /// Stored specs omit defaults, so a changed default would change jobs that already exist.
     #[test]
     fn the_defaults_of_a_spec_never_change() {
-        insta::assert_snapshot!(serde_json::to_string(&JobSpec::command(["x"])).unwrap(), @r#"{"name":"job","namespace":"default","queue":"default","priority":50,"run":{"process":{"command":["x"]}},"resources":{},"placement":"spread","retry":{"max_retries":0,"max_start_retries":3,"backoff":{"initial":"1s","factor":2.0,"max":"5m","jitter":0.2}},"grace":"10s","delivery":"at_least_once"}"#);
+        insta::assert_snapshot!(serde_json::to_string(&JobSpec::command(["x"])).unwrap(), @r#"{"name":"job","namespace":"default","queue":"default","priority_class":"normal","priority":50,"run":{"process":{"command":["x"]}},"resources":{},"placement":"spread","retry":{"max_retries":0,"max_start_retries":3,"backoff":{"initial":"1s","factor":2.0,"max":"5m","jitter":0.2}},"grace":"10s","delivery":"at_least_once"}"#);
     }
 }

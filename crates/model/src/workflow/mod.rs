@@ -36,7 +36,7 @@ pub use step::{
 };
 pub use trigger::{RequiredResult, Source, SourceKind, TriggerSources, TriggerSpec};
 
-use crate::spec::{DEFAULT, default_priority};
+use crate::spec::{DEFAULT, PriorityClass, default_priority};
 use crate::time::Duration;
 
 fn default_namespace() -> String {
@@ -103,6 +103,9 @@ pub struct WorkflowSpec {
     /// timeout].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// Priority class of jobs of the workflow that set none [default: `normal`].
+    #[serde(default)]
+    pub priority_class: PriorityClass,
     /// Priority of jobs of the workflow that set none, from 0 to 100; jobs with a higher priority start first [default:
     /// 50].
     #[serde(default = "default_priority")]
@@ -136,13 +139,15 @@ impl WorkflowSpec {
             max_parallel_runs: None,
             retry: RunRetryPolicy::default(),
             timeout: None,
+            priority_class: PriorityClass::default(),
             priority: default_priority(),
             queue: default_namespace(),
             retention: None,
         }
     }
 
-    /// Sets namespace, owner, queue and priority of each job to those of the workflow, unless the job sets its own.
+    /// Sets namespace, owner, queue, priority class and priority of each job to those of the workflow, unless the job sets
+    /// its own.
     /// Sets its name to `workflow.step`, unless it has one. Idempotent.
     pub fn fill(&mut self) {
         let sections = [&mut self.steps, &mut self.on_failure, &mut self.finally];
@@ -156,6 +161,9 @@ impl WorkflowSpec {
             }
             if job.queue == DEFAULT {
                 job.queue.clone_from(&self.queue);
+            }
+            if job.priority_class == PriorityClass::default() {
+                job.priority_class = self.priority_class;
             }
             if job.priority == default_priority() {
                 job.priority = self.priority;

@@ -32,6 +32,7 @@ pub(super) fn job(row: &JobRow) -> Result<Job, ApiError> {
         namespace: summary.namespace,
         owner: summary.owner,
         queue: summary.queue,
+        priority_class: summary.priority_class,
         priority: summary.priority,
         labels: summary.labels,
         status: state.status,
@@ -117,6 +118,7 @@ pub(super) fn execution(row: &ExecutionRow) -> Execution {
         result: record.outcome.as_ref().map(JobResult::from),
         usage: record.usage,
         files: record.files.as_deref().cloned(),
+        preempted_by: record.preempted_by,
     }
 }
 

@@ -11,6 +11,7 @@
 //! - [`workflows`]: each step once, by its rule, and a run according to its steps; [`triggers`]: runs that are
 //!   started by the end of others (I19).
 //! - [`limits`]: queues, keys, rates, machines (I20–I22).
+//! - [`preemptions`]: which jobs are preempted, and by which (I23).
 //! - [`cluster`]: nothing is stuck, one owner, memory equals rows (I26–I28).
 //! - [`slices`]: the same checks on a history that is too long to be kept; [`memory`]: what they keep between slices.
 
@@ -21,6 +22,7 @@ pub(crate) mod jobs;
 mod limits;
 mod memory;
 mod oracle;
+mod preemptions;
 mod runs;
 mod schedules;
 mod slices;
@@ -62,6 +64,7 @@ pub enum Invariant {
     I20,
     I21,
     I22,
+    I23,
     I26,
     I27,
     I28,
@@ -94,6 +97,7 @@ impl Invariant {
         Self::I20,
         Self::I21,
         Self::I22,
+        Self::I23,
         Self::I26,
         Self::I27,
         Self::I28,
@@ -128,6 +132,7 @@ impl Invariant {
             Self::I20 => "concurrency limits are enforced",
             Self::I21 => "rate limits are enforced",
             Self::I22 => "no worker is allocated more than its capacity",
+            Self::I23 => "only jobs of a lower priority class are preempted, at no cost of retries",
             Self::I26 => "nothing is stuck",
             Self::I27 => "a shard has one owner, with only short gaps",
             Self::I28 => "an engine rebuilt from its rows has the same state",
@@ -211,6 +216,7 @@ const NOT_JUDGED_IN_FEED: &[NotJudged] = &[
     not(Invariant::I18, "the number of concurrent catch-up firings, if they may wait"),
     not(Invariant::I19, "whether an end started the runs that it triggers"),
     not(Invariant::I21, "all of it: engine time stops and leaps with the wall clock"),
+    not(Invariant::I23, "which job preempts another one"),
     not(Invariant::I27, "all of it: the owner of the shards is unknown"),
     not(Invariant::I28, "all of it: no engine was rebuilt for comparison"),
     not(Invariant::I29, "all of it: a real cluster is not replayed"),

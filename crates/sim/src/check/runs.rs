@@ -235,6 +235,11 @@ fn lost_executions(id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
         findings.add(Invariant::I12, id, format!("{} losses exceed {most}", last.losses), at);
     }
     let count = |cause: Cause| job.steps().filter(|(_, step)| step.cause == cause).count();
+    if last.losses as usize > count(Cause::WorkerLost) + count(Cause::Interrupted) {
+        let message = format!("{} losses counted, which are not in the history", last.losses);
+        let invariant = if count(Cause::Preempted) > 0 { Invariant::I23 } else { Invariant::I12 };
+        findings.add(invariant, id, message, at);
+    }
     let recorded = count(Cause::WorkerLost).saturating_sub(count(Cause::WorkerReturned));
     if recorded > last.losses as usize {
         let message = format!("{} losses counted, but {recorded} in the history", last.losses);

@@ -17,7 +17,7 @@ use model::{Duration, ExecutionId, JobId, Timestamp};
 
 use super::facts::{ExecutionFacts, Facts, JobFacts, RequestFacts};
 use super::memory::Memory;
-use super::{Findings, Report, cluster, jobs, limits, runs, schedules, triggers};
+use super::{Findings, Report, cluster, jobs, limits, preemptions, runs, schedules, triggers};
 use crate::history::{Answer, Ask, Event, History, Row, Setup, TaskStep, What};
 
 /// Minimum time without events about a job before it counts as finished.
@@ -30,6 +30,7 @@ type Set<T> = IndexSet<T, FixedState>;
 pub(super) struct State {
     pub(super) memory: Memory,
     pub(super) limits: limits::State,
+    pub(super) preemptions: preemptions::Preemptions,
     pub(super) order: jobs::Order,
     pub(super) triggers: triggers::Triggers,
     pub(super) findings: Findings,
@@ -172,6 +173,7 @@ impl State {
         for &(index, commit) in facts.commits.iter().filter(|(index, _)| *index >= from) {
             self.order.take(facts, index, commit, &mut self.findings);
             self.limits.take(facts, index, commit, &mut self.findings);
+            self.preemptions.take(facts, index, commit, &mut self.findings);
             if facts.exact() {
                 self.triggers.take(facts, index, commit, &mut self.findings);
             }

@@ -24,7 +24,15 @@ const PROMISES: &[(&str, &[Invariant])] = &[
     ),
     (
         "limit, policy or capacity exceeded",
-        &[Invariant::I12, Invariant::I13, Invariant::I17, Invariant::I20, Invariant::I21, Invariant::I22],
+        &[
+            Invariant::I12,
+            Invariant::I13,
+            Invariant::I17,
+            Invariant::I20,
+            Invariant::I21,
+            Invariant::I22,
+            Invariant::I23,
+        ],
     ),
     ("steps lost, repeated or against their join rule", &[Invariant::I19]),
     ("incomplete histories or illegal transitions", &[Invariant::I4, Invariant::I5]),

@@ -21,7 +21,9 @@ use model::firing::ScheduleHead;
 use model::queue::QueueSettings;
 use model::record::JobHead;
 use model::schedule::{Action, Jitter, MissedPolicy, OverlapPolicy, Spread};
-use model::spec::{Concurrency, Delivery, FinishAction, FinishBy, UpstreamCondition, UpstreamJob};
+use model::spec::{
+    Concurrency, Delivery, FinishAction, FinishBy, PriorityClass, UpstreamCondition, UpstreamJob,
+};
 use model::timing::{Cron, Every, Filter, Rule, Timing};
 use model::worker::Admission;
 use model::workflow::Call;
@@ -196,7 +198,14 @@ impl Clients {
     pub(super) fn new(seed: u64, with_keys: bool) -> Self {
         let mut dice = Dice::new(seed, concern::CLIENTS);
         let mut deadline_dice = Dice::new(seed, concern::DEADLINES);
-        let templates = (0..8).map(|_| template(&mut dice, &mut deadline_dice, with_keys)).collect();
+        let mut class_dice = Dice::new(seed, concern::CLASSES);
+        let mut template = || {
+            let mut spec = template(&mut dice, &mut deadline_dice, with_keys);
+            spec.priority_class = *class_dice.pick(CLASSES);
+            let body = serde_json::to_string(&spec).expect("a spec serializes to JSON").into();
+            (spec, body)
+        };
+        let templates = (0..8).map(|_| template()).collect();
         Self {
             dice,
             run_dice: Dice::new(seed, concern::RUNS),
@@ -229,7 +238,16 @@ impl Clients {
     }
 }
 
-fn template(dice: &mut Dice, deadline_dice: &mut Dice, with_keys: bool) -> (JobSpec, Arc<str>) {
+/// Priority classes of jobs, by their frequency.
+const CLASSES: &[PriorityClass] = &[
+    PriorityClass::High,
+    PriorityClass::Normal,
+    PriorityClass::Normal,
+    PriorityClass::Preemptible,
+    PriorityClass::Preemptible,
+];
+
+fn template(dice: &mut Dice, deadline_dice: &mut Dice, with_keys: bool) -> JobSpec {
     let mut spec = JobSpec::command(["true"]);
     spec.delivery = *dice.pick(&[Delivery::AtLeastOnce, Delivery::AtMostOnce, Delivery::ExactlyOnce]);
     spec.retry.max_retries = u32::try_from(dice.below(4)).unwrap_or(0);
@@ -248,8 +266,7 @@ fn template(dice: &mut Dice, deadline_dice: &mut Dice, with_keys: bool) -> (JobS
         let limit = 1 + u32::try_from(dice.below(2)).unwrap_or(0);
         spec.concurrency = Some(Concurrency { key: "k".into(), limit });
     }
-    let body = serde_json::to_string(&spec).expect("a spec serializes to JSON").into();
-    (spec, body)
+    spec
 }
 
 impl World {

@@ -33,6 +33,7 @@ pub(crate) mod concern {
     pub(crate) const VOLUME: u64 = 15;
     pub(crate) const UPSTREAM: u64 = 16;
     pub(crate) const DEADLINES: u64 = 17;
+    pub(crate) const CLASSES: u64 = 18;
 }
 
 /// A deliberate bug in the model around the cores.

@@ -6,7 +6,7 @@ use model::record::{ExecutionRecord, FileVersion, Files, Outcome, Usage};
 use model::{Duration, ExecutionId, ExecutionStatus, Fence, JobId, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
-use super::{Context, DecodeError, OutcomeRow, instant, micros, open_with, seal_with};
+use super::{Context, DecodeError, OutcomeRow, RowsReader, RowsWriter, instant, micros};
 
 /// Fields of an execution without their own columns.
 #[derive(Serialize, Deserialize)]
@@ -28,12 +28,20 @@ struct UsageRow {
 }
 
 /// Artifact versions that an execution read and stored; follows its row if the worker reported them.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct FilesRow<'a> {
     #[serde(borrow)]
     inputs: Vec<FileRow<'a>>,
     #[serde(borrow)]
     outputs: Vec<FileRow<'a>>,
+}
+
+/// The job that preempts an execution; follows the files of an execution that is preempted.
+#[derive(Default, Serialize, Deserialize)]
+struct PreemptionRow {
+    by: [u8; 16],
+    /// Whether the worker reported files. Otherwise the row of the files before this one is only its default.
+    has_files: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -122,7 +130,11 @@ pub(crate) fn seal_execution(record: &ExecutionRecord) -> Vec<u8> {
         }),
     };
     let files = record.files.as_deref().map(FilesRow::from);
-    seal_with(ExecutionColumns::of(record).context(), &rest, files.as_ref())
+    let preemption = record
+        .preempted_by
+        .map(|job| PreemptionRow { by: job.to_bits().to_be_bytes(), has_files: files.is_some() });
+    let rows = RowsWriter::new(&rest).then(files.as_ref()).then(preemption.as_ref());
+    rows.seal(ExecutionColumns::of(record).context())
 }
 
 /// Opens what [`seal_execution`] sealed, and adds the columns.
@@ -130,8 +142,12 @@ pub(crate) fn open_execution(
     columns: &ExecutionColumns,
     sealed: &[u8],
 ) -> Result<ExecutionRecord, DecodeError> {
-    let (rest, files): (ExecutionRest<'_>, Option<FilesRow<'_>>) =
-        open_with(columns.context(), "rest", sealed)?;
+    let mut rows = RowsReader::open(columns.context(), "rest", sealed)?;
+    let rest: ExecutionRest<'_> = rows.first()?;
+    let files: Option<FilesRow<'_>> = rows.optional()?;
+    let preemption: Option<PreemptionRow> = rows.optional()?;
+    rows.end()?;
+    let files = files.filter(|_| preemption.as_ref().is_none_or(|preemption| preemption.has_files));
     let status = ExecutionStatus::from_code(columns.status).ok_or(DecodeError::Value {
         column: "status",
         what: "status of an execution",
@@ -155,5 +171,6 @@ pub(crate) fn open_execution(
             log_bytes: usage.log_bytes,
         }),
         files: files.map(|files| Box::new(files.into())),
+        preempted_by: preemption.map(|preemption| JobId::from_bits(u128::from_be_bytes(preemption.by))),
     })
 }

@@ -220,6 +220,7 @@ fn fixed_blobs() -> [Vec<u8>; 5] {
             log_bytes: 4,
         }),
         files: None,
+        preempted_by: None,
     };
     let kinds = [
         EventKind::Job {

@@ -18,7 +18,7 @@ use crate::StoreError;
 /// Migrations, each from one version to the next. A released migration is never changed.
 const MIGRATIONS: &[&str] = &[
     VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9,
-    VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14,
+    VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14, VERSION_15,
 ];
 
 /// Schema version that this program writes.
@@ -560,6 +560,11 @@ CREATE TABLE alerts (
     PRIMARY KEY (kind, key)
 );
 ALTER TABLE meta ADD COLUMN alert_version BIGINT NOT NULL DEFAULT 1;
+";
+
+/// Priority classes and preempted executions, as in the embedded store.
+const VERSION_15: &str = "
+-- Executions: the job that preempts one is part of its `rest`.
 ";
 
 /// Maximum number of attempts to create the first tables, if another server does so at the same time.

@@ -23,7 +23,7 @@ pub(super) const APPLICATION_ID: i32 = 0x426c_6679;
 /// A released migration is never changed, because files exist that went through it.
 const MIGRATIONS: &[&str] = &[
     VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9,
-    VERSION_10, VERSION_11, VERSION_12, VERSION_13,
+    VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14,
 ];
 
 /// Schema version that this program writes.
@@ -542,6 +542,12 @@ CREATE TABLE alerts (
     PRIMARY KEY (kind, key)
 ) STRICT, WITHOUT ROWID;
 ALTER TABLE meta ADD COLUMN alert_version INTEGER NOT NULL DEFAULT 1;
+";
+
+/// Priority classes and preempted executions. No table changes. An older program reads neither the field of the spec nor
+/// the last part of the execution, so it must not open a file with them.
+const VERSION_14: &str = "
+-- Executions: the job that preempts one is part of its `rest`.
 ";
 
 /// Returns the schema version of the file; 0 for a new one.

@@ -129,6 +129,7 @@ impl Story {
             assigned_at: second(self.now + 1),
             started: false,
             exit: None,
+            preempted_by: None,
         }))
     }
 
@@ -425,6 +426,25 @@ fn exceeded_limits_of_queues_keys_rates_and_machines_are_reported() {
     let capacity = Capacity { cpu: Millicores(50), memory: Bytes(1 << 40), slots: 9, ..Capacity::default() };
     let machine = Row::Worker { worker: WORKER, status: WorkerStatus::Ready, capacity };
     Story::new().commit(vec![machine]).submitted().placed().breaks(Invariant::I22);
+}
+
+/// I23.
+#[test]
+fn a_preemption_by_a_job_of_the_same_class_is_reported() {
+    let mut story = Story::new();
+    story.submitted().placed();
+    let Row::Execution(mut row) = story.execution_row(1, ExecutionStatus::Running, false) else { panic!() };
+    row.preempted_by = Some(JOB);
+    story.commit(vec![Row::Execution(row)]).breaks(Invariant::I23);
+}
+
+/// I23.
+#[test]
+fn a_preemption_that_counts_as_a_loss_is_reported() {
+    let mut story = Story::new();
+    story.submitted().placed();
+    story.row.losses += 1;
+    story.over(ExecutionStatus::Cancelled, JobStatus::Waiting, Cause::Preempted).breaks(Invariant::I23);
 }
 
 /// I20 and I22.

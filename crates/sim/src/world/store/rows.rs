@@ -407,5 +407,6 @@ fn execution_row(new: bool, record: &ExecutionRecord) -> Row {
         assigned_at: record.assigned_at,
         started: record.started_at.is_some(),
         exit: record.outcome.as_ref().and_then(|outcome| outcome.exit_code),
+        preempted_by: record.preempted_by,
     }))
 }

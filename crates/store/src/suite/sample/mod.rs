@@ -268,6 +268,7 @@ impl Sampler {
                 log_bytes: s.below(1 << 20),
             }),
             files: self.maybe(|s| Box::new(Files { inputs: s.versions(), outputs: s.versions() })),
+            preempted_by: self.maybe(|s| s.job_id(job.shard())),
         }
     }
 
