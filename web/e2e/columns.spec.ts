@@ -75,7 +75,7 @@ test("the filtered list is exported as CSV and JSON", async ({ page, server }) =
   const [head, ...rows] = csv.replace("\uFEFF", "").trimEnd().split("\r\n");
   expect(head).toMatch(/^id,name,namespace,status,/);
   expect(rows).toHaveLength(2);
-  expect(rows[1]).toContain(",exported,default,failed,default,50,'=cmd(),team=pay,1,");
+  expect(rows[1]).toContain(",exported,default,failed,default,50,normal,'=cmd(),team=pay,1,");
   expect(rows[1]).toContain(",3,exit_code,exited with code 3");
   const json = JSON.parse(await exported(page, "JSON")) as Array<{ name: string; result: object }>;
   expect(json.map(({ name }) => name)).toEqual(["exported", "exported"]);

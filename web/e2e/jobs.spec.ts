@@ -82,7 +82,8 @@ test("the dialog of an action that fails stays open with its error and what was 
 });
 
 test("a job is run again with changes", async ({ page, server }) => {
-  const id = await server.submit(script("original", "echo once", { labels: { team: "pay" } }));
+  const more = { labels: { team: "pay" }, priority_class: "preemptible" };
+  const id = await server.submit(script("original", "echo once", more));
   await server.waitForStatus(id, "succeeded");
   await page.goto(`/jobs/${id}`);
   await page.getByRole("link", { name: "Run with changes" }).click();
@@ -91,6 +92,7 @@ test("a job is run again with changes", async ({ page, server }) => {
   await page.getByTestId("submit").click();
   await expect(page.getByRole("heading", { name: "changed" })).toBeVisible();
   await expect(page.getByText("team=pay")).toBeVisible();
+  await expect(page.getByText("Preemptible", { exact: true })).toBeVisible();
 });
 
 test("a waiting job shows its waiting reason", async ({ page, server }) => {

@@ -16,6 +16,7 @@ import type {
   paths,
 } from "./schema";
 import { COUNTED_RUNS, type CountedRuns } from "../lib/days";
+import { DEFAULT_CLASS } from "../lib/priorityClasses";
 import { PAGED_RUNS, queryClient, TODAYS_RUNS } from "./queries";
 
 export interface WorkflowsFilter {
@@ -261,13 +262,23 @@ export async function saveWorkflow(spec: WorkflowSpec, version: number | null): 
   return saved as Workflow;
 }
 
-/** Returns the server's defaults: the resolved spec of a minimal workflow with the same owner, queue and priority. */
+/**
+ * Returns the server's defaults: the resolved spec of a minimal workflow with the same owner, queue, priority class and
+ * priority.
+ */
 export async function workflowDefaults(spec: WorkflowSpec): Promise<WorkflowSpec> {
-  const { namespace, owner, queue, priority } = spec;
+  const { namespace, owner, queue, priority_class, priority } = spec;
   const job = { run: { process: { command: ["true"] } } } as JobSpec;
-  const minimal = { name: "defaults", namespace, owner, queue, priority, steps: [{ name: "step", job }] };
+  const steps = [{ name: "step", job }];
+  const minimal = { name: "defaults", namespace, owner, queue, priority_class, priority, steps };
   // Values from the request are no defaults.
-  const requested = { namespace: "default", queue: "default", priority: 50, owner: null };
+  const requested = {
+    namespace: "default",
+    queue: "default",
+    priority_class: DEFAULT_CLASS,
+    priority: 50,
+    owner: null,
+  };
   return { ...(await resolveWorkflow(minimal)), ...requested };
 }
 

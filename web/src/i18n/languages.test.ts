@@ -130,6 +130,7 @@ const SECTIONS: ReadonlyArray<[schema: string, ...sections: string[]]> = [
   ["ExecutionStatus", "execution"],
   ["Delivery", "delivery", "deliveryHint"],
   ["FinishAction", "finishAction"],
+  ["PriorityClass", "priorityClass", "priorityClassHint"],
   ["UpstreamCondition", "upstreamCondition"],
   ["Reason", "why"],
   ["FailedFilter", "unschedulable"],

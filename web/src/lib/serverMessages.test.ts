@@ -9,7 +9,13 @@ import { expect, test } from "vitest";
 import type { RunHistoryEntry } from "../api/schema";
 import english from "../i18n/en.json";
 import chinese from "../i18n/zh-CN.json";
-import { transitionDetail, translateMessage, resultText, stepReasonText } from "./serverMessages";
+import {
+  preemptingJob,
+  transitionDetail,
+  translateMessage,
+  resultText,
+  stepReasonText,
+} from "./serverMessages";
 
 const i18n = createInstance();
 await i18n.init({
@@ -77,6 +83,7 @@ test("the message of a result is translated", () => {
     ],
     ["the job did not end by 2026-11-21T08:00:00Z", "超过完成时限", "the completion deadline passed"],
     ["cancelled by ann: too slow", "由 ann: too slow 取消", "cancelled by ann: too slow"],
+    ["preempted by job_1", "被任务 job_1 抢占", "preempted by job job_1"],
     [
       "waited longer than the step's timeout of 5m; exited with code 2",
       "超过步骤 5m 的超时时间；退出码 2",
@@ -87,6 +94,12 @@ test("the message of a result is translated", () => {
     expect(translateMessage(message, en)).toBe(english);
   }
   expect(translateMessage("disk quota", zh)).toBe("disk quota");
+});
+
+test("the transition of a preempted job names the job that preempted it", () => {
+  expect(preemptingJob({ cause: "preempted", detail: "preempted by job_1" })).toBe("job_1");
+  expect(preemptingJob({ cause: "preempted", detail: null })).toBeNull();
+  expect(preemptingJob({ cause: "run_failed", detail: "preempted by job_1" }), "output of a task").toBeNull();
 });
 
 test("the reason of a refused execution is translated by its code", () => {
@@ -160,6 +173,7 @@ const VALUES: Record<string, string> = {
   verb: "waited",
   detail: "ann",
   upstream: "job_1",
+  by: "job_1",
   status: "failed",
 };
 

@@ -9,6 +9,7 @@ import i18next, { type TFunction } from "i18next";
 
 import type {
   FailureGroup,
+  JobEvent,
   JobResult,
   JobStatus,
   RunHistoryEntry,
@@ -18,6 +19,7 @@ import type {
 import english from "../i18n/en.json";
 
 const FAILED_STEP = /^step `([^`]+)`(?: (failed|cancelled|upstream_failed))?(?:: ([\s\S]+))?$/;
+const PREEMPTED_BY = /^preempted by (\S+)$/;
 const PAUSED_BY = /^paused by ([^:]+?)(: [\s\S]+)?$/;
 
 type Translate = (t: TFunction, ...match: string[]) => string;
@@ -86,6 +88,7 @@ const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
     (t, job, status) => t("step.upstreamEnded", { job, status: t(`status.${status as JobStatus}`) }),
   ],
   [/^cancelled by ([\s\S]+)$/, (t, name) => t("step.cancelledBy", { name })],
+  [PREEMPTED_BY, (t, job) => t("step.preemptedBy", { job })],
   [
     /^(?:this execution was here before|the worker has already run this execution)\b.*$/,
     (t) => t("step.ranBefore"),
@@ -124,6 +127,11 @@ export function transitionDetail({ cause, detail }: RunHistoryEntry, t: TFunctio
   const [, name = "", , message] = step;
   const words = t("run.failedStep", { name });
   return message ? `${words}${t("common.colon")}${translateMessage(message, t)}` : words;
+}
+
+/** Returns the ID of the job that preempted an execution, from the transition of its job; null for other transitions. */
+export function preemptingJob({ cause, detail }: Pick<JobEvent, "cause" | "detail">): string | null {
+  return cause === "preempted" ? (PREEMPTED_BY.exec(detail ?? "")?.[1] ?? null) : null;
 }
 
 /** Translates a message of the server; an unknown message stays unchanged. */

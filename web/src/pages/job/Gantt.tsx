@@ -1,6 +1,7 @@
 /** Gantt chart of a job's executions: waiting and running time. */
 
 import { Tooltip } from "@mantine/core";
+import { Fragment } from "react";
 import { useTranslation } from "react-i18next";
 
 import { useWorkerName } from "../../api/queries";
@@ -10,6 +11,7 @@ import { formatDuration } from "../../lib/quantities";
 import { isLive } from "../../lib/statuses";
 import { axis, executionBars } from "./bars";
 import { ExecutionBadge, executionTone } from "../../ui/Status";
+import { PreemptedBy } from "./PreemptedBy";
 import style from "./gantt.module.css";
 
 interface Props {
@@ -39,45 +41,51 @@ export function Gantt({ job, executions, selected, onSelect }: Props) {
         ))}
       </div>
       {bars.map(({ execution, waitingSince, assigned, started, ended }) => (
-        <button
-          key={execution.id}
-          type="button"
-          className={style.row}
-          aria-pressed={selected === execution.number}
-          onClick={() => onSelect(execution.number)}
-        >
-          <span className={style.name}>
-            <span className="num">{t("job.attempt", { number: execution.number })}</span>
-            <ExecutionBadge status={execution.status} />
-          </span>
-          <Tooltip
-            label={
-              <span className={style.tip}>
-                {t("job.ganttTip", {
-                  waited: formatDuration(assigned - waitingSince),
-                  ran: formatDuration(ended - started),
-                  worker: workerName(execution.worker_id),
-                })}
-              </span>
-            }
+        <Fragment key={execution.id}>
+          <button
+            type="button"
+            className={style.row}
+            aria-pressed={selected === execution.number}
+            onClick={() => onSelect(execution.number)}
           >
-            <span className={style.track}>
-              {ticks.map((ms) => (
-                <i key={ms} className={style.grid} style={{ left: `${(ms / (to - from)) * 100}%` }} />
-              ))}
-              <span
-                className={style.wait}
-                style={{ left: at(waitingSince), right: `calc(100% - ${at(started)})` }}
-              />
-              <span
-                className={style.bar}
-                data-tone={executionTone(execution.status)}
-                style={{ left: at(started), right: `calc(100% - ${at(ended)})` }}
-              />
+            <span className={style.name}>
+              <span className="num">{t("job.attempt", { number: execution.number })}</span>
+              <ExecutionBadge status={execution.status} />
             </span>
-          </Tooltip>
-          <span className={`${style.took} num`}>{formatDuration(ended - started)}</span>
-        </button>
+            <Tooltip
+              label={
+                <span className={style.tip}>
+                  {t("job.ganttTip", {
+                    waited: formatDuration(assigned - waitingSince),
+                    ran: formatDuration(ended - started),
+                    worker: workerName(execution.worker_id),
+                  })}
+                </span>
+              }
+            >
+              <span className={style.track}>
+                {ticks.map((ms) => (
+                  <i key={ms} className={style.grid} style={{ left: `${(ms / (to - from)) * 100}%` }} />
+                ))}
+                <span
+                  className={style.wait}
+                  style={{ left: at(waitingSince), right: `calc(100% - ${at(started)})` }}
+                />
+                <span
+                  className={style.bar}
+                  data-tone={executionTone(execution.status)}
+                  style={{ left: at(started), right: `calc(100% - ${at(ended)})` }}
+                />
+              </span>
+            </Tooltip>
+            <span className={`${style.took} num`}>{formatDuration(ended - started)}</span>
+          </button>
+          {execution.preempted_by && (
+            <p className={style.note}>
+              <PreemptedBy job={execution.preempted_by} />
+            </p>
+          )}
+        </Fragment>
       ))}
     </div>
   );

@@ -19,6 +19,7 @@ import type {
 import { saveAs } from "../../lib/download";
 import { useNow } from "../../lib/now";
 import { usePreferences } from "../../lib/preferences";
+import { isShownClass } from "../../lib/priorityClasses";
 import { formatBytes, formatDuration, parseDuration, peakMemory } from "../../lib/quantities";
 import { resultText } from "../../lib/serverMessages";
 import { isLive, isScheduled } from "../../lib/statuses";
@@ -113,6 +114,10 @@ export function Summary({ job, execution, isExplained }: Props) {
               <Link key="" to="/jobs" search={{ queue: job.queue }}>
                 {job.queue}
               </Link>,
+            ],
+            isShownClass(job.priority_class) && [
+              t("job.details.priorityClass"),
+              t(`priorityClass.${job.priority_class}`),
             ],
             [
               t("job.details.priority"),

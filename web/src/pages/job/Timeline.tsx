@@ -4,10 +4,11 @@ import { useTranslation } from "react-i18next";
 
 import type { JobEvent } from "../../api/schema";
 import { formatDuration } from "../../lib/quantities";
-import { translateMessage } from "../../lib/serverMessages";
+import { preemptingJob, translateMessage } from "../../lib/serverMessages";
 import { StatusBadge } from "../../ui/Status";
 import { AbsoluteTime } from "../../ui/Time";
 import style from "./job.module.css";
+import { PreemptedBy } from "./PreemptedBy";
 
 export function Timeline({ events }: { events: readonly JobEvent[] }) {
   const { t } = useTranslation();
@@ -23,10 +24,7 @@ export function Timeline({ events }: { events: readonly JobEvent[] }) {
               <StatusBadge status={event.to} plain />
             </span>
             <span>
-              {t(`cause.${event.cause}`)}
-              {event.detail && event.cause !== "finish_deadline_passed" && (
-                <span className="quiet"> · {translateMessage(event.detail, t)}</span>
-              )}
+              <CauseText event={event} />
               {event.execution ? (
                 <span className="quiet"> · {t("job.attempt", { number: event.execution })}</span>
               ) : null}
@@ -38,5 +36,20 @@ export function Timeline({ events }: { events: readonly JobEvent[] }) {
         );
       })}
     </ol>
+  );
+}
+
+function CauseText({ event }: { event: JobEvent }) {
+  const { t } = useTranslation();
+  const { cause, detail } = event;
+  const preemptedBy = preemptingJob(event);
+  if (preemptedBy) return <PreemptedBy job={preemptedBy} />;
+  return (
+    <>
+      {t(`cause.${cause}`)}
+      {detail && cause !== "finish_deadline_passed" && (
+        <span className="quiet"> · {translateMessage(detail, t)}</span>
+      )}
+    </>
   );
 }

@@ -3,7 +3,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { HelpCircle } from "lucide-react";
-import type { ReactNode } from "react";
+import { Fragment, type ReactNode } from "react";
 import { Trans, useTranslation } from "react-i18next";
 
 import { useWorkerName, whyQuery } from "../../api/queries";
@@ -76,7 +76,7 @@ function ReasonText({ reason }: { reason: Reason }): ReactNode {
           <Trans
             i18nKey="why.queue_paused"
             values={{ queue: reason.queue }}
-            components={{ link: <QueueLink /> }}
+            components={{ a: <QueueLink /> }}
           />
           {reason.note && <q className="quiet">{reason.note}</q>}
         </p>
@@ -87,7 +87,7 @@ function ReasonText({ reason }: { reason: Reason }): ReactNode {
           <Trans
             i18nKey="why.queue_concurrency"
             values={{ queue: reason.queue, running: reason.running, limit: reason.limit }}
-            components={{ link: <QueueLink /> }}
+            components={{ a: <QueueLink /> }}
           />
         </p>
       );
@@ -113,6 +113,20 @@ function ReasonText({ reason }: { reason: Reason }): ReactNode {
       return <p>{t("why.placeable", { worker: workerName(reason.worker) })}</p>;
     case "reserved":
       return <p>{t("why.reserved", { worker: workerName(reason.worker) })}</p>;
+    case "preempting":
+      return <Preempting worker={reason.worker} victims={reason.victims} />;
+    case "capacity_reserved":
+      return <CapacityReserved worker={reason.worker} until={reason.until} />;
+    case "preempted":
+      return (
+        <p>
+          <Trans
+            i18nKey="why.preempted"
+            values={{ job: reason.by }}
+            components={{ a: <JobLink id={reason.by} /> }}
+          />
+        </p>
+      );
     case "worker_disconnected":
       return (
         <p>
@@ -138,9 +152,7 @@ function UpstreamJobs({ jobs }: { jobs: readonly WaitingUpstreamJob[] }) {
       <ul className={style.failedFilters}>
         {jobs.slice(0, SHOWN).map(({ job, condition, status }) => (
           <li key={job}>
-            <Link to="/jobs/$id" params={{ id: job }} className={`${style.whyLink} mono`}>
-              {job}
-            </Link>
+            <JobLink id={job}>{job}</JobLink>
             <span>
               {status ? t(`status.${status}`) : t("why.damaged")} ({t(`upstreamCondition.${condition}`)})
             </span>
@@ -149,6 +161,72 @@ function UpstreamJobs({ jobs }: { jobs: readonly WaitingUpstreamJob[] }) {
         {jobs.length > SHOWN && <li className="quiet">{t("why.more", { count: jobs.length - SHOWN })}</li>}
       </ul>
     </>
+  );
+}
+
+/** The jobs that are stopped for the job, and their worker. */
+function Preempting({ worker, victims }: { worker: string; victims: readonly string[] }) {
+  const values = { worker: useWorkerName()(worker) };
+  const { t } = useTranslation();
+  const components = { a: <WorkerLink id={worker} /> };
+  if (victims.length === 0) {
+    return (
+      <p>
+        <Trans i18nKey="why.preempting_done" values={values} components={components} />
+      </p>
+    );
+  }
+  return (
+    <>
+      <p>
+        <Trans i18nKey="why.preempting" count={victims.length} values={values} components={components} />
+      </p>
+      <ul className={style.failedFilters}>
+        {victims.slice(0, SHOWN).map((job) => (
+          <li key={job}>
+            <JobLink id={job}>{job}</JobLink>
+          </li>
+        ))}
+        {victims.length > SHOWN && (
+          <li className="quiet">{t("why.more", { count: victims.length - SHOWN })}</li>
+        )}
+      </ul>
+    </>
+  );
+}
+
+function CapacityReserved({ worker, until }: { worker: string; until?: string | null }) {
+  const values = { worker: useWorkerName()(worker) };
+  const untilText = useTimeWithDistance();
+  const components = { a: <WorkerLink id={worker} /> };
+  return (
+    <p>
+      {until ? (
+        <Trans
+          i18nKey="why.capacity_reserved_until"
+          values={{ ...values, until: untilText(until) }}
+          components={components}
+        />
+      ) : (
+        <Trans i18nKey="why.capacity_reserved" values={values} components={components} />
+      )}
+    </p>
+  );
+}
+
+function JobLink({ id, children }: { id: string; children?: ReactNode }) {
+  return (
+    <Link to="/jobs/$id" params={{ id }} className={`${style.whyLink} mono`}>
+      {children}
+    </Link>
+  );
+}
+
+function WorkerLink({ id, children }: { id: string; children?: ReactNode }) {
+  return (
+    <Link to="/workers/$id" params={{ id }} className={style.whyLink}>
+      {children}
+    </Link>
   );
 }
 
@@ -162,17 +240,21 @@ function QueueLink({ children }: { children?: ReactNode }) {
 
 function UnschedulableWorkers({ workers, more }: { workers: readonly WorkerMismatch[]; more: number }) {
   const { t } = useTranslation();
-  const reasonText = useUnschedulableText();
   return (
     <>
       <p>{t("why.no_eligible_worker", { count: workers.length + more })}</p>
       <ul className={style.failedFilters}>
         {workers.slice(0, SHOWN).map((worker) => (
           <li key={worker.worker}>
-            <Link to="/workers/$id" params={{ id: worker.worker }} className={style.whyLink}>
-              {worker.name}
-            </Link>
-            <span>{worker.failed_filters.map(reasonText).join(t("common.listSeparator"))}</span>
+            <WorkerLink id={worker.worker}>{worker.name}</WorkerLink>
+            <span>
+              {worker.failed_filters.map((filter, i) => (
+                <Fragment key={i}>
+                  {i > 0 && t("common.listSeparator")}
+                  <FailedFilterText filter={filter} />
+                </Fragment>
+              ))}
+            </span>
           </li>
         ))}
         {workers.length + more > SHOWN && (
@@ -183,17 +265,20 @@ function UnschedulableWorkers({ workers, more }: { workers: readonly WorkerMisma
   );
 }
 
-function useUnschedulableText(): (filter: FailedFilter) => string {
+function FailedFilterText({ filter }: { filter: FailedFilter }): ReactNode {
   const { t } = useTranslation();
-  return (filter) => {
-    if (filter.filter === "constraint" && !filter.value)
-      return t("unschedulable.unlabelled", { label: filter.label });
-    const entries = Object.entries(filter).map(([key, value]) => [key, value === null ? "–" : String(value)]);
-    if (filter.filter === "unhealthy") {
-      return t("unschedulable.unhealthy", { problem: translateMessage(filter.problem, t) });
-    }
-    // Each text has the placeholders of its kind, which the types cannot express.
-    const values = Object.fromEntries(entries) as Record<"needed" | "free" | "capacity", string>;
-    return t(`unschedulable.${filter.filter as "cpu"}`, values);
-  };
+  if (filter.filter === "constraint" && !filter.value)
+    return t("unschedulable.unlabelled", { label: filter.label });
+  if (filter.filter === "unhealthy") {
+    return t("unschedulable.unhealthy", { problem: translateMessage(filter.problem, t) });
+  }
+  if (filter.filter === "reserved_for_job") {
+    const { job } = filter;
+    const components = { a: <JobLink id={job} /> };
+    return <Trans i18nKey="unschedulable.reserved_for_job" values={{ job }} components={components} />;
+  }
+  const entries = Object.entries(filter).map(([key, value]) => [key, value === null ? "–" : String(value)]);
+  // Each text has the placeholders of its kind, which the types cannot express.
+  const values = Object.fromEntries(entries) as Record<"needed" | "free" | "capacity", string>;
+  return t(`unschedulable.${filter.filter as "cpu"}`, values);
 }

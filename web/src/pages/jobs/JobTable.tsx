@@ -12,6 +12,7 @@ import { isTyping } from "../../app/Shortcuts";
 import type { Column } from "../../lib/columns";
 import { useNarrow } from "../../lib/narrow";
 import { usePreferences } from "../../lib/preferences";
+import { DEFAULT_CLASS } from "../../lib/priorityClasses";
 import { resultText } from "../../lib/serverMessages";
 import { useScrollbar } from "../../lib/scrollbar";
 import { isLive, isScheduled } from "../../lib/statuses";
@@ -35,6 +36,7 @@ export const COLUMNS = [
   { name: "owner", width: 84, rank: 5 },
   { name: "worker", width: 100, rank: 6 },
   { name: "priority", width: 64, rank: 7 },
+  { name: "priorityClass", width: 96, rank: 7 },
   { name: "tries", width: 56, rank: 3 },
   { name: "submitted", width: 108, rank: 1 },
   { name: "finished", width: 108, rank: 8 },
@@ -43,7 +45,7 @@ export const COLUMNS = [
 export type JobColumn = (typeof COLUMNS)[number]["name"];
 /** Key of the choice of columns. */
 export const TABLE = "jobs";
-const HIDDEN = new Set<JobColumn>(["priority", "finished"]);
+const HIDDEN = new Set<JobColumn>(["priority", "priorityClass", "finished"]);
 
 /** Returns whether a column is shown by default. */
 export function isDefaultColumn(name: JobColumn, hasNamespaces: boolean): boolean {
@@ -288,6 +290,12 @@ function Cell({ name, job, worker, onPickLabel }: CellProps) {
       return (
         <span role="cell" className={`${style.priority} num`}>
           {job.priority}
+        </span>
+      );
+    case "priorityClass":
+      return (
+        <span role="cell" className={style.priorityClass}>
+          {t(`priorityClass.${job.priority_class ?? DEFAULT_CLASS}`)}
         </span>
       );
     case "finished":

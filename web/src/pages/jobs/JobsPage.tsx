@@ -175,6 +175,7 @@ const CSV_COLUMNS: ExportSource<Job>["columns"] = [
   ["status", (job) => job.status],
   ["queue", (job) => job.queue],
   ["priority", (job) => job.priority],
+  ["priority_class", (job) => job.priority_class],
   ["owner", (job) => job.owner],
   ["labels", (job) => labelsCell(job.labels)],
   ["executions", (job) => job.executions],

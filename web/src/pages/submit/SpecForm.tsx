@@ -6,9 +6,10 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { queuesQuery } from "../../api/queries";
-import type { Delivery, FieldError, FinishAction, Guarantee, JobSpec } from "../../api/schema";
+import type { Delivery, FieldError, FinishAction, Guarantee, JobSpec, PriorityClass } from "../../api/schema";
 import { DEFAULT_POLICIES, effectivePolicies, policiesOf, policyChoices } from "../../lib/guarantees";
 import { usePreferences } from "../../lib/preferences";
+import { DEFAULT_CLASS, effectiveClass, PRIORITY_CLASSES } from "../../lib/priorityClasses";
 import { splitDurations } from "../../lib/quantities";
 import { formatExact, parseWallTime, toWallTime, zoneName } from "../../lib/time";
 import { join, split } from "../../lib/shell";
@@ -22,6 +23,8 @@ interface Props {
   inSchedule?: boolean;
   /** Guarantee of the schedule, which sets the delivery. */
   guarantee?: Guarantee | null;
+  /** Priority class of the workflow, which its jobs have by default. */
+  workflowClass?: PriorityClass;
 }
 
 /** Returns the process runtime, the only one of this form; others are edited in the file. */
@@ -30,7 +33,7 @@ function processOf(spec: JobSpec) {
   return run && typeof run === "object" && "process" in run ? (run.process ?? {}) : null;
 }
 
-export function SpecForm({ spec, set, fields, inSchedule, guarantee }: Props) {
+export function SpecForm({ spec, set, fields, inSchedule, guarantee, workflowClass }: Props) {
   const { t } = useTranslation();
   const { zone } = usePreferences();
   const queues = useQuery(queuesQuery).data?.items.map((queue) => queue.name) ?? [];
@@ -109,15 +112,21 @@ export function SpecForm({ spec, set, fields, inSchedule, guarantee }: Props) {
           )}
         </>
       )}
+      <Select
+        label={t("submit.queue")}
+        placeholder="default"
+        data={queues}
+        value={queues.includes(spec.queue ?? "") ? (spec.queue ?? null) : null}
+        onChange={(value) => set(["queue"], value ?? undefined)}
+        clearable
+        error={error("queue")}
+      />
       <div className={style.pair}>
-        <Select
-          label={t("submit.queue")}
-          placeholder="default"
-          data={queues}
-          value={queues.includes(spec.queue ?? "") ? (spec.queue ?? null) : null}
-          onChange={(value) => set(["queue"], value ?? undefined)}
-          clearable
-          error={error("queue")}
+        <PriorityClassField
+          value={spec.priority_class}
+          ofWorkflow={workflowClass}
+          onChange={(value) => set(["priority_class"], value)}
+          error={error("priority_class")}
         />
         <NumberInput
           label={t("submit.priority")}
@@ -299,6 +308,36 @@ function FinishByFields({ spec, set, fields }: Pick<Props, "spec" | "set" | "fie
         data-testid="finish-action"
       />
     </div>
+  );
+}
+
+interface PriorityClassFieldProps {
+  value: unknown;
+  ofWorkflow: PriorityClass | undefined;
+  onChange: (value: PriorityClass | undefined) => void;
+  error?: string;
+}
+
+/** The priority class, with a hint. */
+function PriorityClassField({ value, ofWorkflow, onChange, error }: PriorityClassFieldProps) {
+  const { t } = useTranslation();
+  const base = effectiveClass(undefined, ofWorkflow);
+  const chosen = effectiveClass(value, ofWorkflow);
+  return (
+    <Select
+      label={t("submit.priorityClass")}
+      description={t(`priorityClassHint.${chosen}`)}
+      inputWrapperOrder={["label", "input", "description", "error"]}
+      data={policyChoices(PRIORITY_CLASSES, DEFAULT_CLASS, base).map((choice) => ({
+        ...choice,
+        label: t(`priorityClass.${choice.value}`),
+      }))}
+      value={chosen}
+      onChange={(next) => onChange(next === null || next === base ? undefined : next)}
+      allowDeselect={false}
+      error={error}
+      data-testid="priority-class"
+    />
   );
 }
 

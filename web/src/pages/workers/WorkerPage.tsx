@@ -7,15 +7,15 @@ import { useTranslation } from "react-i18next";
 
 import { unwrap, api } from "../../api/client";
 import { WORKERS_REFETCH_MS, workersQuery } from "../../api/queries";
-import type { Worker } from "../../api/schema";
-import { formatBytes, parseBytes } from "../../lib/quantities";
+import type { Reservation, Worker } from "../../api/schema";
+import { formatBytes, formatCpu, parseBytes, parseCpu } from "../../lib/quantities";
 import { translateMessage } from "../../lib/serverMessages";
 import { parseRange } from "../../lib/statistics";
 import { usePageTitle } from "../../lib/title";
 import { HistoryCard } from "../../ui/charts/History";
 import { Card, EmptyState, KeyValueList, Id, Labels, Loading, Page, ErrorBox } from "../../ui/kit";
 import { ExecutionBadge, WorkerBadge } from "../../ui/Status";
-import { RelativeTime, Elapsed } from "../../ui/Time";
+import { AbsoluteTime, RelativeTime, Elapsed } from "../../ui/Time";
 import { WorkerActions } from "./WorkerActions";
 import { WorkerMeters } from "./WorkerMeters";
 import style from "./workers.module.css";
@@ -105,6 +105,11 @@ export function WorkerPage() {
             <WorkerMeters worker={worker} />
             <p className={style.legend}>{t("worker.legend")}</p>
           </Card>
+          {worker.reservations && worker.reservations.length > 0 && (
+            <Card title={t("worker.reservations")}>
+              <Reservations reservations={worker.reservations} />
+            </Card>
+          )}
           <Card title={t("worker.about")}>
             <WorkerSummary worker={worker} />
           </Card>
@@ -139,5 +144,52 @@ function WorkerSummary({ worker }: { worker: Worker }) {
         [t("worker.separateUser"), yes(can.separate_user)],
       ]}
     />
+  );
+}
+
+/** Capacity that is reserved for schedules and for waiting jobs. */
+function Reservations({ reservations }: { reservations: readonly Reservation[] }) {
+  return (
+    <ul className={style.reservations} data-testid="reservations">
+      {reservations.map((reservation, i) => (
+        <li key={i}>
+          <ReservationHolder reservation={reservation} />
+          <span className="quiet num">
+            {formatCpu(parseCpu(reservation.cpu))} CPU · {formatBytes(parseBytes(reservation.memory))}
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function ReservationHolder({ reservation }: { reservation: Reservation }) {
+  const { t } = useTranslation();
+  const { job, schedule, schedule_id: scheduleId, scheduled_for: scheduledFor } = reservation;
+  if (job) {
+    return (
+      <span>
+        {t("trigger.kind.job")}{" "}
+        <Link to="/jobs/$id" params={{ id: job }} className="mono" title={job}>
+          …{job.slice(-8)}
+        </Link>
+      </span>
+    );
+  }
+  return (
+    <span>
+      {t("job.origin.schedule")}{" "}
+      {scheduleId && (
+        <Link to="/schedules/$id" params={{ id: scheduleId }}>
+          {schedule}
+        </Link>
+      )}
+      {scheduledFor && (
+        <small className="quiet">
+          {" · "}
+          <AbsoluteTime at={scheduledFor} />
+        </small>
+      )}
+    </span>
   );
 }

@@ -101,6 +101,7 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
       {kind === "job" && (
         <SpecForm
           inSchedule
+          workflowClass={spec.priority_class}
           spec={step.job ?? ({} as JobSpec)}
           set={(path, value) => set([...at, "job", ...path], value)}
           fields={stepErrors
