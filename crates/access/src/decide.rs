@@ -17,8 +17,10 @@ use crate::namespace::{Namespaces, Pattern};
 use crate::permissions::Permissions;
 
 /// Permissions on cluster-wide objects that a role in any namespace gives: they tell where jobs can run.
-const READABLE_FROM_ANYWHERE: Permissions =
-    Permissions::of(&[Verb::Read], &[Resource::Workers, Resource::Queues, Resource::Server]);
+const READABLE_FROM_ANYWHERE: Permissions = Permissions::of(
+    &[Verb::Read],
+    &[Resource::Workers, Resource::Queues, Resource::Server, Resource::Namespaces],
+);
 
 /// Checks whether `identity` may do `verb` to `object`.
 ///

@@ -39,6 +39,7 @@ const READABLE: Permissions = Permissions::of(
         Resource::Artifacts,
         Resource::Server,
         Resource::Alerts,
+        Resource::Namespaces,
     ],
 );
 

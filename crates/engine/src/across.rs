@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::record::Change;
+use model::workflow::{Definition, WorkflowSpec};
 use model::{ExecutionId, Fence, Refusal, ScheduleId};
 
 use crate::engine::Engine;
@@ -75,8 +76,13 @@ impl Engine {
         self.jobs.check_keys(new)?;
         let is_known = |job: &NewJob| job.key.is_some_and(|key| self.jobs.key(key.key).is_some());
         let mut waiting = BTreeMap::new();
+        let mut created: BTreeMap<&str, u64> = BTreeMap::new();
         for (index, job) in new.iter().enumerate().filter(|(_, job)| !is_known(job)) {
             self.jobs.check_upstream_jobs(index, job, &mut waiting)?;
+            self.jobs.check_class(&job.head.spec.namespace, job.head.spec.priority_class)?;
+            let in_namespace = created.entry(&job.head.spec.namespace).or_default();
+            *in_namespace += 1;
+            self.jobs.check_job_limit(index, &job.head.spec.namespace, *in_namespace)?;
             if let Some(origin) = &job.head.origin {
                 self.check_schedule(origin.schedule)?;
             }
@@ -105,8 +111,27 @@ impl Engine {
         Ok(reply)
     }
 
+    /// Checks that the namespaces of workflows allow the priority classes of their jobs.
+    fn check_classes(&self, request: &WorkflowRequest) -> Result<(), Refusal> {
+        let specs: Vec<&WorkflowSpec> = match request {
+            WorkflowRequest::Apply { workflows } => workflows.iter().map(|new| &*new.head.spec).collect(),
+            WorkflowRequest::Start(new) => {
+                let Definition { workflow, calls } = &*new.definition;
+                [workflow].into_iter().chain(calls.values()).map(|spec| &**spec).collect()
+            }
+            _ => return Ok(()),
+        };
+        for spec in specs {
+            self.jobs.check_class(&spec.namespace, spec.highest_priority_class())?;
+        }
+        Ok(())
+    }
+
     /// Processes a request about workflows and runs, and sends exactly one reply.
     pub(crate) fn on_workflow_request(&mut self, ticket: Ticket, request: WorkflowRequest, actor: &Arc<str>) {
+        if let Err(refusal) = self.check_classes(&request) {
+            return self.cx.reply(ticket, Err(refusal));
+        }
         let Self { cx, jobs, workflows, .. } = self;
         let reply = match request {
             WorkflowRequest::Start(new) => self.start_run(new, actor),

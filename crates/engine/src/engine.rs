@@ -107,6 +107,10 @@ impl Engine {
                 jobs.set_queue(cx, ticket, name, settings, expected_version);
             }
             Input::RemoveQueue { ticket, name } => jobs.remove_queue(cx, ticket, &name),
+            Input::SetNamespace { ticket, name, settings, expected_version } => {
+                jobs.set_namespace(cx, ticket, name, settings, expected_version);
+            }
+            Input::RemoveNamespace { ticket, name } => jobs.remove_namespace(cx, ticket, &name),
             Input::Schedule { ticket, request, actor } => {
                 self.on_schedule_request(ticket, *request, &actor);
             }
@@ -251,11 +255,12 @@ impl Engine {
             && !self.has_due_timers()
     }
 
-    /// Returns the current state for metrics and lists. Costs O(queues + workers).
+    /// Returns the current state for metrics and lists. Costs O(queues + namespaces + workers).
     pub fn view(&self) -> View {
         View {
             live: self.jobs.live_counts().clone(),
             queues: self.jobs.queue_views(),
+            namespaces: self.jobs.namespace_views(),
             workers: self.jobs.workers().map(Worker::view).collect(),
             schedules: self.schedules.counts().clone(),
             firings: self.schedules.firings().clone(),

@@ -157,6 +157,7 @@ impl Follower {
         match key {
             LiveKey::Workers => engine.jobs.clear_workers(),
             LiveKey::Queues => engine.jobs.clear_queue_settings(),
+            LiveKey::Namespaces => engine.jobs.clear_namespace_settings(),
             // `follow` refuses changes of calendars.
             LiveKey::Calendars => {}
             LiveKey::Schedule(id) => {

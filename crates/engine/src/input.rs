@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use model::calendar::CalendarSpec;
 use model::firing::{Origin, ScheduleHead};
+use model::namespace::NamespaceSettings;
 use model::queue::QueueSettings;
 use model::record::{JobHead, Outcome, Usage};
 use model::run::{ElementBatch, StepRecord, StepStatus, WorkflowHead};
@@ -151,6 +152,25 @@ pub enum Input {
         /// Ticket for the reply.
         ticket: Ticket,
         /// Name of the queue.
+        name: String,
+    },
+    /// Creates or replaces the settings of a namespace.
+    SetNamespace {
+        /// Ticket for the reply.
+        ticket: Ticket,
+        /// Name of the namespace.
+        name: String,
+        /// The new settings: quota and highest priority class. Validated by the caller.
+        settings: NamespaceSettings,
+        /// Expected version; the request is refused if the namespace has another version. 0 means that the namespace
+        /// has no settings.
+        expected_version: Option<u64>,
+    },
+    /// Deletes the settings of a namespace: its jobs have no limits then.
+    RemoveNamespace {
+        /// Ticket for the reply.
+        ticket: Ticket,
+        /// Name of the namespace.
         name: String,
     },
     /// A request about schedules, backfills or calendars.

@@ -13,8 +13,9 @@ use std::sync::Arc;
 use model::api::{ApplyChange, Reservation};
 use model::calendar::CalendarRecord;
 use model::firing::{FiringOutcome, Origin, ScheduleStatus, Work};
+use model::namespace::{NamespaceSettings, NamespaceUsage};
 use model::queue::QueueSettings;
-use model::record::{Batch, QueueRecord};
+use model::record::{Batch, NamespaceRecord, QueueRecord};
 use model::run::{RunStatus, StepOrigin, StepStatus};
 use model::why::{RunWhy, StepWhy, Why};
 use model::{
@@ -161,6 +162,10 @@ pub enum Reply {
     Queue(Arc<QueueRecord>),
     /// The settings of the queue were deleted.
     QueueRemoved,
+    /// The namespace after the change.
+    Namespace(Arc<NamespaceRecord>),
+    /// The settings of the namespace were deleted.
+    NamespaceRemoved,
     /// The applied schedules, in the order of the request.
     Applied(Vec<Applied>),
     /// The schedule was paused, resumed or deleted.
@@ -283,6 +288,8 @@ pub struct View {
     pub live: std::collections::BTreeMap<JobStatus, u64>,
     /// Queues that have jobs or settings.
     pub queues: Vec<QueueView>,
+    /// Namespaces that have settings or live jobs.
+    pub namespaces: Vec<NamespaceView>,
     /// All known workers.
     pub workers: Vec<WorkerView>,
     /// Schedules by status.
@@ -294,6 +301,19 @@ pub struct View {
     /// Purge limit: rows that expired before it may be deleted. Zero in a default view, so that nothing is
     /// purged.
     pub purge_before: Timestamp,
+}
+
+/// State of a namespace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamespaceView {
+    /// Name of the namespace.
+    pub name: String,
+    /// Settings of the namespace.
+    pub settings: NamespaceSettings,
+    /// Version of the settings; 0 if the namespace has none.
+    pub version: u64,
+    /// What its jobs use.
+    pub usage: NamespaceUsage,
 }
 
 /// State of a queue.

@@ -41,6 +41,10 @@ impl Engine {
                 self.jobs.restore_queue(&self.cx, &record);
                 Ok(())
             }
+            LiveRow::Namespace(record) => {
+                self.jobs.restore_namespace(&record);
+                Ok(())
+            }
             LiveRow::Calendar(record) => {
                 self.schedules.restore_calendar(record);
                 Ok(())

@@ -183,6 +183,8 @@ pub enum Cause {
     QueueRate,
     /// The concurrency key has reached its limit.
     ConcurrencyKey,
+    /// The namespace has used its quota.
+    NamespaceQuota,
     /// No suitable worker has enough free CPU.
     Cpu,
     /// No suitable worker has enough free memory.
@@ -206,6 +208,7 @@ impl std::fmt::Display for Cause {
             Self::QueueConcurrency => "queue concurrency limit",
             Self::QueueRate => "queue rate limit",
             Self::ConcurrencyKey => "concurrency key limit",
+            Self::NamespaceQuota => "namespace quota",
             Self::Cpu => "insufficient CPU",
             Self::Memory => "insufficient memory",
             Self::Resource(name) => return write!(f, "insufficient {name}"),

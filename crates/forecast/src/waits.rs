@@ -245,6 +245,7 @@ fn causes(reason: &Reason) -> Vec<(Cause, &Reason)> {
         Reason::QueueConcurrency { .. } => vec![Cause::QueueConcurrency],
         Reason::QueueRate { .. } => vec![Cause::QueueRate],
         Reason::ConcurrencyKey { .. } => vec![Cause::ConcurrencyKey],
+        Reason::NamespaceQuota { .. } => vec![Cause::NamespaceQuota],
         Reason::NoWorkers => vec![Cause::NoWorker],
         Reason::NoEligibleWorker { workers, .. } => scarce(workers).into_iter().collect(),
         // A job that starts at this moment waited for other jobs.

@@ -702,7 +702,11 @@ fn weight(input: &Input) -> usize {
 /// Whether an input makes the store grow: a full store refuses such inputs.
 pub fn is_new_work(input: &Input) -> bool {
     match input {
-        Input::Submit { .. } | Input::Update { .. } | Input::SetQueue { .. } | Input::Task { .. } => true,
+        Input::Submit { .. }
+        | Input::Update { .. }
+        | Input::SetQueue { .. }
+        | Input::SetNamespace { .. }
+        | Input::Task { .. } => true,
         Input::Schedule { request, .. } => matches!(
             **request,
             ScheduleRequest::Apply { .. }

@@ -29,6 +29,7 @@ pub enum Suspect {
     Execution(ExecutionId),
     Worker(WorkerId),
     Queue,
+    Namespace,
     Schedule(ScheduleId),
     Backfill(BackfillId),
     Workflow(WorkflowId),
@@ -52,6 +53,7 @@ impl Suspect {
             | Input::SetAdmission { worker, .. }
             | Input::RemoveWorker { worker, .. } => Self::Worker(*worker),
             Input::SetQueue { .. } | Input::RemoveQueue { .. } => Self::Queue,
+            Input::SetNamespace { .. } | Input::RemoveNamespace { .. } => Self::Namespace,
             Input::Schedule { request, .. } => Self::of_schedules(request),
             Input::Workflow { request, .. } => Self::of_workflows(request),
             Input::Tick => Self::Flush,
@@ -114,7 +116,10 @@ impl Suspects {
     /// Counts a panic of the engine during this input.
     pub(crate) fn count_panic(&mut self, suspect: Suspect) {
         // A submission without a key cannot be distinguished from others, and time always passes.
-        if matches!(suspect, Suspect::Flush | Suspect::Queue | Suspect::Submit { key: None, .. }) {
+        if matches!(
+            suspect,
+            Suspect::Flush | Suspect::Queue | Suspect::Namespace | Suspect::Submit { key: None, .. }
+        ) {
             return;
         }
         if self.panics.len() >= ENTRIES_MAX {

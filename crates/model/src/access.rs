@@ -69,6 +69,8 @@ pub enum Resource {
     Audit,
     /// Alerts, alert rules, channels, silences and notifications.
     Alerts,
+    /// Settings and quotas of namespaces. They belong to the cluster: a right in one namespace does not change its quota.
+    Namespaces,
 }
 
 crate::status::words! { Resource, "a resource", {
@@ -87,6 +89,7 @@ crate::status::words! { Resource, "a resource", {
     Access = "access";
     Audit = "audit";
     Alerts = "alerts";
+    Namespaces = "namespaces";
 } }
 
 impl Resource {
@@ -95,7 +98,7 @@ impl Resource {
     /// [`Access`](Self::Access) has both: a binding is in a namespace; an account or a role belongs to the cluster. So does
     /// [`Audit`](Self::Audit): an entry is in the namespace of its object.
     pub const fn is_namespaced(self) -> bool {
-        !matches!(self, Self::Workers | Self::Queues | Self::Server)
+        !matches!(self, Self::Workers | Self::Queues | Self::Server | Self::Namespaces)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::checkpoint::Checkpoint;
 use crate::firing::{FiringOutcome, Origin};
 use crate::id::{BackfillId, ExecutionId, Fence, JobId, RunId, ScheduleId, ServerId, WorkerId, WorkflowId};
 use crate::lifecycle::Cause;
+use crate::namespace::{NamespaceSettings, NamespaceUsage};
 use crate::quantity::{Bytes, Millicores};
 use crate::queue::QueueSettings;
 use crate::record::{Files, Outcome, Usage};
@@ -382,6 +383,19 @@ pub struct Reservation {
     pub cpu: Millicores,
     /// Reserved memory, in bytes.
     pub memory: Bytes,
+}
+
+/// Namespace: a tenant, with its quota and what its jobs use of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Namespace {
+    /// Name of the namespace.
+    pub name: String,
+    /// Settings of the namespace: quota and highest priority class.
+    pub settings: NamespaceSettings,
+    /// Version of the settings and value of the ETag; 0 if the namespace has only default settings.
+    pub version: u64,
+    /// What the jobs of the namespace use.
+    pub usage: NamespaceUsage,
 }
 
 /// Queue of jobs.

@@ -25,6 +25,8 @@ pub enum LiveKey {
     Workers,
     /// All queues, with their settings.
     Queues,
+    /// All namespaces that have settings.
+    Namespaces,
     /// All calendars, with their specs.
     Calendars,
     /// One schedule.
@@ -47,6 +49,7 @@ impl LiveKey {
             LiveRow::Execution(record) => Self::Job(record.job),
             LiveRow::Worker(_) => Self::Workers,
             LiveRow::Queue(_) => Self::Queues,
+            LiveRow::Namespace(_) => Self::Namespaces,
             LiveRow::Calendar(_) => Self::Calendars,
             LiveRow::Schedule { id, .. } => Self::Schedule(*id),
             LiveRow::Backfill { head, .. } => Self::Backfill(head.id),
@@ -113,6 +116,7 @@ impl LiveChange {
             }
             Change::Worker(_) | Change::RemoveWorker(_) => LiveKey::Workers,
             Change::Queue(_) | Change::RemoveQueue(_) => LiveKey::Queues,
+            Change::Namespace(_) | Change::RemoveNamespace(_) => LiveKey::Namespaces,
             Change::Calendar(_) | Change::RemoveCalendar { .. } => LiveKey::Calendars,
             Change::Schedule { id, .. } | Change::RemoveSchedule(id) => LiveKey::Schedule(*id),
             Change::Backfill { id, .. } => LiveKey::Backfill(*id),

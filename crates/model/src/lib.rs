@@ -33,6 +33,7 @@ pub mod former_lease;
 pub mod id;
 pub mod lifecycle;
 pub mod limits;
+pub mod namespace;
 pub mod quantity;
 pub mod queue;
 pub mod record;

@@ -81,6 +81,8 @@ pub const LOG_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub const PAGE_MAX: usize = 1_000;
 /// Default number of items of one page.
 pub const PAGE_DEFAULT: usize = 50;
+/// Highest value of the quota of jobs of a namespace.
+pub const NAMESPACE_JOBS_MAX: u64 = 100_000_000;
 /// Highest priority; the lowest is 0.
 pub const PRIORITY_MAX: u8 = 100;
 /// Maximum number of steps of one calendar.

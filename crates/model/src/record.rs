@@ -20,6 +20,7 @@ use crate::id::{
     BackfillId, Epoch, ExecutionId, Fence, JobId, RunId, ScheduleId, ShardId, WorkerId, WorkflowId,
 };
 use crate::lifecycle::Cause;
+use crate::namespace::NamespaceSettings;
 use crate::queue::QueueSettings;
 use crate::run::{
     ElementBatch, RunCause, RunHead, RunState, RunStatus, StepCause, StepOrigin, StepRecord, StepStatus,
@@ -246,6 +247,19 @@ pub struct WorkerRecord {
     /// worker was declared lost.
     #[serde(default, skip_serializing_if = "Option::is_none", alias = "heard_at")]
     pub last_heartbeat_at: Option<Timestamp>,
+}
+
+/// Configured namespace.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NamespaceRecord {
+    /// Name of the namespace.
+    pub name: String,
+    /// Quota of the namespace, and its highest priority class.
+    pub settings: NamespaceSettings,
+    /// Version of the settings; increases with every change and is the value of the ETag.
+    pub version: u64,
+    /// Time of the last change.
+    pub updated_at: Timestamp,
 }
 
 /// Configured queue.
@@ -515,6 +529,10 @@ pub enum Change {
     Queue(Arc<QueueRecord>),
     /// Deletes the settings of a queue.
     RemoveQueue(Box<str>),
+    /// A namespace with settings, new or changed.
+    Namespace(Arc<NamespaceRecord>),
+    /// Deletes the settings of a namespace.
+    RemoveNamespace(Box<str>),
     /// A schedule. With a `head`, the schedule is new or has a new generation; otherwise only its state is rewritten.
     Schedule {
         /// ID of the schedule.
@@ -580,8 +598,8 @@ pub enum Change {
 }
 
 impl Change {
-    /// Returns the shard of the row: that of its job, schedule, workflow or run. Returns `None` for workers, queues
-    /// and calendars, which all shards share.
+    /// Returns the shard of the row: that of its job, schedule, workflow or run. Returns `None` for workers, queues,
+    /// namespaces and calendars, which all shards share.
     ///
     /// A commit may change only rows of leased shards, so each new variant must have its shard here.
     pub fn shard(&self) -> Option<ShardId> {
@@ -603,6 +621,8 @@ impl Change {
             | Self::RemoveWorker(_)
             | Self::Queue(_)
             | Self::RemoveQueue(_)
+            | Self::Namespace(_)
+            | Self::RemoveNamespace(_)
             | Self::Calendar(_)
             | Self::RemoveCalendar { .. } => None,
         }
@@ -649,6 +669,8 @@ pub enum LiveRow {
     Worker(WorkerRecord),
     /// A queue with its settings.
     Queue(QueueRecord),
+    /// A namespace with its settings.
+    Namespace(NamespaceRecord),
     /// A calendar with its spec.
     Calendar(CalendarRecord),
     /// A schedule that was not deleted.

@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use crate::api::Code;
+use crate::spec::PriorityClass;
 use crate::validate::Problem;
 use crate::{BackfillId, ExecutionId, JobId, RunId, RunStatus, ScheduleId, StepStatus, WorkerId, WorkflowId};
 
@@ -54,6 +55,18 @@ pub enum Refusal {
     QueueNotFound { queue: Box<str> },
     #[error("cannot delete queue `{queue}`: it has jobs (waiting: {waiting}, running: {running})")]
     QueueInUse { queue: Box<str>, waiting: u64, running: u32 },
+    /// The namespace has no settings of its own.
+    #[error("namespace `{namespace}` has no settings: none were set, or they were deleted")]
+    NamespaceNotFound { namespace: Box<str> },
+    /// The namespace of `jobs[index]` has as many jobs as its quota allows.
+    #[error(
+        "cannot submit jobs[{index}]: the quota of namespace `{namespace}` allows {limit} jobs that have not ended"
+    )]
+    NamespaceJobLimit { index: usize, namespace: Box<str>, limit: u64 },
+    #[error(
+        "priority class `{class}` is not allowed in namespace `{namespace}`: its highest priority class is `{highest}`"
+    )]
+    PriorityClassNotAllowed { namespace: Box<str>, class: PriorityClass, highest: PriorityClass },
     #[error("schedule `{schedule}` does not exist")]
     ScheduleNotFound { schedule: ScheduleId },
     #[error("schedule `{name}` already exists: `{schedule}`")]
@@ -160,6 +173,9 @@ impl Refusal {
             Self::WorkerConnected { .. } => Code::WorkerConnected,
             Self::QueueNotFound { .. } => Code::QueueNotFound,
             Self::QueueInUse { .. } => Code::QueueInUse,
+            Self::NamespaceNotFound { .. } => Code::NamespaceNotFound,
+            Self::NamespaceJobLimit { .. } => Code::NamespaceJobLimit,
+            Self::PriorityClassNotAllowed { .. } => Code::PriorityClassNotAllowed,
             Self::ScheduleNotFound { .. } => Code::ScheduleNotFound,
             Self::ScheduleExists { .. } => Code::ScheduleExists,
             Self::ScheduleRunLimit { .. } => Code::ScheduleRunLimit,
@@ -254,6 +270,13 @@ mod tests {
             Refusal::WorkerConnected { worker },
             Refusal::QueueNotFound { queue: "mail".into() },
             Refusal::QueueInUse { queue: "mail".into(), waiting: 3, running: 1 },
+            Refusal::NamespaceNotFound { namespace: "team-a".into() },
+            Refusal::NamespaceJobLimit { index: 0, namespace: "team-a".into(), limit: 1_000 },
+            Refusal::PriorityClassNotAllowed {
+                namespace: "team-a".into(),
+                class: PriorityClass::High,
+                highest: PriorityClass::Normal,
+            },
             Refusal::ScheduleNotFound { schedule },
             Refusal::ScheduleExists { name: "nightly".into(), schedule },
             Refusal::InvalidTiming { index: 2, problems: problems.clone() },

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use crate::id::ScheduleId;
 use crate::limits;
+use crate::namespace::{NamespaceSettings, Quota};
 use crate::queue::QueueSettings;
 use crate::spec::{Backoff, Constraint, FinishBy, JobSpec, Operator, ProcessRun, Run};
 use crate::time::{Duration, Timestamp};
@@ -508,6 +509,44 @@ pub fn queue(name: &str, settings: &QueueSettings) -> Result<(), Invalid> {
     check.finish()
 }
 
+/// Checks the settings of a namespace.
+///
+/// # Errors
+/// All problems, each with the path of its field.
+pub fn namespace(name: &str, settings: &NamespaceSettings) -> Result<(), Invalid> {
+    let mut check = Check::default();
+    check.name("name", name);
+    let Quota { cpu, memory, custom, running, jobs } = &settings.quota;
+    check
+        .ensure(cpu.is_none_or(|cpu| cpu.0 > 0), "quota.cpu", || "`0` is out of range: expected more".into());
+    check.ensure(memory.is_none_or(|memory| memory.0 > 0), "quota.memory", || {
+        "`0` is out of range: expected more".into()
+    });
+    check.ensure(custom.len() <= limits::CUSTOM_RESOURCES_MAX, "quota.custom", || {
+        format!("has {} resources: expected at most {}", custom.len(), limits::CUSTOM_RESOURCES_MAX)
+    });
+    for resource in custom.keys() {
+        check.name(&format!("quota.custom.{}", shown(resource)), resource);
+    }
+    if let Some(running) = running.filter(|running| !(1..=limits::CONCURRENCY_MAX).contains(running)) {
+        check.fail(
+            "quota.running",
+            format!("`{running}` is out of range: expected 1 to {}", limits::CONCURRENCY_MAX),
+        );
+    }
+    if let Some(jobs) = jobs.filter(|jobs| !(1..=limits::NAMESPACE_JOBS_MAX).contains(jobs)) {
+        check.fail(
+            "quota.jobs",
+            format!("`{jobs}` is out of range: expected 1 to {}", limits::NAMESPACE_JOBS_MAX),
+        );
+    }
+    let note = settings.note.as_ref().map_or(0, String::len);
+    check.ensure(note <= limits::NOTE_LEN_MAX, "note", || {
+        format!("has {note} bytes: expected at most {}", limits::NOTE_LEN_MAX)
+    });
+    check.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -632,6 +671,22 @@ mod tests {
     fn text_from_users_is_cut_and_cleaned_in_messages() {
         let found = problems(|spec| spec.name = format!("\u{1b}[31m{}", "x".repeat(500)));
         assert!(!found.contains('\u{1b}') && found.len() < 300, "{found}");
+    }
+
+    #[test]
+    fn quotas_must_be_above_zero() {
+        let quota = Quota {
+            cpu: Some(crate::Millicores(0)),
+            running: Some(0),
+            jobs: Some(0),
+            custom: [("g p u".to_owned(), 1)].into(),
+            ..Quota::default()
+        };
+        let settings = NamespaceSettings { quota, ..NamespaceSettings::default() };
+        let paths: Vec<_> =
+            namespace("n", &settings).unwrap_err().problems.into_iter().map(|problem| problem.path).collect();
+        assert_eq!(paths, ["quota.cpu", "quota.custom.g p u", "quota.running", "quota.jobs"]);
+        assert!(namespace("n", &NamespaceSettings::default()).is_ok());
     }
 
     #[test]

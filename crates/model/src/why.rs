@@ -133,6 +133,22 @@ pub enum Reason {
         /// Limit of concurrent jobs with the key.
         limit: u32,
     },
+    /// The namespace of the job has used its quota.
+    NamespaceQuota {
+        /// Name of the namespace.
+        namespace: String,
+        /// Limited resource: `cpu` (millicores), `memory` (bytes), `running` (jobs), or a custom resource.
+        resource: String,
+        /// Amount that the running jobs of the namespace use.
+        used: u64,
+        /// Amount that the job requests.
+        needed: u64,
+        /// Limit of the quota.
+        limit: u64,
+        /// Note of the operator who set the quota.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    },
     /// Other jobs are ahead in the queue.
     QueuedBehind {
         /// Number of waiting jobs in the queue, including this one.

@@ -86,6 +86,8 @@ mutations! {
     EngineForgetsRates = "engine-forgets-rates",
     /// Places one execution more on a worker than it has slots.
     EngineOverfillsWorkers = "engine-overfills-workers",
+    /// Allows one more running job than the quota of a namespace.
+    EngineExceedsQuotas = "engine-exceeds-quotas",
     /// Preempts jobs of the same and of higher priority classes too.
     EnginePreemptsEqualClasses = "engine-preempts-equal-classes",
     /// Lets a preempted job preempt others.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use model::firing::{BackfillStatus, Gap, LedgerRecord, Origin, ScheduleStatus};
 use model::id::Epoch;
+use model::namespace::NamespaceSettings;
 use model::queue::QueueSettings;
 use model::record::HistoryEntry;
 use model::run::{Caller, RunHistoryEntry, RunTrigger, StepCause, StepOrigin, TriggerState};
@@ -221,6 +222,9 @@ pub enum Ask {
     Queue {
         name: String,
     },
+    Namespace {
+        name: String,
+    },
     Apply {
         name: String,
     },
@@ -363,6 +367,10 @@ pub enum Row {
     Queue {
         name: String,
         settings: QueueSettings,
+    },
+    Namespace {
+        namespace: String,
+        settings: NamespaceSettings,
     },
     Schedule(Box<ScheduleRow>),
     ScheduleRemoved(ScheduleId),

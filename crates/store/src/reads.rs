@@ -20,7 +20,7 @@ use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
 use model::failures::FailureGroup;
 use model::firing::LedgerRecord;
-use model::record::{QueueRecord, WorkerRecord};
+use model::record::{NamespaceRecord, QueueRecord, WorkerRecord};
 use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkflowId};
 
@@ -175,4 +175,7 @@ pub trait Reads: Send + Sync + 'static {
 
     /// Returns all configured queues.
     async fn queues(&self) -> Result<Vec<QueueRecord>, StoreError>;
+
+    /// Returns all namespaces that have settings.
+    async fn namespaces(&self) -> Result<Vec<NamespaceRecord>, StoreError>;
 }

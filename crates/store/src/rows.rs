@@ -42,6 +42,7 @@ pub(crate) enum Table {
     Keys,
     Workers,
     Queues,
+    Namespaces,
     Events,
     Access,
     Alerts,
@@ -72,6 +73,7 @@ impl Table {
             Self::Keys => "keys",
             Self::Workers => "workers",
             Self::Queues => "queues",
+            Self::Namespaces => "namespaces",
             Self::Events => "events",
             Self::Access => "access",
             Self::Alerts => "alerts",
@@ -99,7 +101,7 @@ impl Table {
             Self::Keys | Self::RunKeys => &["key"],
             Self::Access | Self::Alerts => &["kind", "key"],
             Self::Audit => &["sequence"],
-            Self::Queues => &["name"],
+            Self::Queues | Self::Namespaces => &["name"],
             Self::Events => &["first"],
             Self::Ledger => &["first", "schedule", "generation", "cause", "backfill"],
             Self::Calendars => &["namespace", "name"],
@@ -397,7 +399,7 @@ pub(crate) fn step(row: &impl Fields) -> Result<StepRecord, DecodeError> {
     Ok(StepRecord { key, state })
 }
 
-/// Decodes a worker or a queue; `context` contains its key.
+/// Decodes a worker, a queue or a namespace; `context` contains its key.
 pub(crate) fn record<T: DeserializeOwned>(context: Context, row: &impl Fields) -> Result<T, DecodeError> {
     let json = open_text(context, "record", row.bytes(1, "record")?)?;
     serde_json::from_str(json).map_err(|error| DecodeError::decode("record", error))

@@ -160,7 +160,8 @@ fn the_missing_permissions_are_those_outside_of_grants_and_scope() {
     }
     let scenario = scenario.limited("ann", scope(Some("viewer"), &["team/a"]));
     assert_eq!(missing(&scenario, "team/a"), operable);
-    let anywhere = Permissions::of(&[Verb::Read], &[Resource::Workers, Resource::Queues, Resource::Server]);
+    let of_cluster = [Resource::Workers, Resource::Queues, Resource::Server, Resource::Namespaces];
+    let anywhere = Permissions::of(&[Verb::Read], &of_cluster);
     assert_eq!(missing(&scenario, "team/b"), operator.difference(anywhere));
 }
 

@@ -30,6 +30,7 @@ pub(crate) mod hints;
 pub(crate) mod job;
 pub(crate) mod more;
 pub(crate) mod multiple;
+pub(crate) mod namespace;
 pub(crate) mod reference;
 pub(crate) mod schedule;
 pub(crate) mod serve;
@@ -183,6 +184,12 @@ pub(crate) enum Command {
     /// Run a worker on this machine, or manage workers
     #[command(visible_alias = "workers")]
     Worker(Box<serve::WorkerArgs>),
+    /// Manage namespaces: quotas, and what their jobs use
+    #[command(subcommand, visible_alias = "namespaces", before_help = examples! {
+        "belfry namespace list"
+        "belfry namespace set team-a --cpu 8 --memory 16GiB --running 100"
+    })]
+    Namespace(namespace::NamespaceCommand),
     /// Manage queues
     #[command(subcommand, visible_alias = "queues", before_help = examples! {
         "belfry queue list"

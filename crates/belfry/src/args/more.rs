@@ -97,7 +97,7 @@ pub(crate) struct QueueSetArgs {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct OptionalLimit<T>(pub(crate) Option<T>);
 
-fn or_none<T: std::str::FromStr>(text: &str) -> Result<OptionalLimit<T>, String> {
+pub(super) fn or_none<T: std::str::FromStr>(text: &str) -> Result<OptionalLimit<T>, String> {
     if text == "none" {
         return Ok(OptionalLimit(None));
     }

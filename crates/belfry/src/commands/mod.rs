@@ -30,6 +30,7 @@ mod jobs;
 mod last;
 mod logs;
 mod multiple;
+mod namespaces;
 mod queues;
 mod roles;
 mod runs;
@@ -194,6 +195,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Run(command) => block_on(&context, runs::run(&context, *command)),
         Command::Apply(args) => block_on(&context, apply::run(&context, args)),
         Command::Diff(args) => block_on(&context, apply::diff(&context, args)),
+        Command::Namespace(command) => block_on(&context, namespaces::run(&context, command)),
         Command::Queue(command) => block_on(&context, queues::run(&context, command)),
         Command::Artifact(command) => block_on(&context, artifacts::run(&context, command)),
         Command::Task(command) => block_on(&context, task::run(&context, command)),

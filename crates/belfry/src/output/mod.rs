@@ -314,7 +314,7 @@ mod tests {
             ($($row:ty)*) => { [$((stringify!($row), table::narrowest::<$row>())),*] };
         }
         let widths = widths! {
-            api::Job api::Execution objects::ExecutionOfJob api::JobEvent api::FeedEvent api::Queue api::Artifact
+            api::Job api::Execution objects::ExecutionOfJob api::JobEvent api::FeedEvent api::Queue api::Namespace api::Artifact
             api::SubmittedJob api::CancelledJob api::Server api::Worker api::WorkflowRun api::RunStep
             api::RunElement running_elements::RunningElement api::Schedule api::TriggeredSchedule
             api::UpcomingFiring api::LedgerEntry api::Backfill api::Calendar api::Workflow api::PlannedStep

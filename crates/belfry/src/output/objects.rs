@@ -12,13 +12,13 @@
 //! - Every cell passes through [`Cell::new`], which escapes control characters.
 //! - Columns marked [`wide`] are shown with `-o wide` only; `cells` returns a value for each column, in their order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::api::{
-    Artifact, CancelledJob, Execution, FeedEvent, Job, JobEvent, JobResult, Queue, SubmittedJob,
+    Artifact, CancelledJob, Execution, FeedEvent, Job, JobEvent, JobResult, Namespace, Queue, SubmittedJob,
 };
 use model::record::FileVersion;
-use model::spec::Run;
+use model::spec::{PriorityClass, Run};
 use model::{ExecutionStatus, JobStatus, RunId, Timestamp};
 use serde::Serialize;
 
@@ -482,6 +482,74 @@ impl Detail for Queue {
         ];
         for (namespace, weight) in &settings.namespace_weights {
             lines.push(("Namespace weight", format!("{namespace}={weight}").into()));
+        }
+        lines
+    }
+}
+
+/// Returns the usage and its limit: `3 of 8`, or `3` without a limit.
+fn of_quota(used: &dyn std::fmt::Display, limit: Option<&dyn std::fmt::Display>) -> Cell {
+    limit.map_or_else(|| used.to_string(), |limit| format!("{used} of {limit}")).into()
+}
+
+impl Row for Namespace {
+    const COLUMNS: &'static [Column] = &[
+        column("NAME", 16),
+        column("JOBS", 8),
+        column("RUNNING", 8),
+        column("CPU", 10),
+        column("MEMORY", 16),
+        column("MAX CLASS", 11).optional(1),
+        wide("VERSION", 7),
+        wide("NOTE", 20),
+    ];
+
+    fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
+        let (quota, usage) = (&self.settings.quota, &self.usage);
+        let limit_of_memory = quota.memory.map(|memory| bytes(memory.0));
+        vec![
+            self.name.as_str().into(),
+            of_quota(&usage.jobs, quota.jobs.as_ref().map(|limit| limit as _)),
+            of_quota(&usage.running, quota.running.as_ref().map(|limit| limit as _)),
+            of_quota(&usage.cpu, quota.cpu.as_ref().map(|limit| limit as _)),
+            of_quota(&bytes(usage.memory.0), limit_of_memory.as_ref().map(|limit| limit as _)),
+            self.settings.max_priority_class.map(|class| class.to_string()).into(),
+            self.version.to_string().into(),
+            self.settings.note.as_deref().into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        escape(&self.name)
+    }
+}
+
+impl Detail for Namespace {
+    fn detail(&self, _look: &OutputOptions) -> Vec<(&'static str, Cell)> {
+        let (quota, usage) = (&self.settings.quota, &self.usage);
+        let limit_of_memory = quota.memory.map(|memory| bytes(memory.0));
+        let class = self.settings.max_priority_class.unwrap_or(PriorityClass::High);
+        let mut lines = vec![
+            ("Namespace", self.name.as_str().into()),
+            ("Jobs", of_quota(&usage.jobs, quota.jobs.as_ref().map(|limit| limit as _))),
+            ("Running jobs", of_quota(&usage.running, quota.running.as_ref().map(|limit| limit as _))),
+            ("Allocated CPU", of_quota(&usage.cpu, quota.cpu.as_ref().map(|limit| limit as _))),
+            (
+                "Allocated memory",
+                of_quota(&bytes(usage.memory.0), limit_of_memory.as_ref().map(|limit| limit as _)),
+            ),
+            ("Highest priority class", class.to_string().into()),
+            ("Note", self.settings.note.as_deref().into()),
+            ("Version", self.version.to_string().into()),
+        ];
+        let resources: BTreeSet<&String> = usage.custom.keys().chain(quota.custom.keys()).collect();
+        for resource in resources {
+            let used = usage.custom.get(resource).copied().unwrap_or(0);
+            let text = match quota.custom.get(resource) {
+                Some(limit) => format!("{resource}: {used} of {limit}"),
+                None => format!("{resource}: {used}"),
+            };
+            lines.push(("Resource", text.into()));
         }
         lines
     }

@@ -11,9 +11,9 @@
 
 use std::fmt::Write as _;
 
-use model::JobStatus;
 use model::spec::{FinishAction, UpstreamCondition};
 use model::why::{FailedFilter, OpenEnum, Reason, WaitingUpstreamJob, Why, WorkerMismatch};
+use model::{JobStatus, Millicores};
 
 use super::text::{bytes, count, escape, format_open_enum};
 use super::time::exact;
@@ -87,6 +87,22 @@ fn sentence(look: &OutputOptions, reason: &Reason) -> String {
         Reason::QueuePaused { queue, note } => {
             let note = note.as_ref().map(|n| format!(" (\"{}\")", escape(n))).unwrap_or_default();
             format!("Queue `{0}` is paused{note}. Run `belfry queue resume {0}` to resume it.", escape(queue))
+        }
+        Reason::NamespaceQuota { namespace, resource, used, needed, limit, note } => {
+            let amount = |of: u64| match resource.as_str() {
+                "cpu" => format!("{} CPU", Millicores(u32::try_from(of).unwrap_or(u32::MAX))),
+                "memory" => format!("{} of memory", bytes(of)),
+                "running" => count(of, "running job"),
+                name => format!("{of} {}", escape(name)),
+            };
+            let note = note.as_ref().map_or_else(String::new, |note| format!(" ({})", escape(note)));
+            format!(
+                "The quota of namespace `{}` is {}{note}: its jobs use {}, and the job needs {}.",
+                escape(namespace),
+                amount(*limit),
+                amount(*used),
+                amount(*needed)
+            )
         }
         Reason::QueueConcurrency { queue, running, limit } => {
             format!(

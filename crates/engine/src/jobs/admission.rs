@@ -72,8 +72,9 @@ impl Jobs {
             }
             Some(_) => {
                 self.end_unknown(cx, id);
+                self.release_job_reservations_on(id);
                 self.workers.remove(&id);
-                self.workers_changed = true;
+                self.capacity_changed();
                 cx.write(Change::RemoveWorker(id));
                 Ok(Reply::Worker)
             }

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::namespace::NamespaceUsage;
 use model::queue::QueueSettings;
 use model::record::{ExecutionRecord, JobState, WorkerRecord};
 use model::spec::{PriorityClass, UpstreamJob};
@@ -20,7 +21,7 @@ use crate::context::Context;
 use crate::difference::{Difference, count_difference, first};
 use crate::jobs::IdempotencyEntry;
 use crate::jobs::Jobs;
-use crate::output::QueueView;
+use crate::output::{NamespaceView, QueueView};
 use crate::profile::Profile;
 use crate::timer::Timer;
 use crate::workers::{ClassUse, Holder, Used, Worker};
@@ -177,6 +178,7 @@ impl Jobs {
                 _ => {}
             }
         }
+        self.check_quotas()?;
         for view in self.queues.view() {
             let name = view.name.as_str();
             let expected = (waiting.get(name).copied().unwrap_or(0), running.get(name).copied().unwrap_or(0));
@@ -188,6 +190,33 @@ impl Jobs {
             }
         }
         Ok(())
+    }
+
+    fn check_quotas(&self) -> Result<(), String> {
+        let mut expected: BTreeMap<&str, NamespaceUsage> = BTreeMap::new();
+        for job in self.all.values().filter(|job| !job.state.status.is_final()) {
+            let usage = expected.entry(&job.profile.namespace).or_default();
+            usage.jobs += 1;
+            if job.state.status == JobStatus::Running {
+                let shape = &job.profile.shape;
+                usage.running += 1;
+                usage.cpu.0 += shape.cpu.0;
+                usage.memory.0 += shape.memory.0;
+                for (name, amount) in &shape.custom {
+                    *usage.custom.entry(name.clone()).or_default() += amount;
+                }
+            }
+        }
+        for view in self.queues.quotas().view() {
+            let usage = expected.remove(view.name.as_str()).unwrap_or_default();
+            if usage != view.usage {
+                return Err(format!("namespace {} counts {:?}, expected {usage:?}", view.name, view.usage));
+            }
+        }
+        match expected.first_key_value() {
+            Some((name, usage)) => Err(format!("namespace {name} is not counted, but uses {usage:?}")),
+            None => Ok(()),
+        }
     }
 
     /// Returns the first job, execution, key, worker or queue that differs from a rebuilt engine.
@@ -203,18 +232,27 @@ impl Jobs {
                 first(here, |id| other.workers.get(id).map(of_worker))
             })
             .or_else(|| self.queue_difference(other))
+            .or_else(|| self.quota_difference(other))
             .or_else(|| {
                 count_difference(
-                    "jobs, executions, keys, workers, queues",
+                    "jobs, executions, keys, workers, queues, namespaces",
                     self.object_counts(),
                     other.object_counts(),
                 )
             })
     }
 
-    fn object_counts(&self) -> [usize; 5] {
-        let queues = self.queues.view().len();
-        [self.all.len(), self.executions.len(), self.keys.len(), self.workers.len(), queues]
+    fn object_counts(&self) -> [usize; 6] {
+        let (queues, namespaces) = (self.queues.view().len(), self.queues.quotas().view().len());
+        [self.all.len(), self.executions.len(), self.keys.len(), self.workers.len(), queues, namespaces]
+    }
+
+    fn quota_difference(&self, other: &Self) -> Option<Difference> {
+        let (here, there) = (self.queues.quotas().view(), other.queues.quotas().view());
+        let of = |view: &NamespaceView| format!("{view:?}");
+        first(here.iter().map(|view| (view.name.as_str(), of(view))), |name| {
+            there.iter().find(|view| view.name == name).map(of)
+        })
     }
 
     fn queue_difference(&self, other: &Self) -> Option<Difference> {

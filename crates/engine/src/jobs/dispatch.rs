@@ -4,6 +4,7 @@
 //! freed, a limit was raised. A shape without an eligible worker is *blocked* until capacity is freed. So a
 //! full cluster with a million waiting jobs costs one search per shape, not per job.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::record::ExecutionRecord;
@@ -11,14 +12,15 @@ use model::{Cause, ExecutionId, ExecutionStatus, JobId, JobStatus, WorkerId};
 use rand::Rng;
 
 use crate::context::Context;
-use crate::jobs::Jobs;
-use crate::jobs::{LiveExecution, REMINDER_INTERVAL, TransitionDetails};
+use crate::jobs::{Job, Jobs, LiveExecution, REMINDER_INTERVAL, TransitionDetails};
 use crate::profile::{Profile, Shape};
 use crate::timer::Timer;
 use crate::workers::{Worker, placement};
 
 /// Maximum number of candidates per flush, so that its batch stays small enough to commit.
 const CANDIDATES_PER_FLUSH_MAX: usize = 10_000;
+/// Maximum number of preempted jobs for which jobs of the same shape are tried in one dispatch.
+const PASSED_OVER_MAX: usize = 100;
 
 impl Jobs {
     /// Places every waiting job that limits and workers allow.
@@ -30,24 +32,30 @@ impl Jobs {
         while looks > 0 && std::mem::take(&mut self.dispatch_wanted) {
             self.place_reserved_jobs(cx);
             self.place_jobs_with_reservation(cx);
-            self.unblock_freed();
+            self.unblock_freed(cx);
             self.place_waiting(cx, &mut looks);
-            if !self.blocked.is_empty() {
-                self.reserve_for_waiting(cx);
-            }
+            self.reserve_for_long_waiting(cx);
         }
     }
 
     fn place_waiting(&mut self, cx: &mut Context, looks: &mut usize) {
+        // Preempted jobs that wait for free capacity: they preempt no others.
+        let mut passed_over = BTreeSet::new();
         while *looks > 0 {
             *looks -= 1;
-            let next = self.queues.next(cx.steady, &self.blocked);
+            let wants = |id: JobId| !self.job_reservations.contains_key(&id) && !passed_over.contains(&id);
+            let next = self.queues.next(cx.steady, &self.blocked, wants);
             for (queue, until) in next.slow {
                 cx.steady_timers.arm(until, Timer::Rate(queue));
             }
             let Some(candidate) = next.candidate else { return };
             let job = self.all.get(&candidate.job).expect("every job in a queue is live");
-            if !self.queues.key_is_open(job.queued(candidate.job)) {
+            if !self.queues.key_allows_beside_reserved(job.queued(candidate.job)) {
+                if self.queues.key_is_open(job.queued(candidate.job)) {
+                    // A job of the key with a reservation starts first.
+                    passed_over.insert(candidate.job);
+                    continue;
+                }
                 self.queues.park(job.queued(candidate.job));
                 continue;
             }
@@ -59,9 +67,13 @@ impl Jobs {
             let best = self.workers.best(*shape_id, shape, job.last_worker());
             match best.or_else(|| self.backfill_worker(cx, candidate.job)) {
                 Some(worker) => self.place(cx, candidate.job, worker),
+                None if self.try_preempt(cx, candidate.job) => {}
+                None if self.was_preempted(candidate.job) && passed_over.len() < PASSED_OVER_MAX => {
+                    passed_over.insert(candidate.job);
+                }
                 None => {
                     self.blocked.insert(*shape_id, Arc::clone(shape));
-                    self.blocked_since.entry(*shape_id).or_insert(cx.steady);
+                    self.long_waiting.blocked(*shape_id, cx.steady);
                 }
             }
         }
@@ -98,11 +110,14 @@ impl Jobs {
             preempted_by: None,
         };
         job.live = Some(Box::new(LiveExecution::new(record, remind_at)));
-        if let Some(worker) = self.workers.get_mut(&worker) {
-            worker.reserve(id, &job.profile.shape);
-            worker.placed_at_search = self.preemption_searches;
+        let (shape_id, class) = (job.profile.shape_id, job.profile.shape.class);
+        self.allocate(id, worker);
+        self.long_waiting.placed(shape_id);
+        if self.blocked.values().any(|blocked| blocked.class > class) {
+            // A blocked job of a higher class may preempt it.
+            self.freed.insert(worker);
+            self.dispatch_wanted = true;
         }
-        self.blocked_since.remove(&job.profile.shape_id);
         self.executions.insert(execution, id);
         cx.steady_timers.arm(remind_at, Timer::Remind(execution));
         let about = TransitionDetails {
@@ -115,11 +130,27 @@ impl Jobs {
         self.use_reservation(cx, id);
     }
 
+    /// Allocates resources of a worker to a job.
+    pub(crate) fn allocate(&mut self, id: JobId, worker: WorkerId) {
+        let (Some(job), Some(worker)) = (self.all.get(&id), self.workers.get_mut(&worker)) else { return };
+        if worker.reserve(id, &job.profile.shape) {
+            self.running_by_class[job.profile.shape.class as usize] += 1;
+        }
+    }
+
+    /// Frees the resources that a job has on a worker.
+    pub(crate) fn deallocate(&mut self, id: JobId, worker: WorkerId) {
+        let (Some(job), Some(worker)) = (self.all.get(&id), self.workers.get_mut(&worker)) else { return };
+        if worker.release(id, &job.profile.shape) {
+            let running = &mut self.running_by_class[job.profile.shape.class as usize];
+            *running = running.saturating_sub(1);
+        }
+    }
+
     /// Called when a worker joins or its admission changes: any shape may now have an eligible worker.
     pub(crate) fn capacity_changed(&mut self) {
         self.blocked.clear();
         self.workers_changed = true;
-        self.without_victims.clear();
         self.dispatch_wanted = true;
     }
 
@@ -129,28 +160,44 @@ impl Jobs {
         self.dispatch_wanted = true;
     }
 
-    fn unblock_freed(&mut self) {
+    fn was_preempted(&self, id: JobId) -> bool {
+        self.all.get(&id).is_some_and(Job::was_preempted)
+    }
+
+    fn unblock_freed(&mut self, cx: &Context) {
         let workers = &self.workers;
         let freed: Vec<_> = std::mem::take(&mut self.freed).iter().filter_map(|id| workers.get(id)).collect();
+        if freed.is_empty() || self.blocked.is_empty() {
+            return;
+        }
         let can_place = |shape: &Arc<Shape>, worker: &Worker| {
             // A reservation that begins later can be used by short jobs until then.
             let backfilled =
                 worker.reserved.iter().find(|kept| kept.begins_later()).map(|kept| kept.holder());
             placement::is_eligible(shape, worker, None)
                 || backfilled.is_some_and(|holder| placement::is_eligible(shape, worker, Some(holder)))
+                || self.may_preempt_on(cx, shape, worker)
         };
-        self.blocked.retain(|_, shape| !freed.iter().any(|worker| can_place(shape, worker)));
+        let unblocked: Vec<u64> = self
+            .blocked
+            .iter()
+            .filter(|(_, shape)| freed.iter().any(|worker| can_place(shape, worker)))
+            .map(|(&id, _)| id)
+            .collect();
+        for shape in unblocked {
+            self.blocked.remove(&shape);
+        }
     }
 
     /// Removes a job from its queue, if it is in one.
     pub(crate) fn leave_queue(&mut self, id: JobId) {
+        self.release_job_reservation(id);
         if self.reconciliation.release(id) {
             return;
         }
         if let Some(job) = self.all.get(&id).filter(|job| job.state.status == JobStatus::Waiting) {
             self.queues.remove(job.queued(id));
             self.dispatch_wanted = true;
-            self.release_job_reservation(id);
         }
     }
 }

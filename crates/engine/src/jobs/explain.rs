@@ -110,7 +110,7 @@ impl Jobs {
             None => self.job_reservations.contains_key(&id).then_some(Holder::Job(id)),
         };
         reasons.extend(self.job_reservation(id).map(|(reserved, mut victims)| {
-            let JobReservation { worker, is_preemption, until } = reserved;
+            let JobReservation { worker, is_preemption, until, .. } = reserved;
             victims.truncate(VICTIMS_SHOWN);
             match is_preemption {
                 true => Reason::Preempting { worker, victims },

@@ -43,10 +43,13 @@ impl Job {
         self.state.losses >= self.profile.retry.max_lost && !is_on(Mutation::EngineReplacesLostForever)
     }
 
-    /// Returns the number of executions that ended for another reason than a failure or a loss, with the newest one.
+    /// Returns the number of executions that ended for another reason than a failure, a loss or a preemption, with the
+    /// newest one.
     fn returns(&self) -> u32 {
         let state = &self.state;
-        state.executions.saturating_sub(state.run_failures + state.start_failures + state.losses)
+        let preemptions = state.history.iter().filter(|entry| entry.cause == Cause::Preempted).count();
+        let others = state.run_failures + state.start_failures + state.losses;
+        state.executions.saturating_sub(others + u32::try_from(preemptions).unwrap_or(u32::MAX))
     }
 
     /// Returns how the job must end after a request to cancel it, or after its completion deadline.
@@ -240,10 +243,8 @@ impl Jobs {
         if let Some(usage) = usage {
             cx.statistics.count_run(&job.source, record.worker, usage.run_time);
         }
-        if let Some(worker) = self.workers.get_mut(&record.worker) {
-            worker.release(id, &job.profile.shape);
-        }
         self.queues.on_execution_ended(job.queued(id));
+        self.deallocate(id, record.worker);
         self.capacity_freed(record.worker);
         let about = (record.number, record.id, record.worker);
         self.ended.push(record);

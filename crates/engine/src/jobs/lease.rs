@@ -107,6 +107,10 @@ impl Jobs {
             ..(*worker.record).clone()
         });
         cx.write_worker(&worker.record);
+        self.release_job_reservations_on(id);
+        // Preemptions wait for workers that may reconnect after a start.
+        self.capacity_changed();
+        let Some(worker) = self.workers.get(&id) else { return };
         let jobs: Vec<JobId> = worker.jobs.iter().copied().collect();
         if !is_on(Mutation::EngineKeepsJobsOfLostWorkers) {
             jobs.into_iter().for_each(|job| self.on_lease_ended(cx, job));

@@ -3,8 +3,8 @@
 //! This is the lowest layer; see the [crate's page](crate). One file holds one
 //! transition or one kind of request:
 //!
-//! - [`submit`], [`update`], [`cancel`]: requests of users. [`queue_settings`], [`admission`]: requests of
-//!   operators.
+//! - [`submit`], [`update`], [`cancel`]: requests of users. [`queue_settings`], [`namespace_settings`],
+//!   [`admission`]: requests of operators.
 //! - [`timers`]: ready time, end of a backoff, reminders. [`deadline`]: start deadline and completion deadline.
 //! - [`dispatch`]: places waiting jobs on workers. [`job_reservation`]: preemption, and capacity that is reserved for a
 //!   job. [`reservation`]: capacity that is reserved for a firing.
@@ -35,6 +35,7 @@ mod finish;
 mod job_reservation;
 mod lease;
 mod levels;
+mod namespace_settings;
 mod queue_settings;
 mod reconcile;
 mod report;
@@ -57,7 +58,7 @@ use model::checkpoint::CheckpointRecord;
 use model::firing::Origin;
 use model::record::{Change, EventKind, ExecutionRecord, HistoryEntry, JobHead, JobState, KeyRecord};
 use model::run::StepOrigin;
-use model::spec::Concurrency;
+use model::spec::{Concurrency, PriorityClass};
 use model::statistics::JobSource;
 use model::{
     Cause, Duration, ExecutionId, ExecutionStatus, Fence, JobId, JobStatus, RunId, ScheduleId, Timestamp,
@@ -66,7 +67,7 @@ use model::{
 use mutation::{Mutation, is_on};
 
 use crate::context::Context;
-use crate::output::QueueView;
+use crate::output::{NamespaceView, QueueView};
 use crate::profile::{Profile, Shape};
 use crate::queues::{QueuedJob, Queues};
 use crate::signal::{JobEnded, Signal, WorkEnd};
@@ -74,7 +75,7 @@ use crate::workers::{Worker, Workers};
 
 use deadline::Deadlines;
 pub(crate) use finish::backoff;
-use job_reservation::JobReservation;
+use job_reservation::{JobReservation, LongWaiting};
 pub use reconcile::OrphanedExecution;
 use reconcile::Reconciliation;
 use upstream::Downstream;
@@ -128,12 +129,11 @@ pub(crate) struct Jobs {
     freed: BTreeSet<WorkerId>,
     dispatch_wanted: bool,
     reconciliation: Reconciliation,
-    /// Since when no worker has had free capacity for a shape; steady time, by shape id.
-    blocked_since: BTreeMap<u64, Timestamp>,
-    /// Number of searches for victims of preemptions so far.
-    preemption_searches: u64,
-    /// Shapes for which a search found no victims, with the number of the last search.
-    without_victims: BTreeMap<u64, u64>,
+    long_waiting: LongWaiting,
+    /// Number of running jobs of each priority class, by its position in [`PriorityClass::ALL`].
+    running_by_class: [u64; PriorityClass::ALL.len()],
+    /// When the leases of all workers that have not reconnected after the start have ended; steady time.
+    workers_expected_until: Timestamp,
     /// Reservations of waiting jobs.
     job_reservations: BTreeMap<JobId, JobReservation>,
     /// Worker and schedule of each waiting job that may use the reservation of its schedule.
@@ -298,6 +298,10 @@ impl Jobs {
         self.queues.view()
     }
 
+    pub(crate) fn namespace_views(&self) -> Vec<NamespaceView> {
+        self.queues.quotas().view()
+    }
+
     /// Returns the number of live jobs by status.
     pub(crate) fn live_counts(&self) -> &BTreeMap<JobStatus, u64> {
         &self.live_counts.0
@@ -436,8 +440,12 @@ impl Jobs {
         }
         if let Some(from) = from {
             self.live_counts.sub(from);
+        } else {
+            self.queues.quotas_mut().job_created(&job.profile.namespace);
         }
-        if !to.is_final() {
+        if to.is_final() {
+            self.queues.quotas_mut().job_ended(&job.profile.namespace);
+        } else {
             self.live_counts.add(to);
         }
         self.touch(cx, id);

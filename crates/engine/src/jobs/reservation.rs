@@ -67,7 +67,8 @@ impl Jobs {
                 .get(&worker)
                 .is_some_and(|w| placement::is_eligible(&job.profile.shape, w, Some(Holder::Schedule(id))));
             let waits = job.state.status == JobStatus::Waiting;
-            if waits && fits && self.queues.allows_start(job.queued(job_id), cx.steady) {
+            let is_candidate = self.queues.is_candidate(job.queued(job_id));
+            if waits && fits && is_candidate && self.queues.allows_start(job.queued(job_id), cx.steady) {
                 self.place(cx, job_id, worker);
             }
         }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use model::record::{ExecutionRecord, JobHead, JobState, QueueRecord, WorkerRecord};
+use model::record::{ExecutionRecord, JobHead, JobState, NamespaceRecord, QueueRecord, WorkerRecord};
 use model::worker::WorkerStatus;
 use model::{Duration, ExecutionStatus, JobId, JobStatus, Timestamp};
 use mutation::{Mutation, is_on};
@@ -24,6 +24,15 @@ impl Jobs {
 
     pub(crate) fn restore_queue(&mut self, cx: &Context, record: &QueueRecord) {
         self.queues.set(cx.steady, record);
+    }
+
+    pub(crate) fn restore_namespace(&mut self, record: &NamespaceRecord) {
+        self.queues.quotas_mut().set(record);
+    }
+
+    /// Removes the settings of all namespaces, because their rows are about to be restored again. Only before the start.
+    pub(crate) fn clear_namespace_settings(&mut self) {
+        self.queues.quotas_mut().clear_settings();
     }
 
     /// Removes all workers, because their rows are about to be restored again. Only before the start.
@@ -63,6 +72,7 @@ impl Jobs {
         cx.now = cx.now.max(state.updated_at);
         let profile = cx.profiles.of(&head.spec);
         self.live_counts.add(state.status);
+        self.queues.quotas_mut().job_created(&profile.namespace);
         self.downstream.add(id, &state.upstream);
         let job = Job::new(cx, &Arc::new(head), profile, state, id.created_at());
         self.all.insert(id, job);
@@ -107,6 +117,7 @@ impl Jobs {
         self.disarm_deadlines(cx, id);
         let Some(job) = self.all.swap_remove(&id) else { return };
         self.live_counts.sub(job.state.status);
+        self.queues.quotas_mut().job_ended(&job.profile.namespace);
         match job.state.status {
             JobStatus::Ready | JobStatus::Retrying => {
                 cx.wall_timers.disarm(job.state.due_at, Timer::JobReady(id))
@@ -132,7 +143,7 @@ impl Jobs {
         for id in placed {
             self.resume_without_worker(cx, id);
         }
-        self.restore_job_reservations();
+        self.restore_job_reservations(cx);
     }
 
     fn resume_placed(&mut self, cx: &mut Context, id: JobId) {
@@ -151,12 +162,16 @@ impl Jobs {
         }
         live.remind_at = cx.steady + REMINDER_INTERVAL;
         cx.steady_timers.arm(live.remind_at, Timer::Remind(live.record.id));
-        if let Some(worker) = worker {
-            worker.reserve(id, &job.profile.shape);
-            if worker.record.status == WorkerStatus::Lost && !live.is_unknown() {
-                let status = WorkerStatus::Expected;
-                worker.record = Arc::new(WorkerRecord { status, ..(*worker.record).clone() });
-            }
+        let id_of_worker = live.record.worker;
+        let was_lost = !live.is_unknown()
+            && self
+                .workers
+                .get(&id_of_worker)
+                .is_some_and(|worker| worker.record.status == WorkerStatus::Lost);
+        self.allocate(id, id_of_worker);
+        if let Some(worker) = self.workers.get_mut(&id_of_worker).filter(|_| was_lost) {
+            let status = WorkerStatus::Expected;
+            worker.record = Arc::new(WorkerRecord { status, ..(*worker.record).clone() });
         }
     }
 
@@ -165,6 +180,7 @@ impl Jobs {
         if !is_on(Mutation::EngineExpiresLeasesAtTakeover) {
             until = until + self.first_lease(cx);
         }
+        self.workers_expected_until = until;
         for (&id, worker) in self.workers.iter_mut() {
             if worker.record.status != WorkerStatus::Lost {
                 let status = WorkerStatus::Expected;

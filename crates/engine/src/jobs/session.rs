@@ -95,6 +95,7 @@ impl Jobs {
             self.workers.get(&id).map(|w| w.jobs.iter().copied().collect()).unwrap_or_default();
         let mut missing = Vec::new();
         for job in jobs {
+            self.end_needless_preemption(cx, job);
             let live = self.all.get(&job).and_then(|job| Some((job.is_stopping(), job.live.as_ref()?)));
             let Some((stops, live)) = live else { continue };
             let heard = live.record.status != model::ExecutionStatus::Assigned;

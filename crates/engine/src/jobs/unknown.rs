@@ -71,13 +71,14 @@ impl Jobs {
         let about = (live.record.number, live.record.id, live.record.worker);
         cx.steady_timers.disarm(live.remind_at, Timer::Remind(live.record.id));
         job.state.outcome = Some(Box::new(lost_with_worker()));
+        self.queues.on_execution_ended(job.queued(id));
+        self.deallocate(id, about.2);
         if let Some(worker) = self.workers.get_mut(&about.2) {
-            worker.release(id, &job.profile.shape);
             worker.unknown.insert(id);
         }
-        self.queues.on_execution_ended(job.queued(id));
         // The queue and the concurrency key can now admit another job, on any worker.
         self.dispatch_wanted = true;
+        let Some(job) = self.all.get(&id) else { return };
         let message = job.state.outcome.as_ref().and_then(|outcome| outcome.message.clone());
         let about = TransitionDetails {
             execution: Some(about),
@@ -126,12 +127,11 @@ impl Jobs {
         live.remind_at = cx.steady + REMINDER_INTERVAL;
         let about = (live.record.number, live.record.id, live.record.worker);
         cx.steady_timers.arm(live.remind_at, Timer::Remind(live.record.id));
-        if let Some(worker) = self.workers.get_mut(&about.2) {
-            worker.reserve(id, &job.profile.shape);
-        }
+        self.allocate(id, about.2);
         let about = TransitionDetails { execution: Some(about), ..TransitionDetails::default() };
         self.transition(cx, id, JobStatus::Running, Cause::WorkerReturned, about);
         self.clear_unknown(cx, id);
+        self.end_needless_preemption(cx, id);
     }
 
     /// Marks an execution as known again: its worker is back and can be reminded.

@@ -43,6 +43,7 @@ impl Jobs {
         if let Some(expected) = expected_version.filter(|&expected| expected != found) {
             return Err(Refusal::VersionMismatch { expected, found });
         }
+        self.check_class(&head.spec.namespace, head.spec.priority_class)?;
         self.leave_queue(id);
         self.disarm_deadlines(cx, id);
         self.respec(cx, id, head);
@@ -73,6 +74,10 @@ impl Jobs {
         state.due_at = head.spec.run_at.unwrap_or(now).max(now);
         if state.due_at > now {
             cx.wall_timers.arm(state.due_at, Timer::JobReady(id));
+        }
+        if job.profile.namespace != profile.namespace {
+            self.queues.quotas_mut().job_ended(&job.profile.namespace);
+            self.queues.quotas_mut().job_created(&profile.namespace);
         }
         let renewed = Job::new(cx, head, profile, state, id.created_at());
         *job = Job { head: Some(Arc::clone(head)), new: job.new, dirty: job.dirty, ..renewed };

@@ -171,18 +171,18 @@ impl Lanes {
         self.levels.first_key_value().map(|(Reverse((class, _)), _)| *class)
     }
 
-    /// Returns the next job among those with a shape that `chosen` accepts and that `wants` accepts, with a profile of its
+    /// Returns the next job among those with a profile that `chosen` accepts and that `wants` accepts, with a profile of its
     /// shape.
     pub(crate) fn find(
         &self,
         shares: &FairShares,
-        chosen: impl Fn(u64) -> bool,
+        chosen: impl Fn(&Profile) -> bool,
         wants: impl Fn(JobId) -> bool,
     ) -> Option<(JobId, Arc<Profile>)> {
         self.levels.values().find_map(|level| {
             let found = level.iter().filter_map(|(namespace, tenant)| {
-                let open = tenant.lanes.iter().filter(|(shape, _)| chosen(**shape));
-                let found = open.filter_map(|(_, lane)| {
+                let open = tenant.lanes.values().filter(|lane| chosen(&lane.profile));
+                let found = open.filter_map(|lane| {
                     let jobs = lane.order.iter().flat_map(|(clock, _, flow)| {
                         lane.flows[flow].jobs.iter().map(move |place| (*clock, *place))
                     });

@@ -12,10 +12,12 @@
 //! - [`fair`]: weighted fair shares.
 //! - [`key`]: concurrency keys and parked jobs.
 //! - [`bucket`]: rate limits.
+//! - [`quota`]: quotas of namespaces.
 //!
 //! # Invariants
 //! - A waiting job is in exactly one lane, or is parked at its key.
-//! - `running <= limit` when a job is placed, for every queue and every key.
+//! - `running <= limit` when a job is placed, for every queue and every key; and the usage of every namespace is within
+//!   its quota.
 //!
 //! # Cost
 //! O(log n) to enter and leave. Choosing the next job visits each queue, and each namespace and shape of the
@@ -25,11 +27,13 @@ mod bucket;
 mod fair;
 mod key;
 mod lane;
+mod quota;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::namespace::NamespaceUsage;
 use model::queue::QueueSettings;
 use model::record::QueueRecord;
 use model::spec::{Concurrency, PriorityClass};
@@ -44,6 +48,7 @@ use fair::FairShares;
 use key::{Keys, Parked, Unparked};
 pub(crate) use lane::Flow;
 use lane::Lanes;
+pub(crate) use quota::Quotas;
 
 /// A job as its queue needs it.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +73,61 @@ impl QueuedJob<'_> {
 pub(crate) struct Queues {
     queues: BTreeMap<Arc<str>, Queue>,
     keys: Keys,
+    quotas: Quotas,
+    reserved: Reserved,
     shares: FairShares,
+}
+
+/// What jobs with a reservation will use of the limits, before any other job starts.
+#[derive(Debug, Default)]
+pub(crate) struct Reserved {
+    /// Number of jobs of each queue.
+    queues: BTreeMap<Arc<str>, u32>,
+    /// Number of jobs of each concurrency key, by namespace and key.
+    keys: BTreeMap<(Arc<str>, String), u32>,
+    /// Usage of the jobs of each namespace.
+    namespaces: BTreeMap<Arc<str>, NamespaceUsage>,
+}
+
+impl Reserved {
+    pub(crate) fn add(&mut self, job: QueuedJob<'_>) {
+        let profile = job.profile;
+        *self.queues.entry(Arc::clone(&profile.queue)).or_default() += 1;
+        if let Some(concurrency) = job.concurrency {
+            let key = (Arc::clone(&profile.namespace), concurrency.key.clone());
+            *self.keys.entry(key).or_default() += 1;
+        }
+        quota::add(self.namespaces.entry(Arc::clone(&profile.namespace)).or_default(), &profile.shape);
+    }
+
+    pub(crate) fn subtract(&mut self, job: QueuedJob<'_>) {
+        let profile = job.profile;
+        if let Some(count) = self.queues.get_mut(&profile.queue) {
+            *count = count.saturating_sub(1);
+        }
+        self.queues.retain(|_, count| *count > 0);
+        if let Some(concurrency) = job.concurrency {
+            let key = (Arc::clone(&profile.namespace), concurrency.key.clone());
+            if let Some(count) = self.keys.get_mut(&key) {
+                *count = count.saturating_sub(1);
+            }
+            self.keys.retain(|_, count| *count > 0);
+        }
+        if let Some(usage) = self.namespaces.get_mut(&profile.namespace) {
+            quota::subtract(usage, &profile.shape);
+        }
+        self.namespaces.retain(|_, usage| usage.running > 0);
+    }
+
+    fn of_key(&self, job: QueuedJob<'_>) -> u32 {
+        if self.keys.is_empty() {
+            return 0;
+        }
+        job.concurrency.map_or(0, |concurrency| {
+            let key = (Arc::clone(&job.profile.namespace), concurrency.key.clone());
+            self.keys.get(&key).copied().unwrap_or(0)
+        })
+    }
 }
 
 #[derive(Debug, Default)]
@@ -121,6 +180,14 @@ pub(crate) struct Next {
 }
 
 impl Queues {
+    pub(crate) fn quotas(&self) -> &Quotas {
+        &self.quotas
+    }
+
+    pub(crate) fn quotas_mut(&mut self) -> &mut Quotas {
+        &mut self.quotas
+    }
+
     fn queue(&mut self, name: &Arc<str>) -> &mut Queue {
         self.queues.entry(Arc::clone(name)).or_default()
     }
@@ -161,6 +228,8 @@ impl Queues {
         queue.lanes.serve(profile, job.flow, job.position());
         queue.waiting = queue.waiting.saturating_sub(1);
         queue.running += 1;
+        self.quotas.execution_started(&profile.namespace, &profile.shape);
+        let queue = self.queue(&profile.queue);
         if let Some(bucket) = queue.bucket.as_mut().filter(|_| !is_on(Mutation::EngineForgetsRates)) {
             bucket.take(now);
         }
@@ -179,6 +248,7 @@ impl Queues {
         let queue = self.queue(&job.profile.queue);
         queue.running = queue.running.saturating_sub(1);
         self.drop_if_unused(&job.profile.queue);
+        self.quotas.execution_ended(&job.profile.namespace, &job.profile.shape);
         if let Some(concurrency) = job.concurrency {
             self.keys.end(&job.profile.namespace, &concurrency.key);
             self.unpark(&job.profile.namespace, &concurrency.key);
@@ -194,6 +264,7 @@ impl Queues {
     /// Counts a restored job that is still running.
     pub(crate) fn restore_running(&mut self, job: QueuedJob<'_>) {
         self.queue(&job.profile.queue).running += 1;
+        self.quotas.execution_started(&job.profile.namespace, &job.profile.shape);
         if let Some(concurrency) = job.concurrency {
             self.keys.restore_running(&job.profile.namespace, &concurrency.key);
         }
@@ -221,18 +292,20 @@ impl Queues {
         job.concurrency.is_none_or(|c| running(&c.key) < c.limit + over)
     }
 
-    /// Returns whether the limits of a job's queue and of its key allow one more running job.
+    /// Returns whether the limits of a job's queue, of its key and of its namespace allow one more running job.
     pub(crate) fn is_below_limits(&self, job: QueuedJob<'_>) -> bool {
         let queue = self.queues.get(&job.profile.queue);
         let full =
             queue.is_some_and(|queue| queue.settings.concurrency.is_some_and(|limit| queue.running >= limit));
-        !full && self.key_is_open(job)
+        !full && self.key_is_open(job) && self.quotas.allows(&job.profile.namespace, &job.profile.shape)
     }
 
-    /// Returns whether a waiting job's queue and key allow it to start now, regardless of other waiting jobs.
+    /// Returns whether a waiting job's queue, key and namespace allow it to start now, regardless of other waiting jobs.
     pub(crate) fn allows_start(&self, job: QueuedJob<'_>, now: Timestamp) -> bool {
         let open = |queue: &Queue| queue.closed_gates(now).next().is_none();
-        self.queues.get(&job.profile.queue).is_none_or(open) && self.key_is_open(job)
+        self.queues.get(&job.profile.queue).is_none_or(open)
+            && self.key_is_open(job)
+            && self.quotas.allows(&job.profile.namespace, &job.profile.shape)
     }
 
     fn unpark(&mut self, namespace: &Arc<str>, key: &str) {
@@ -241,11 +314,17 @@ impl Queues {
         }
     }
 
-    /// Returns the next job among those whose shape is not `blocked`.
-    pub(crate) fn next(&self, now: Timestamp, blocked: &BTreeMap<u64, Arc<Shape>>) -> Next {
+    /// Returns the next job that `wants` accepts among those whose shape is not `blocked`. The limits include the jobs
+    /// with a reservation.
+    pub(crate) fn next(
+        &self,
+        now: Timestamp,
+        blocked: &BTreeMap<u64, Arc<Shape>>,
+        wants: impl Fn(JobId) -> bool,
+    ) -> Next {
         let mut next = Next::default();
         next.candidate = self.find(
-            |name, queue| match queue.closed_gates(now).next() {
+            |name, queue| match self.closed_gate(name, queue, now) {
                 Some(Gate::RateLimited { until }) => {
                     next.slow.push((Arc::clone(name), until));
                     false
@@ -253,37 +332,70 @@ impl Queues {
                 Some(_) => false,
                 None => true,
             },
-            |shape| !blocked.contains_key(&shape),
-            |_| true,
+            |profile| {
+                !blocked.contains_key(&profile.shape_id)
+                    && self.quotas.allows_beside(
+                        &profile.namespace,
+                        &profile.shape,
+                        &self.reserved.namespaces,
+                    )
+            },
+            wants,
         );
         next
     }
 
-    /// Returns the next job among those that `wants` accepts and whose shape `chosen` accepts. `reserved` is the number
-    /// of jobs of each queue that have a reservation and will start first; the limits of the queue include them.
-    pub(crate) fn next_without_worker(
+    /// Returns the next job that `wants` accepts, whatever its shape.
+    pub(crate) fn next_of_any_shape(
         &self,
         now: Timestamp,
-        reserved: &BTreeMap<Arc<str>, u32>,
-        chosen: impl Fn(u64) -> bool,
         wants: impl Fn(JobId) -> bool,
     ) -> Option<Candidate> {
-        let open = |name: &Arc<str>, queue: &Queue| {
-            let reserved = reserved.get(name).copied().unwrap_or(0);
-            let limit = queue.settings.concurrency.unwrap_or(u32::MAX);
-            let is_below = queue.running.saturating_add(reserved) < limit;
-            // A queue with a rate limit allows an unknown number of further starts.
-            let rate_allows = queue.bucket.is_none() || reserved == 0;
-            is_below && rate_allows && queue.closed_gates(now).next().is_none()
-        };
-        self.find(open, chosen, wants)
+        self.next(now, &BTreeMap::new(), wants).candidate
+    }
+
+    /// Returns a gate of a queue that is closed now, or will be when the jobs with a reservation have started.
+    fn closed_gate(&self, name: &Arc<str>, queue: &Queue, now: Timestamp) -> Option<Gate> {
+        if let Some(gate) = queue.closed_gates(now).next() {
+            return Some(gate);
+        }
+        let reserved = self.reserved.queues.get(name).copied().unwrap_or(0);
+        let limit =
+            queue.settings.concurrency.filter(|&limit| queue.running.saturating_add(reserved) >= limit);
+        // A queue with a rate limit allows an unknown number of further starts.
+        let limit = limit.or((reserved > 0 && queue.bucket.is_some()).then_some(reserved));
+        limit.filter(|_| reserved > 0).map(|limit| Gate::LimitReached { limit })
+    }
+
+    /// Returns whether a job may start beside the jobs with a reservation.
+    pub(crate) fn allows_start_beside_reserved(&self, job: QueuedJob<'_>, now: Timestamp) -> bool {
+        let profile = job.profile;
+        let open = |(name, queue): (&Arc<str>, &Queue)| self.closed_gate(name, queue, now).is_none();
+        self.queues.get_key_value(&profile.queue).is_none_or(open)
+            && self.key_allows_beside_reserved(job)
+            && self.quotas.allows_beside(&profile.namespace, &profile.shape, &self.reserved.namespaces)
+    }
+
+    /// Returns whether a job's concurrency key allows it to start beside the jobs with a reservation.
+    pub(crate) fn key_allows_beside_reserved(&self, job: QueuedJob<'_>) -> bool {
+        self.key_allows(job, self.reserved.of_key(job))
+    }
+
+    /// Returns whether a job is in a lane: it waits, and is not parked at its key.
+    pub(crate) fn is_candidate(&self, job: QueuedJob<'_>) -> bool {
+        let queue = self.queues.get(&job.profile.queue);
+        queue.is_some_and(|queue| queue.lanes.contains(job.profile, job.flow, job.position()))
+    }
+
+    pub(crate) fn reserved_mut(&mut self) -> &mut Reserved {
+        &mut self.reserved
     }
 
     /// Returns the next job of the open queues: the job of the highest class, then of the queue with the smallest share.
     fn find(
         &self,
         mut is_open: impl FnMut(&Arc<str>, &Queue) -> bool,
-        chosen: impl Fn(u64) -> bool,
+        chosen: impl Fn(&Profile) -> bool,
         wants: impl Fn(JobId) -> bool,
     ) -> Option<Candidate> {
         let mut best: Option<(Reverse<PriorityClass>, u64, Candidate)> = None;
@@ -355,7 +467,7 @@ impl Queues {
         })
     }
 
-    /// Returns the reasons of its queue and its key that block a waiting job.
+    /// Returns the reasons of its queue, its key and its namespace that block a waiting job.
     ///
     /// `now` is steady time; `on_the_wall` converts a steady time to wall time.
     pub(crate) fn reasons(
@@ -375,6 +487,7 @@ impl Queues {
                 Gate::RateLimited { until } => Reason::QueueRate { queue: name(), until: on_the_wall(until) },
             }));
         }
+        reasons.extend(self.quotas.reasons(&job.profile.namespace, &job.profile.shape));
         if let Some(concurrency) = job.concurrency {
             let running = self.keys.running(&job.profile.namespace, &concurrency.key);
             if running >= concurrency.limit {

@@ -42,6 +42,9 @@ impl Schedules {
         let mut plans = Vec::with_capacity(schedules.len());
         for (index, new) in schedules.iter().enumerate() {
             self.check_expected(new)?;
+            if let Some(job) = new.head.spec.job() {
+                jobs.check_class(&job.namespace, job.priority_class)?;
+            }
             let plan = self.plan_of(cx, &new.head.spec);
             plans.push(plan.map_err(|problems| Refusal::InvalidTiming { index, problems })?);
         }

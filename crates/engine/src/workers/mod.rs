@@ -41,8 +41,6 @@ pub(crate) struct Worker {
     pub(crate) used: Used,
     /// The part of `used` that each priority class has.
     pub(crate) used_by_class: BTreeMap<PriorityClass, ClassUse>,
-    /// Number of searches for victims of preemptions before the last placement on the worker.
-    pub(crate) placed_at_search: u64,
     /// Jobs with an execution on the worker.
     pub(crate) jobs: BTreeSet<JobId>,
     /// Jobs that returned to their queues when its lease ended; the worker may still hold their executions.
@@ -138,7 +136,6 @@ impl Worker {
             health: Health::default(),
             used: Used::default(),
             used_by_class: BTreeMap::new(),
-            placed_at_search: 0,
             jobs: BTreeSet::new(),
             unknown: BTreeSet::new(),
             unconfirmed: Vec::new(),
@@ -160,8 +157,10 @@ impl Worker {
         !self.reserved.is_empty()
     }
 
-    pub(crate) fn reserve(&mut self, job: JobId, shape: &Shape) {
-        if self.jobs.insert(job) {
+    /// Allocates resources to a job. Returns whether they were not allocated yet.
+    pub(crate) fn reserve(&mut self, job: JobId, shape: &Shape) -> bool {
+        let is_new = self.jobs.insert(job);
+        if is_new {
             self.used.cpu.0 = self.used.cpu.0.saturating_add(shape.cpu.0);
             self.used.memory.0 = self.used.memory.0.saturating_add(shape.memory.0);
             for (resource, amount) in &shape.custom {
@@ -172,10 +171,13 @@ impl Worker {
             used.memory = used.memory.saturating_add(shape.memory.0);
             used.jobs += 1;
         }
+        is_new
     }
 
-    pub(crate) fn release(&mut self, job: JobId, shape: &Shape) {
-        if self.jobs.remove(&job) {
+    /// Frees the resources of a job. Returns whether it had any.
+    pub(crate) fn release(&mut self, job: JobId, shape: &Shape) -> bool {
+        let had_any = self.jobs.remove(&job);
+        if had_any {
             self.used.cpu.0 = self.used.cpu.0.saturating_sub(shape.cpu.0);
             self.used.memory.0 = self.used.memory.0.saturating_sub(shape.memory.0);
             for (resource, amount) in &shape.custom {
@@ -187,8 +189,9 @@ impl Worker {
             let used = self.used_by_class.entry(shape.class).or_default();
             used.cpu = used.cpu.saturating_sub(shape.cpu.0.into());
             used.memory = used.memory.saturating_sub(shape.memory.0);
-            used.jobs -= 1;
+            used.jobs = used.jobs.saturating_sub(1);
         }
+        had_any
     }
 
     pub(crate) fn view(&self) -> WorkerView {

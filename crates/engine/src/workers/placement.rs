@@ -76,12 +76,35 @@ pub(crate) fn has_capacity(shape: &Shape, worker: &Worker, own: Option<Holder>) 
     check_eligibility(shape, worker, own, each).is_continue()
 }
 
+/// Returns whether a worker is eligible for a shape if nothing were reserved on it.
+pub(crate) fn has_free_capacity(shape: &Shape, worker: &Worker) -> bool {
+    check_worker(shape, worker, &mut |_| ControlFlow::Break(())).is_continue()
+}
+
+/// Returns how much of the scarcest resource is missing on a worker for a shape, in millionths of its capacity.
+pub(crate) fn missing(shape: &Shape, worker: &Worker) -> u64 {
+    utilization(shape, worker).saturating_sub(1_000_000)
+}
+
 /// Calls `found` for each reason why a worker is not eligible, until it breaks.
 fn check_eligibility(
     shape: &Shape,
     worker: &Worker,
     own: Option<Holder>,
     mut found: impl FnMut(&dyn Fn() -> FailedFilter) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    check_worker(shape, worker, &mut found)?;
+    if worker.reserved.is_empty() {
+        ControlFlow::Continue(())
+    } else {
+        check_reservations(shape, worker, own, found)
+    }
+}
+
+fn check_worker(
+    shape: &Shape,
+    worker: &Worker,
+    found: &mut impl FnMut(&dyn Fn() -> FailedFilter) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let record = &worker.record;
     if record.status == WorkerStatus::Lost {
@@ -117,9 +140,7 @@ fn check_eligibility(
         let value = record.labels.get(&constraint.label);
         found(&|| FailedFilter::Constraint { label: constraint.label.clone(), value: value.cloned() })?;
     }
-    let before = worker.reserved.is_empty();
-    check_resources(shape, worker, &mut found)?;
-    if before { ControlFlow::Continue(()) } else { check_reservations(shape, worker, own, found) }
+    check_resources(shape, worker, found)
 }
 
 /// Returns whether a worker satisfies a constraint, by its labels or by its id.
@@ -171,7 +192,7 @@ fn check_reservations(
 fn check_resources(
     shape: &Shape,
     worker: &Worker,
-    mut found: impl FnMut(&dyn Fn() -> FailedFilter) -> ControlFlow<()>,
+    found: &mut impl FnMut(&dyn Fn() -> FailedFilter) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let capacity = &worker.record.capacity;
     let used = &worker.used;

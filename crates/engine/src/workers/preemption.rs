@@ -58,7 +58,9 @@ pub(crate) fn cheapest<'a>(
     workers: impl Iterator<Item = &'a Worker>,
     running: impl Fn(&Worker) -> Vec<RunningJob>,
 ) -> Option<Preemption> {
-    let possible = workers.filter(|worker| may_fit(shape, worker) && has_capacity(shape, worker, None));
+    let possible = workers.filter(|worker| {
+        worker.declined_until.is_none() && may_fit(shape, worker) && has_capacity(shape, worker, None)
+    });
     let found = possible.filter_map(|worker| {
         let victims = victims_on(shape, worker, running(worker))?;
         Some((cost(&victims), worker.record.id, victims))

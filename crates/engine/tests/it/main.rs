@@ -16,6 +16,7 @@ mod owed_firings;
 mod placement;
 mod preemption;
 mod properties;
+mod quotas;
 mod reconciliation;
 mod replaced_runs;
 mod requests;

@@ -475,3 +475,184 @@ fn a_schedule_takes_the_reservation_of_a_job_that_waits_long() {
     t.pass(5 * 60);
     assert_eq!(t.run_status(schedule), [JobStatus::Running]);
 }
+
+/// E3. Each job starts as soon as its own victim has stopped.
+#[test]
+fn two_preemptions_on_one_worker_do_not_wait_for_each_other() {
+    let mut t = Scenario::new();
+    let low = full_worker(&mut t, Preemptible);
+    let high = [0; 2].map(|_| t.job().cpu(500).class(High).submit());
+    assert_eq!(victims(&t, &low).len(), 2);
+    t.stop(low[0]);
+    assert_eq!(high.iter().filter(|&&job| t.status(job) == JobStatus::Running).count(), 1);
+}
+
+#[test]
+fn a_job_preempts_elsewhere_after_its_worker_is_lost() {
+    let mut t = Scenario::new();
+    let low = full_worker(&mut t, Preemptible);
+    let high = t.job().cpu(500).class(High).submit();
+    let worker = t.execution(low[0]).worker;
+    t.worker().cpu(400).join();
+    let filler = t.job().cpu(400).class(Preemptible).submit();
+    t.start(filler);
+    let next = t.worker().cpu(500).slots(1).join();
+    assert_eq!(t.state(high).worker, Some(next));
+    let other = t.job().cpu(400).class(High).submit();
+    let reserved = |t: &mut Scenario| match t.why(other)[0] {
+        Reason::Preempting { worker, .. } => worker,
+        ref other => panic!("{other:?}"),
+    };
+    let first = reserved(&mut t);
+    t.lose(first);
+    assert_ne!(reserved(&mut t), first);
+    let _ = worker;
+}
+
+/// D5. After a takeover, no second set of victims is stopped while workers reconnect.
+#[test]
+fn no_job_is_preempted_before_all_workers_have_reconnected() {
+    let mut t = Scenario::new();
+    let low = full_worker(&mut t, Preemptible);
+    let idle = t.worker().cpu(500).join();
+    let busy = t.execution(low[0]).worker;
+    t.restart();
+    let high = t.job().cpu(500).class(High).submit();
+    t.rejoin(busy);
+    assert_eq!(victims(&t, &low), [], "another worker may be idle");
+    t.rejoin(idle);
+    assert_eq!(t.state(high).worker, Some(idle));
+}
+
+#[test]
+fn preemption_starts_when_the_missing_workers_are_lost() {
+    let mut t = Scenario::new();
+    let low = full_worker(&mut t, Preemptible);
+    t.worker().cpu(500).join();
+    let busy = t.execution(low[0]).worker;
+    t.restart();
+    t.job().cpu(500).class(High).submit();
+    t.rejoin(busy);
+    t.pass(20);
+    assert_eq!(victims(&t, &low).len(), 1);
+}
+
+/// The end of a job that is no victim makes a preemption possible.
+#[test]
+fn freed_capacity_can_make_victims_sufficient() {
+    let mut t = Scenario::new();
+    t.worker().cpu(1_000).join();
+    let normal = [0; 2].map(|_| {
+        let job = t.job().cpu(300).submit();
+        t.start(job);
+        job
+    });
+    let low = t.job().cpu(400).class(Preemptible).submit();
+    t.start(low);
+    t.job().cpu(600).submit();
+    assert_eq!(victims(&t, &[low]), []);
+    t.succeed(normal[0]);
+    assert_eq!(victims(&t, &[low]), [low]);
+}
+
+/// A job that starts later becomes a victim.
+#[test]
+fn a_job_that_has_just_started_can_be_preempted() {
+    let mut t = Scenario::new();
+    t.worker().cpu(1_000).join();
+    let normal = t.job().cpu(600).delivery(Delivery::AtMostOnce).submit();
+    t.start(normal);
+    let high = t.job().cpu(500).class(High).submit();
+    let low = t.job().cpu(400).class(Preemptible).submit();
+    t.start(low);
+    assert_eq!(victims(&t, &[low]), []);
+    t.succeed(normal);
+    assert_eq!(t.status(high), JobStatus::Running);
+}
+
+/// The slot of a queue that frees up goes to the blocked job of the higher class.
+#[test]
+fn a_blocked_job_keeps_its_place_in_a_limited_queue() {
+    let mut t = Scenario::new();
+    t.queue("q", QueueSettings { concurrency: Some(2), ..QueueSettings::default() });
+    t.worker().cpu(1_000).join();
+    let small = [0; 2].map(|_| {
+        let job = t.job().cpu(100).queue("q").submit();
+        t.start(job);
+        job
+    });
+    let high = t.job().cpu(1_000).queue("q").class(High).submit();
+    let next = t.job().cpu(100).queue("q").submit();
+    t.succeed(small[0]);
+    assert_eq!(t.status(next), JobStatus::Waiting, "the slot is for the job of the higher class");
+    assert_eq!(victims(&t, &small[1..]), [small[1]]);
+    t.stop(small[1]);
+    assert_eq!(t.status(high), JobStatus::Running);
+}
+
+/// A job that shares a concurrency key with a job that preempts does not take its place.
+#[test]
+fn a_concurrency_key_is_kept_for_the_job_that_preempts() {
+    let mut t = Scenario::new();
+    let low = full_worker(&mut t, Preemptible);
+    let high = t.job().cpu(1_000).class(High).concurrency("k", 1).submit();
+    t.worker().cpu(100).join();
+    let small = t.job().cpu(100).class(High).concurrency("k", 1).submit();
+    assert_eq!(t.status(small), JobStatus::Waiting);
+    low.iter().for_each(|&job| t.stop(job));
+    assert_eq!(t.status(high), JobStatus::Running);
+    t.succeed(high);
+    assert_eq!(t.status(small), JobStatus::Running);
+}
+
+#[test]
+fn a_worker_without_timeouts_is_not_reserved_for_ever() {
+    let mut t = Scenario::new();
+    t.worker().cpu(1_000).join();
+    let daemon = t.job().cpu(500).submit();
+    t.start(daemon);
+    let small = t.job().cpu(500).submit();
+    t.start(small);
+    let large = t.job().cpu(900).submit();
+    t.pass(31);
+    t.succeed(small);
+    let next = t.job().cpu(500).submit();
+    assert_eq!(t.status(next), JobStatus::Waiting, "the worker is reserved");
+    assert!(matches!(t.why(large)[0], Reason::CapacityReserved { .. }));
+    t.pass(320);
+    let last = t.job().cpu(500).submit();
+    assert_eq!([next, last].map(|job| t.status(job)), [JobStatus::Running, JobStatus::Waiting]);
+}
+
+/// Strict priority holds: a large job that is not next reserves no worker.
+#[test]
+fn only_the_next_job_reserves_a_worker() {
+    let mut t = Scenario::new();
+    let running = busy_worker(&mut t, None);
+    let first = t.job().cpu(500).priority(90).submit();
+    t.job().cpu(900).priority(10).submit();
+    t.pass(31);
+    t.succeed(running[0]);
+    t.pass(1);
+    assert!(matches!(t.why(first)[0], Reason::CapacityReserved { .. }), "{:?}", t.why(first));
+    let reserved = t.engine.view().workers.iter().map(|worker| worker.reservations.len()).sum::<usize>();
+    assert_eq!(reserved, 1);
+}
+
+/// A worker that was lost and returns does not stop a job that nothing preempts any more.
+#[test]
+fn a_preemption_ends_when_the_job_started_elsewhere() {
+    let mut t = Scenario::new();
+    let low = full_worker(&mut t, Preemptible);
+    let worker = t.execution(low[0]).worker;
+    let high = t.job().cpu(500).class(High).submit();
+    let victim = victims(&t, &low)[0];
+    t.lose(worker);
+    t.worker().cpu(500).join();
+    assert_eq!(t.status(high), JobStatus::Running);
+    for player in t.players.values_mut() {
+        player.stopped.clear();
+    }
+    t.rejoin(worker);
+    assert_eq!((t.status(victim), t.is_being_stopped(victim)), (JobStatus::Running, false));
+}

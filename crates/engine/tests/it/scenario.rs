@@ -32,10 +32,11 @@ use model::firing::{
     BackfillHead, BackfillState, BackfillStatus, FiringCause, LedgerRecord, ScheduleHead, ScheduleState,
 };
 use model::id::{Epoch, IdSource};
+use model::namespace::{NamespaceSettings, Quota};
 use model::queue::QueueSettings;
 use model::record::{
-    Change, Event, ExecutionRecord, JobHead, JobState, KeyRecord, Lease, LiveRow, Outcome, QueueRecord,
-    RunKeyRecord, Usage, WorkerRecord,
+    Change, Event, ExecutionRecord, JobHead, JobState, KeyRecord, Lease, LiveRow, NamespaceRecord, Outcome,
+    QueueRecord, RunKeyRecord, Usage, WorkerRecord,
 };
 use model::run::{
     BatchKey, ElementBatch, RunHead, RunState, StepKey, StepRecord, StepState, WorkflowHead, WorkflowState,
@@ -59,6 +60,7 @@ pub(crate) struct Rows {
     pub(crate) keys: BTreeMap<u128, KeyRecord>,
     pub(crate) workers: BTreeMap<WorkerId, Arc<WorkerRecord>>,
     pub(crate) queues: BTreeMap<String, Arc<QueueRecord>>,
+    pub(crate) namespaces: BTreeMap<String, Arc<NamespaceRecord>>,
     pub(crate) schedules: BTreeMap<ScheduleId, (ScheduleHead, ScheduleState)>,
     pub(crate) ledger: BTreeMap<LedgerKey, LedgerRecord>,
     pub(crate) backfills: BTreeMap<BackfillId, (BackfillHead, BackfillState)>,
@@ -534,6 +536,17 @@ impl Scenario {
         self.ask(|ticket| Input::SetQueue { ticket, name, settings, expected_version: None }).unwrap();
     }
 
+    /// Sets the quota of a namespace.
+    pub(crate) fn quota(&mut self, namespace: &str, quota: Quota) {
+        let settings = NamespaceSettings { quota, ..NamespaceSettings::default() };
+        self.namespace(namespace, settings);
+    }
+
+    pub(crate) fn namespace(&mut self, name: &str, settings: NamespaceSettings) {
+        let name = name.to_owned();
+        self.ask(|ticket| Input::SetNamespace { ticket, name, settings, expected_version: None }).unwrap();
+    }
+
     pub(crate) fn admit(&mut self, worker: WorkerId, admission: Admission) {
         self.ask(|ticket| Input::SetAdmission { ticket, worker, admission }).unwrap();
     }
@@ -645,6 +658,12 @@ impl Rows {
             }
             Change::RemoveQueue(name) => {
                 self.queues.remove(&*name);
+            }
+            Change::Namespace(record) => {
+                self.namespaces.insert(record.name.clone(), record);
+            }
+            Change::RemoveNamespace(name) => {
+                self.namespaces.remove(&*name);
             }
             Change::Schedule { id, new, head, state } => match (new, head) {
                 (true, head) => {
@@ -774,6 +793,7 @@ impl Rows {
             .chain(self.run_keys.values().map(|k| LiveRow::RunKey(*k)))
             .chain(self.workers.values().map(|w| LiveRow::Worker((**w).clone())))
             .chain(self.queues.values().map(|q| LiveRow::Queue((**q).clone())))
+            .chain(self.namespaces.values().map(|n| LiveRow::Namespace((**n).clone())))
             .collect()
     }
 }

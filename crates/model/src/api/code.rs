@@ -69,6 +69,7 @@ codes! {
     FailureGroupNotFound = 404, "failure_group_not_found", "The failure group does not exist.", "GET /api/v1/failures lists all groups; a group is deleted 90 days after its newest failure";
     WorkerNotFound = 404, "worker_not_found", "The worker does not exist.", "GET /api/v1/workers lists all workers";
     ServerNotFound = 404, "server_not_found", "The server does not exist.", "GET /api/v1/servers lists all running servers; a server has a new id after each start";
+    NamespaceNotFound = 404, "namespace_not_found", "The namespace has no settings.", "list the namespaces; to create settings, use PUT";
     QueueNotFound = 404, "queue_not_found", "The queue does not exist.", "create the queue with PUT, or submit a job to it";
     ArtifactNotFound = 404, "artifact_not_found", "The artifact does not exist.", "GET /api/v1/artifacts lists all artifacts; check the namespace";
     ScheduleNotFound = 404, "schedule_not_found", "The schedule does not exist.", "GET /api/v1/schedules lists all schedules; check the namespace";
@@ -102,6 +103,8 @@ codes! {
     ApprovalNotPending = 409, "approval_not_pending", "The step is not waiting for approval.", "GET the step's /why explains what the step is waiting for";
     EventNotAwaited = 409, "event_not_awaited", "No step is waiting for this event, and none will.", "check the name of the event; each step accepts the first event of its name only";
     RunsWaiting = 409, "runs_waiting", "The workflow has runs that wait to start.", "cancel these runs first, or wait until they have started";
+    NamespaceJobLimit = 409, "namespace_job_limit", "The quota of the namespace allows no further jobs.", "submit again after jobs of the namespace have ended, or ask an administrator for a higher quota";
+    PriorityClassNotAllowed = 409, "priority_class_not_allowed", "The namespace does not allow the priority class.", "use a lower priority class, or ask an administrator to allow this one";
     DownstreamJobLimit = 409, "downstream_job_limit", "Too many jobs wait for the end of one job.", "submit the job after the other one has ended, or let a workflow create the jobs";
     WaitingRunLimit = 409, "waiting_run_limit", "The workflow has reached its limit of waiting runs.", "wait until some runs end, or raise `max_parallel_runs`";
     ScheduleRunLimit = 409, "schedule_run_limit", "The schedule has reached its limit of concurrent runs.", "wait until these runs end, cancel them, or send another `overlap` policy";

@@ -103,7 +103,7 @@ pub struct WorkflowSpec {
     /// timeout].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// Priority class of jobs of the workflow that set none [default: `normal`].
+    /// Priority class of jobs of the workflow that set none or `normal` [default: `normal`].
     #[serde(default)]
     pub priority_class: PriorityClass,
     /// Priority of jobs of the workflow that set none, from 0 to 100; jobs with a higher priority start first [default:
@@ -172,6 +172,15 @@ impl WorkflowSpec {
                 job.name = joined_name(&self.name, &step.name);
             }
         }
+    }
+
+    /// Returns the highest priority class of the jobs of the workflow. A job without a class has that of the workflow.
+    pub fn highest_priority_class(&self) -> PriorityClass {
+        let of_job = |step: &StepSpec| match &step.action {
+            Action::Job(job) if job.priority_class != PriorityClass::default() => job.priority_class,
+            _ => self.priority_class,
+        };
+        self.all_steps().map(|(_, step)| of_job(step)).max().unwrap_or_default()
     }
 
     /// Returns all steps in the order of the sections: `steps`, `on_failure`, `finally`. The position of a step in

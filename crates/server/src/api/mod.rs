@@ -49,6 +49,7 @@ mod jobs;
 mod limits;
 mod logs;
 mod meta;
+mod namespaces;
 mod openapi;
 mod operations;
 mod page;
@@ -184,6 +185,7 @@ fn table() -> Routes {
     events::routes(&mut routes);
     workers::routes(&mut routes);
     queues::routes(&mut routes);
+    namespaces::routes(&mut routes);
     artifacts::routes(&mut routes);
     schedules::routes(&mut routes);
     statistics::routes(&mut routes);

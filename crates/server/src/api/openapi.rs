@@ -34,6 +34,7 @@ const TAGS: &[(&str, &str)] = &[
     ("servers", "The servers that share the store."),
     ("workers", "The machines that run executions."),
     ("queues", "Queues of waiting jobs, with their limits."),
+    ("namespaces", "Quotas of namespaces, and what their jobs use."),
     ("schedules", "Named rules that create jobs, and the outcome of each scheduled time."),
     ("workflows", "DAGs of steps that decide which jobs exist and when."),
     ("runs", "Runs of workflows, their steps and approvals."),

@@ -53,6 +53,7 @@ pub(super) fn deleted(reply: &Reply) -> Result<StatusCode, ApiError> {
         | Reply::WorkflowDeleted
         | Reply::CalendarRemoved
         | Reply::QueueRemoved
+        | Reply::NamespaceRemoved
         | Reply::Worker => Ok(StatusCode::NO_CONTENT),
         other => Err(unexpected(other)),
     }

@@ -370,6 +370,7 @@ impl<'a> Facts<'a> {
             Row::Key { .. }
             | Row::Worker { .. }
             | Row::Queue { .. }
+            | Row::Namespace { .. }
             | Row::Backfill { .. }
             | Row::Workflow(_) => {}
         }

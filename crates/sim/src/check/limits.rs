@@ -1,4 +1,4 @@
-//! Checks of limits of queues, keys, rates and machines that were in force when work was assigned.
+//! Checks of limits of queues, keys, rates, namespaces and machines that were in force when work was assigned.
 //!
 //! [`State`] follows the commits in order. It counts the live executions of each queue, key and machine, and
 //! compares them with the limits after every commit that assigns something (I20, I21, I22). It shares no code
@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
+use model::namespace::Quota;
 use model::queue::QueueSettings;
 use model::spec::{Delivery, JobSpec};
 use model::worker::Capacity;
@@ -32,12 +33,20 @@ struct Leak {
     at: Timestamp,
 }
 
-/// Resources that the executions of a machine use.
+/// Resources that the executions of a machine or a namespace use.
 #[derive(Debug, Clone, Copy, Default)]
 struct Held {
     millicores: u64,
     bytes: u64,
     slots: u32,
+}
+
+impl Held {
+    fn add(&mut self, spec: &JobSpec) {
+        self.millicores += u64::from(spec.resources.cpu_request().0);
+        self.bytes += spec.resources.memory_request().0;
+        self.slots += 1;
+    }
 }
 
 /// Live executions, and their counts for each limited object.
@@ -48,6 +57,7 @@ struct Live {
     /// By namespace and key.
     keys: BTreeMap<(String, String), usize>,
     machines: BTreeMap<WorkerId, Held>,
+    namespaces: BTreeMap<String, Held>,
 }
 
 impl Live {
@@ -62,10 +72,8 @@ impl Live {
         if let Some(key) = key_of(spec) {
             *self.keys.entry(key).or_default() += 1;
         }
-        let held = self.machines.entry(worker).or_default();
-        held.millicores += u64::from(spec.resources.cpu_request().0);
-        held.bytes += spec.resources.memory_request().0;
-        held.slots += 1;
+        self.machines.entry(worker).or_default().add(spec);
+        self.namespaces.entry(spec.namespace.clone()).or_default().add(spec);
         self.executions.insert(execution, (Arc::clone(spec), worker));
     }
 
@@ -81,7 +89,8 @@ impl Live {
                 live.remove();
             }
         }
-        if let Some(held) = self.machines.get_mut(&worker) {
+        let machine = self.machines.get_mut(&worker);
+        for held in machine.into_iter().chain(self.namespaces.get_mut(&spec.namespace)) {
             held.millicores -= u64::from(spec.resources.cpu_request().0);
             held.bytes -= spec.resources.memory_request().0;
             held.slots -= 1;
@@ -107,6 +116,7 @@ fn key_of(spec: &JobSpec) -> Option<(String, String)> {
 pub(super) struct State {
     live: Live,
     queues: BTreeMap<String, QueueSettings>,
+    quotas: BTreeMap<String, Quota>,
     leaks: BTreeMap<String, Leak>,
     capacities: BTreeMap<WorkerId, Capacity>,
     /// Executions of lost workers, which may return with them.
@@ -118,12 +128,17 @@ type Assigned<'a> = [(&'a ExecutionRow, &'a JobSpec)];
 impl State {
     pub(super) fn take(&mut self, facts: &Facts<'_>, index: usize, commit: &Commit, findings: &mut Findings) {
         let mut before = BTreeMap::new();
+        let mut changed = BTreeSet::new();
         let (mut assigned, mut returned) = (Vec::new(), Vec::new());
         for row in &commit.rows {
             match row {
                 Row::Queue { name, settings } => {
                     before.extend(self.queues.get(name).map(|known| (name.as_str(), known.concurrency)));
                     self.set(name, settings, commit.decided_at);
+                }
+                Row::Namespace { namespace, settings } => {
+                    changed.insert(namespace.as_str());
+                    self.quotas.insert(namespace.clone(), settings.quota.clone());
                 }
                 Row::Worker { worker, capacity, .. } => {
                     self.capacities.insert(*worker, capacity.clone());
@@ -167,7 +182,32 @@ impl State {
         }
         self.queue_limits(index, &assigned, &before, findings);
         self.key_limits(index, &assigned, findings);
+        self.namespace_quotas(index, &assigned, &changed, findings);
         self.machines(index, &assigned, findings);
+    }
+
+    /// I20 for quotas of namespaces, except those that changed in the same commit.
+    fn namespace_quotas(
+        &self,
+        index: usize,
+        assigned: &Assigned<'_>,
+        changed: &BTreeSet<&str>,
+        findings: &mut Findings,
+    ) {
+        let namespaces: BTreeSet<&str> = assigned.iter().map(|(_, spec)| spec.namespace.as_str()).collect();
+        for namespace in namespaces.into_iter().filter(|namespace| !changed.contains(namespace)) {
+            let Some(quota) = self.quotas.get(namespace) else { continue };
+            let Held { millicores, bytes, slots } =
+                self.live.namespaces.get(namespace).copied().unwrap_or_default();
+            let fits = quota.cpu.is_none_or(|cpu| millicores <= cpu.0.into())
+                && quota.memory.is_none_or(|memory| bytes <= memory.0)
+                && quota.running.is_none_or(|running| slots <= running);
+            if !fits {
+                let message =
+                    format!("{slots} executions, {millicores} millicores and {bytes} bytes exceed {quota:?}");
+                findings.add(Invariant::I20, format!("namespace {namespace}"), message, [index]);
+            }
+        }
     }
 
     fn set(&mut self, name: &str, settings: &QueueSettings, at: Timestamp) {

@@ -102,6 +102,7 @@ impl FinishedObjects {
                     Row::Key { .. }
                     | Row::Worker { .. }
                     | Row::Queue { .. }
+                    | Row::Namespace { .. }
                     | Row::Backfill { .. }
                     | Row::Workflow(_) => false,
                     _ => true,

@@ -18,6 +18,7 @@ use engine::output::Assignment;
 use engine::{Expected, Input, NewJob, NewSchedule, ScheduleRequest, TaskRequest, Ticket, WorkflowRequest};
 use model::api::Code;
 use model::firing::ScheduleHead;
+use model::namespace::{NamespaceSettings, Quota};
 use model::queue::QueueSettings;
 use model::record::JobHead;
 use model::schedule::{Action, Jitter, MissedPolicy, OverlapPolicy, Spread};
@@ -28,7 +29,8 @@ use model::timing::{Cron, Every, Filter, Rule, Timing};
 use model::worker::Admission;
 use model::workflow::Call;
 use model::{
-    Duration, ExecutionId, Fence, JobId, JobSpec, Millicores, ScheduleId, ScheduleSpec, Timestamp, WorkerId,
+    Bytes, Duration, ExecutionId, Fence, JobId, JobSpec, Millicores, ScheduleId, ScheduleSpec, Timestamp,
+    WorkerId,
 };
 
 use super::plan::concern;
@@ -61,6 +63,7 @@ pub(super) enum Op {
     Cancel(JobId),
     Update(JobId, Arc<JobHead>),
     Queue(String, QueueSettings),
+    Namespace(String, NamespaceSettings),
     Admit(WorkerId, Admission),
     Schedule(ScheduleRequest),
     Workflow(WorkflowRequest),
@@ -76,6 +79,9 @@ impl Op {
                 Input::Update { ticket, job, head, expected_version: None, actor: "sim".into() }
             }
             Self::Queue(name, settings) => Input::SetQueue { ticket, name, settings, expected_version: None },
+            Self::Namespace(name, settings) => {
+                Input::SetNamespace { ticket, name, settings, expected_version: None }
+            }
             Self::Admit(worker, admission) => Input::SetAdmission { ticket, worker, admission },
             Self::Schedule(request) => {
                 Input::Schedule { ticket, request: Box::new(request), actor: "sim".into() }
@@ -180,6 +186,7 @@ pub(super) struct Clients {
     pub(super) run_dice: Dice,
     pub(super) save_dice: Dice,
     upstream_dice: Dice,
+    quota_dice: Dice,
     deadline_dice: Dice,
     open: BTreeMap<u64, Request>,
     submitted: u64,
@@ -211,6 +218,7 @@ impl Clients {
             run_dice: Dice::new(seed, concern::RUNS),
             save_dice: Dice::new(seed, concern::SAVES),
             upstream_dice: Dice::new(seed, concern::UPSTREAM),
+            quota_dice: Dice::new(seed, concern::QUOTAS),
             deadline_dice,
             open: BTreeMap::new(),
             submitted: 0,
@@ -540,6 +548,25 @@ impl World {
         };
         let op = Op::Queue(name.to_owned(), settings);
         self.begin_request(Ask::Queue { name: name.to_owned() }, Arc::new(op), true);
+        self.set_some_quota();
+    }
+
+    fn set_some_quota(&mut self) {
+        let dice = &mut self.clients.quota_dice;
+        let number = |dice: &mut Dice, most| 1 + u32::try_from(dice.below(most)).unwrap_or(0);
+        let quota = match dice.below(4) {
+            0 => Quota { cpu: Some(Millicores(500 * number(dice, 6))), ..Quota::default() },
+            1 => Quota { running: Some(number(dice, 6)), ..Quota::default() },
+            2 => Quota { memory: Some(Bytes(u64::from(number(dice, 8)) << 26)), ..Quota::default() },
+            _ => Quota::default(),
+        };
+        let name = (*dice.pick(&["default", "tenant"])).to_owned();
+        let settings = NamespaceSettings { quota, ..NamespaceSettings::default() };
+        self.begin_request(
+            Ask::Namespace { name: name.clone() },
+            Arc::new(Op::Namespace(name, settings)),
+            true,
+        );
     }
 
     fn admit(&mut self, worker: WorkerId, admission: Admission) {
@@ -628,7 +655,13 @@ impl World {
     /// Opens everything. Pending requests that close something are abandoned first.
     fn open_all(&mut self) {
         let holds = |op: &Op| {
-            matches!(op, Op::Queue(..) | Op::Admit(..) | Op::Workflow(WorkflowRequest::Pause { .. }))
+            matches!(
+                op,
+                Op::Queue(..)
+                    | Op::Namespace(..)
+                    | Op::Admit(..)
+                    | Op::Workflow(WorkflowRequest::Pause { .. })
+            )
         };
         self.clients.open.retain(|_, asked| !holds(&asked.op));
         self.resume_runs();
@@ -641,6 +674,10 @@ impl World {
         self.begin_request(Ask::Queue { name: "narrow".into() }, Arc::new(op), true);
         let op = Op::Queue("slow".into(), QueueSettings::default());
         self.begin_request(Ask::Queue { name: "slow".into() }, Arc::new(op), true);
+        for name in ["default", "tenant"] {
+            let op = Op::Namespace(name.into(), NamespaceSettings::default());
+            self.begin_request(Ask::Namespace { name: name.into() }, Arc::new(op), true);
+        }
     }
 }
 

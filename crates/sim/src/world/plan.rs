@@ -34,6 +34,7 @@ pub(crate) mod concern {
     pub(crate) const UPSTREAM: u64 = 16;
     pub(crate) const DEADLINES: u64 = 17;
     pub(crate) const CLASSES: u64 = 18;
+    pub(crate) const QUOTAS: u64 = 19;
 }
 
 /// A deliberate bug in the model around the cores.

@@ -73,6 +73,7 @@ fn put(bytes: &mut Vec<u8>, touched: &LiveChange) {
             bytes.extend_from_slice(&shard.0.to_be_bytes());
             bytes.extend_from_slice(&expired_before.as_micros().to_be_bytes());
         }
+        LiveChange::Rows(LiveKey::Namespaces) => bytes.push(12),
     }
 }
 
@@ -111,6 +112,7 @@ fn take(tag: u8, rest: &mut &[u8]) -> Result<LiveChange, DecodeError> {
             let shard = ShardId(u16::from_be_bytes(array(rest)?));
             LiveChange::KeysPurged { shard, expired_before: timestamp(rest)? }
         }
+        12 => LiveChange::Rows(LiveKey::Namespaces),
         unknown => {
             return Err(DecodeError::Value { column: COLUMN, what: "changelog tag", found: unknown.into() });
         }
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     fn touched() -> impl Strategy<Value = LiveChange> {
-        let kinds = (0..12u8, any::<[u128; 3]>(), any::<i64>(), any::<u16>());
+        let kinds = (0..13u8, any::<[u128; 3]>(), any::<i64>(), any::<u16>());
         kinds.prop_map(|(tag, [a, b, c], micros, shard)| {
             let expires_at = Timestamp::from_micros(micros);
             match tag {

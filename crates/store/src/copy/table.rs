@@ -121,7 +121,7 @@ const fn table(name: &'static str, key: usize, columns: &'static [Column]) -> Ta
 }
 
 /// All copied tables, in this order. The shards come last, because no server can own a shard before.
-pub(crate) static TABLES: [Table; 41] = [
+pub(crate) static TABLES: [Table; 42] = [
     table(
         "meta",
         1,
@@ -149,6 +149,7 @@ pub(crate) static TABLES: [Table; 41] = [
     table("checkpoints", 1, CHECKPOINTS),
     table("workers", 1, &[id("id"), bytes("record")]),
     table("queues", 1, &[text("name"), bytes("record")]),
+    table("namespaces", 1, &[text("name"), bytes("record")]),
     table("events", 1, &[big("first"), big("count"), big("at"), column("payload", Kind::Events)]),
     table("access", 2, &[text("kind"), text("key"), big("version"), text("body"), big("checksum")]),
     table("alerts", 2, &[text("kind"), text("key"), text("body"), big("checksum")]),

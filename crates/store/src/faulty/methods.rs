@@ -12,7 +12,7 @@ use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
 use model::failures::{FailureGroup, FailureGroupId, FailureMark};
 use model::firing::LedgerRecord;
-use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
+use model::record::{Batch, Lease, LiveRow, NamespaceRecord, QueueRecord, WorkerRecord};
 use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{
     BackfillId, Duration, ExecutionId, JobId, RunId, ScheduleId, ServerId, ShardId, Timestamp, WorkflowId,
@@ -193,6 +193,7 @@ methods! {
         Failures: failures(query: &FailureQuery) -> Vec<FailureGroup>;
         Workers: workers() -> Vec<WorkerRecord>;
         Queues: queues() -> Vec<QueueRecord>;
+        Namespaces: namespaces() -> Vec<NamespaceRecord>;
     }
 
     impl Access {

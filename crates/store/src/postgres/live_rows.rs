@@ -23,6 +23,7 @@ use crate::rows::{self, Table};
 enum Group {
     Workers,
     Queues,
+    Namespaces,
     Calendars,
     Schedules,
     Backfills,
@@ -32,9 +33,10 @@ enum Group {
 }
 
 impl Group {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Workers,
         Self::Queues,
+        Self::Namespaces,
         Self::Calendars,
         Self::Schedules,
         Self::Backfills,
@@ -48,6 +50,7 @@ impl Group {
         match (self, *key) {
             (Self::Workers, LiveKey::Workers)
             | (Self::Queues, LiveKey::Queues)
+            | (Self::Namespaces, LiveKey::Namespaces)
             | (Self::Calendars, LiveKey::Calendars) => Some(0),
             (Self::Schedules, LiveKey::Schedule(id)) => Some(id.to_bits()),
             (Self::Backfills, LiveKey::Backfill(id)) => Some(id.to_bits()),
@@ -63,6 +66,7 @@ impl Group {
         match self {
             Self::Workers => vec![views::workers_query()],
             Self::Queues => vec![views::queues_query()],
+            Self::Namespaces => vec![views::namespaces_query()],
             Self::Calendars => vec![views::calendars_query(None)],
             Self::Schedules => vec![by_id(live!(schedules, "t.id = ANY($1) ORDER BY t.id"))],
             Self::Backfills => vec![by_id(live!(backfills, "t.id = ANY($1) ORDER BY t.id"))],
@@ -100,6 +104,7 @@ impl Group {
         match self {
             Self::Workers => add(reread, load::workers(found)?, LiveRow::Worker),
             Self::Queues => add(reread, load::queues(found)?, LiveRow::Queue),
+            Self::Namespaces => add(reread, load::namespaces(found)?, LiveRow::Namespace),
             Self::Calendars => add(reread, views::calendars(found)?, LiveRow::Calendar),
             Self::Schedules => add_live(reread, load::sorted(Table::Schedules, found, load::schedule)?),
             Self::Backfills => add_live(reread, load::sorted(Table::Backfills, found, load::backfill)?),

@@ -13,7 +13,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use model::record::{Lease, LiveRow, QueueRecord, WorkerRecord};
+use model::record::{Lease, LiveRow, NamespaceRecord, QueueRecord, WorkerRecord};
 use model::{Duration, ExecutionId, JobId, ScheduleId, Timestamp};
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
@@ -211,13 +211,21 @@ impl Loading<'_> {
     }
 
     async fn registry(&mut self) -> Result<(), Failure> {
-        let queries = [views::workers_query(), views::queues_query(), views::calendars_query(None)];
+        let queries = [
+            views::workers_query(),
+            views::queues_query(),
+            views::calendars_query(None),
+            views::namespaces_query(),
+        ];
         let answers = self.lane.run(self.mode, &queries).await?;
         let (workers, queues) = (workers(&answers[0])?, queues(&answers[1])?);
         let calendars = views::calendars(&answers[2])?;
-        self.damaged.extend(workers.damaged.into_iter().chain(queues.damaged).chain(calendars.damaged));
+        let namespaces = namespaces(&answers[3])?;
+        let damaged = workers.damaged.into_iter().chain(queues.damaged).chain(namespaces.damaged);
+        self.damaged.extend(damaged.chain(calendars.damaged));
         self.send(workers.good.into_iter().map(LiveRow::Worker).collect()).await?;
         self.send(queues.good.into_iter().map(LiveRow::Queue).collect()).await?;
+        self.send(namespaces.good.into_iter().map(LiveRow::Namespace).collect()).await?;
         self.send(calendars.good.into_iter().map(LiveRow::Calendar).collect()).await
     }
 
@@ -559,5 +567,13 @@ pub(super) fn queues(found: &[Row]) -> Result<Decoded<QueueRecord>, DecodeError>
     let decode = |row: &Row| rows::record(Context::of_text(&row.text(0, "name")?), row);
     let mut sorted = sorted(Table::Queues, found, decode)?;
     sorted.good.sort_by(|a: &QueueRecord, b| a.name.cmp(&b.name));
+    Ok(sorted)
+}
+
+/// Returns all namespaces that have settings, ordered by name.
+pub(super) fn namespaces(found: &[Row]) -> Result<Decoded<NamespaceRecord>, DecodeError> {
+    let decode = |row: &Row| rows::record(Context::of_text(&row.text(0, "name")?), row);
+    let mut sorted = sorted(Table::Namespaces, found, decode)?;
+    sorted.good.sort_by(|a: &NamespaceRecord, b| a.name.cmp(&b.name));
     Ok(sorted)
 }

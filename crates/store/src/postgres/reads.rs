@@ -12,7 +12,7 @@ use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
 use model::failures::FailureGroup;
 use model::firing::LedgerRecord;
-use model::record::{QueueRecord, WorkerRecord};
+use model::record::{NamespaceRecord, QueueRecord, WorkerRecord};
 use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkflowId};
 use tokio_postgres::Row;
@@ -224,6 +224,10 @@ impl Reads for PostgresStore {
 
     async fn queues(&self) -> Result<Vec<QueueRecord>, StoreError> {
         self.ask_all(&[views::queues_query()], |answers| load::queues(&answers[0])).await
+    }
+
+    async fn namespaces(&self) -> Result<Vec<NamespaceRecord>, StoreError> {
+        self.ask_all(&[views::namespaces_query()], |answers| load::namespaces(&answers[0])).await
     }
 }
 

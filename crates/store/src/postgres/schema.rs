@@ -562,9 +562,12 @@ CREATE TABLE alerts (
 ALTER TABLE meta ADD COLUMN alert_version BIGINT NOT NULL DEFAULT 1;
 ";
 
-/// Priority classes and preempted executions, as in the embedded store.
+/// Settings of namespaces, priority classes, and preempted executions, as in the embedded store.
 const VERSION_15: &str = "
--- Executions: the job that preempts one is part of its `rest`.
+CREATE TABLE namespaces (
+    name        {text} PRIMARY KEY,
+    record      BYTEA NOT NULL
+);
 ";
 
 /// Maximum number of attempts to create the first tables, if another server does so at the same time.

@@ -257,6 +257,11 @@ pub(super) fn queues_query() -> Query {
     Query::new("SELECT t.name, t.record FROM queues t", Vec::new())
 }
 
+/// Selects all namespaces that have settings.
+pub(super) fn namespaces_query() -> Query {
+    Query::new("SELECT t.name, t.record FROM namespaces t", Vec::new())
+}
+
 /// Selects the calendars of one namespace or of all.
 pub(super) fn calendars_query(namespace: Option<&str>) -> Query {
     Query::new(

@@ -219,6 +219,7 @@ const ROWS: &[(Table, &str, &str)] = &[
     (Table::Checkpoints, CHECKPOINT_COLUMNS, ""),
     (Table::Workers, "t.id, t.record", ""),
     (Table::Queues, "t.name, t.record", ""),
+    (Table::Namespaces, "t.name, t.record", ""),
     (Table::Events, "t.first, t.payload", ""),
     (Table::Access, ENTRY_COLUMNS, ""),
     (Table::Alerts, ENTRY_COLUMNS, ""),
@@ -280,6 +281,10 @@ fn decode(table: Table, row: &Row<'_>, pins: &mut DefinitionCache<'_>) -> Result
         }
         Table::Queues => {
             rows::record::<model::record::QueueRecord>(Context::of_text(&row.text(0, "name")?), row).map(drop)
+        }
+        Table::Namespaces => {
+            rows::record::<model::record::NamespaceRecord>(Context::of_text(&row.text(0, "name")?), row)
+                .map(drop)
         }
         Table::Events => open_events(row.number(0, "first")?, row.bytes(1, "payload")?).map(drop),
         Table::Access => rows::access(row).map(drop),

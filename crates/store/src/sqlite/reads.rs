@@ -8,7 +8,7 @@ use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
 use model::failures::FailureGroup;
 use model::firing::LedgerRecord;
-use model::record::{QueueRecord, WorkerRecord};
+use model::record::{NamespaceRecord, QueueRecord, WorkerRecord};
 use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkflowId};
 
@@ -208,5 +208,9 @@ impl Reads for SqliteStore {
 
     async fn queues(&self) -> Result<Vec<QueueRecord>, StoreError> {
         self.ask_all(load::queues).await
+    }
+
+    async fn namespaces(&self) -> Result<Vec<NamespaceRecord>, StoreError> {
+        self.ask_all(load::namespaces).await
     }
 }

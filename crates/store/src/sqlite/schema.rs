@@ -544,10 +544,14 @@ CREATE TABLE alerts (
 ALTER TABLE meta ADD COLUMN alert_version INTEGER NOT NULL DEFAULT 1;
 ";
 
-/// Priority classes and preempted executions. No table changes. An older program reads neither the field of the spec nor
-/// the last part of the execution, so it must not open a file with them.
+/// Settings of namespaces, priority classes, and preempted executions. An older program reads neither the field of a spec
+/// nor the last part of the `rest` of an execution, which is the job that preempts it.
 const VERSION_14: &str = "
--- Executions: the job that preempts one is part of its `rest`.
+-- Namespaces that have settings, as JSON.
+CREATE TABLE namespaces (
+    name        TEXT PRIMARY KEY,
+    record      BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
 ";
 
 /// Returns the schema version of the file; 0 for a new one.

@@ -179,6 +179,8 @@ statements! {
     worker_delete: "DELETE FROM workers WHERE id = ?1";
     queue_put: "INSERT OR REPLACE INTO queues VALUES (?1, ?2)";
     queue_delete: "DELETE FROM queues WHERE name = ?1";
+    namespace_put: "INSERT OR REPLACE INTO namespaces VALUES (?1, ?2)";
+    namespace_delete: "DELETE FROM namespaces WHERE name = ?1";
 
     event_insert: "INSERT INTO events VALUES (?1, ?2, ?3, ?4)";
     events_oldest: "SELECT first, at FROM events ORDER BY first LIMIT ?1";

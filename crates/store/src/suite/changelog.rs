@@ -293,7 +293,7 @@ impl<S: Subject> RandomChanges<S> {
     }
 
     fn registry(&mut self) -> Vec<Change> {
-        match self.scene.sampler.below(5) {
+        match self.scene.sampler.below(7) {
             0 => {
                 let worker = self.scene.sampler.worker();
                 self.workers.push(worker.id);
@@ -301,7 +301,9 @@ impl<S: Subject> RandomChanges<S> {
             }
             1 => self.workers.pop().map(Change::RemoveWorker).into_iter().collect(),
             2 => vec![Change::Queue(Arc::new(self.scene.sampler.queue("slow")))],
-            3 => vec![Change::Calendar(Arc::new(self.scene.sampler.calendar("default", "holidays")))],
+            3 => vec![Change::Namespace(Arc::new(self.scene.sampler.namespace_record("team")))],
+            4 => vec![Change::RemoveNamespace("team".into())],
+            5 => vec![Change::Calendar(Arc::new(self.scene.sampler.calendar("default", "holidays")))],
             _ => vec![Change::RemoveCalendar { namespace: "default".into(), name: "holidays".into() }],
         }
     }

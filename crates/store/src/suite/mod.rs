@@ -279,6 +279,7 @@ macro_rules! store_suite {
             feed: positions_continue_after_all_events_were_trimmed,
             registry: workers_are_kept_until_they_are_removed,
             registry: queues_are_kept_until_they_are_removed,
+            registry: namespaces_are_kept_until_they_are_removed,
             registry: artifact_versions_are_listed_newest_first,
             registry: an_artifact_version_is_deleted_alone_and_superseded_ones_are_found,
             registry: an_artifact_version_is_kept_as_long_as_its_run,

@@ -51,6 +51,18 @@ pub async fn queues_are_kept_until_they_are_removed<S: Subject>() {
     assert_eq!(scene.reopen().await.store().queues().await.unwrap(), [again]);
 }
 
+/// H2. Until their settings are deleted.
+pub async fn namespaces_are_kept_until_they_are_removed<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(33).await;
+    let first = scene.sampler.namespace_record("b");
+    let (second, again) = (scene.sampler.namespace_record("钟"), scene.sampler.namespace_record("b"));
+    scene.commit(vec![Change::Namespace(Arc::new(first)), Change::Namespace(Arc::new(second))]).await;
+    scene.commit(vec![Change::Namespace(Arc::new(again.clone()))]).await;
+    scene.commit(vec![Change::RemoveNamespace("钟".into()), Change::RemoveNamespace("none".into())]).await;
+    assert_eq!(scene.store().namespaces().await.unwrap(), std::slice::from_ref(&again));
+    assert_eq!(scene.reopen().await.store().namespaces().await.unwrap(), [again]);
+}
+
 fn artifact(name: &str, sha256: &str, millis: i64) -> Artifact {
     Artifact {
         namespace: "default".into(),

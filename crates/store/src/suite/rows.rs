@@ -93,6 +93,7 @@ fn sorted(mut rows: Vec<LiveRow>) -> Vec<String> {
         LiveRow::Step(record) => (10, record.key.run.to_bits()),
         LiveRow::RunKey(key) => (11, key.key),
         LiveRow::ElementBatch(batch) => (12, batch.key.run.to_bits()),
+        LiveRow::Namespace(record) => (13, record.name.bytes().map(u128::from).sum()),
         LiveRow::Calendar(record) => (7, record.spec.name.bytes().map(u128::from).sum()),
     });
     rows.iter().map(|row| format!("{row:?}")).collect()
@@ -127,9 +128,14 @@ pub async fn a_load_returns_exactly_the_live_rows<S: Subject>() {
         }
     }
     let (worker, queue) = (scene.sampler.worker(), scene.sampler.queue("slow"));
-    let changes = vec![Change::Worker(Arc::new(worker.clone())), Change::Queue(Arc::new(queue.clone()))];
+    let namespace = scene.sampler.namespace_record("team");
+    let changes = vec![
+        Change::Worker(Arc::new(worker.clone())),
+        Change::Queue(Arc::new(queue.clone())),
+        Change::Namespace(Arc::new(namespace.clone())),
+    ];
     scene.commit(changes).await;
-    expected.extend([LiveRow::Worker(worker), LiveRow::Queue(queue)]);
+    expected.extend([LiveRow::Worker(worker), LiveRow::Queue(queue), LiveRow::Namespace(namespace)]);
 
     let (loaded, rows) = scene.load().await;
     assert_eq!(loaded.rows, expected.len() as u64);
@@ -171,7 +177,7 @@ pub async fn a_load_returns_the_rows_of_the_leased_shards_only<S: Subject>() {
             LiveRow::Step(record) => record.key.run.shard(),
             LiveRow::ElementBatch(batch) => batch.key.run.shard(),
             LiveRow::RunKey(key) => key.run.shard(),
-            LiveRow::Worker(_) | LiveRow::Queue(_) | LiveRow::Calendar(_) => continue,
+            LiveRow::Worker(_) | LiveRow::Queue(_) | LiveRow::Namespace(_) | LiveRow::Calendar(_) => continue,
         };
         assert_eq!(shard, wanted);
     }

@@ -258,6 +258,9 @@ async fn responses_match_the_document() {
         "/api/v1/queues",
         "/api/v1/queues/default",
         "/api/v1/queues/none",
+        "/api/v1/namespaces",
+        "/api/v1/namespaces/default",
+        "/api/v1/namespaces/none",
         "/api/v1/artifacts",
         "/api/v1/me",
         "/api/v1/version",
@@ -276,6 +279,12 @@ async fn responses_match_the_document() {
     api.send(Method::POST, &format!("{worker}/cordon"), Value::Null).await;
     api.send(Method::DELETE, &worker, Value::Null).await;
     api.send(Method::PUT, "/api/v1/queues/q", json!({"concurrency": 2, "namespace_weights": {"a": 2}})).await;
+    let quota =
+        json!({"quota": {"cpu": "8", "custom": {"gpu": 2}, "jobs": 5}, "max_priority_class": "normal"});
+    api.send(Method::PUT, "/api/v1/namespaces/n", quota).await;
+    api.get("/api/v1/namespaces/n").await;
+    api.send(Method::POST, "/api/v1/jobs", job(json!({"namespace": "n", "priority_class": "high"}))).await;
+    api.send(Method::DELETE, "/api/v1/namespaces/n", Value::Null).await;
     api.send(Method::POST, "/api/v1/queues/q/pause", json!({"note": "x"})).await;
     api.send(Method::POST, "/api/v1/queues/q/resume", Value::Null).await;
     let waiting =

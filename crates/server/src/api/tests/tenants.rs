@@ -260,7 +260,8 @@ pub(super) fn request(tenant: &Tenant, method: &Method, route: &str) -> (String,
         | "/artifacts" | "/failures" | "/alerts" | "/alert-rules" | "/channels" | "/silences"
         | "/notifications" => all(),
         // The cluster itself: rights in a namespace suffice to read it.
-        "/workers" | "/queues" | "/servers" | "/me" | "/version" | "/roles" | "/tokens" | "/session"
+        "/workers" | "/queues" | "/namespaces" | "/servers" | "/me" | "/version" | "/roles" | "/tokens"
+        | "/session"
             if is_get || method == Method::DELETE =>
         {
             plain(WithoutTrace)
@@ -278,6 +279,8 @@ pub(super) fn request(tenant: &Tenant, method: &Method, route: &str) -> (String,
         }
         "/queues/{name}" if is_get => (route.replace("{name}", "default"), WithoutTrace),
         path if path.starts_with("/queues/{name}") => (route.replace("{name}", "default"), Refused),
+        // The namespace of the object; its quota belongs to the cluster.
+        path if path.starts_with("/namespaces/{name}") => (route.replace("{name}", "finance"), Refused),
         "/roles/{name}" if is_get => (route.replace("{name}", "viewer"), WithoutTrace),
         path if path.starts_with("/roles/{name}") => {
             body = json!({"rules": [{"verbs": ["read"], "resources": ["jobs"]}]});

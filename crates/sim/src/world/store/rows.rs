@@ -14,9 +14,10 @@ use model::calendar::CalendarRecord;
 use model::changelog::LiveKey;
 use model::firing::{BackfillHead, BackfillState, BackfillStatus, ScheduleHead, ScheduleState};
 use model::id::Epoch;
+use model::namespace::NamespaceSettings;
 use model::record::{
-    Batch, Change, ExecutionRecord, JobHead, JobState, KeyRecord, LiveRow, QueueRecord, RunKeyRecord,
-    WorkerRecord,
+    Batch, Change, ExecutionRecord, JobHead, JobState, KeyRecord, LiveRow, NamespaceRecord, QueueRecord,
+    RunKeyRecord, WorkerRecord,
 };
 use model::run::{
     BatchKey, ElementBatch, RetryFrom, RunHead, RunHistoryEntry, RunState, StepKey, StepRecord, StepState,
@@ -43,6 +44,7 @@ pub(crate) struct Rows {
     keys: BTreeMap<u128, KeyRecord>,
     pub(super) workers: BTreeMap<WorkerId, Arc<WorkerRecord>>,
     queues: BTreeMap<String, Arc<QueueRecord>>,
+    namespaces: BTreeMap<String, Arc<NamespaceRecord>>,
     pub(super) schedules: BTreeMap<ScheduleId, (Arc<ScheduleHead>, ScheduleState)>,
     pub(super) backfills: BTreeMap<BackfillId, (Arc<BackfillHead>, BackfillState)>,
     calendars: BTreeMap<(String, String), Arc<CalendarRecord>>,
@@ -140,6 +142,15 @@ impl Rows {
                 let (name, settings) = (record.name.clone(), record.settings.clone());
                 self.queues.insert(name.clone(), record);
                 Some(Row::Queue { name, settings })
+            }
+            Change::Namespace(record) => {
+                let (namespace, settings) = (record.name.clone(), record.settings.clone());
+                self.namespaces.insert(namespace.clone(), record);
+                Some(Row::Namespace { namespace, settings })
+            }
+            Change::RemoveNamespace(name) => {
+                self.namespaces.remove(&*name);
+                Some(Row::Namespace { namespace: name.into(), settings: NamespaceSettings::default() })
             }
             Change::RemoveQueue(name) => {
                 self.queues.remove(&*name);
@@ -368,6 +379,7 @@ impl Rows {
         rows.extend(self.run_keys.values().map(|key| LiveRow::RunKey(*key)));
         rows.extend(self.workers.values().map(|record| LiveRow::Worker((**record).clone())));
         rows.extend(self.queues.values().map(|record| LiveRow::Queue((**record).clone())));
+        rows.extend(self.namespaces.values().map(|record| LiveRow::Namespace((**record).clone())));
         rows
     }
 }

@@ -51,6 +51,7 @@ impl Answers {
     async fn registry(&mut self, store: &dyn Store) {
         self.sorted("worker", store.workers().await.unwrap());
         self.sorted("queue", store.queues().await.unwrap());
+        self.sorted("namespace", store.namespaces().await.unwrap());
         self.add("access", store.access(0).await);
         self.add("alerts", store.alerts().await);
         self.add("audit", store.audit_after(0, 100).await);

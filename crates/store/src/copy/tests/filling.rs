@@ -83,6 +83,10 @@ impl Filling {
         let queues: Vec<_> =
             ["a", "", "钟"].map(|name| Change::Queue(Arc::new(self.sampler.queue(name)))).into();
         self.commit(queues).await;
+        let namespaces: Vec<_> = ["a", "", "钟"]
+            .map(|name| Change::Namespace(Arc::new(self.sampler.namespace_record(name))))
+            .into();
+        self.commit(namespaces).await;
         for (namespace, name) in [("default", "x"), ("default", "\0y"), ("team-a", "x")] {
             let calendar = self.sampler.calendar(namespace, name);
             self.commit(vec![Change::Calendar(Arc::new(calendar))]).await;

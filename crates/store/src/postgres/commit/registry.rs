@@ -1,4 +1,4 @@
-//! Writes workers, queues and calendars. They belong to no shard, so two servers may write the same row. Rows are
+//! Writes workers, queues, namespaces and calendars. They belong to no shard, so two servers may write the same row. Rows are
 //! written in key order, so that no deadlock is possible.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,10 +11,11 @@ use crate::codec::{Context, calendar_context, seal_text};
 use crate::postgres::param::{blobs, escape, ids, texts};
 
 impl Steps {
-    /// Writes the changes of workers, queues and calendars in a batch.
+    /// Writes the changes of workers, queues, namespaces and calendars in a batch.
     pub(super) fn registry(&mut self, changes: &[Change]) {
         let (mut workers, mut gone) = (BTreeMap::new(), BTreeSet::new());
         let mut gone_queues = BTreeSet::new();
+        let (mut namespaces, mut gone_namespaces) = (BTreeMap::new(), BTreeSet::new());
         let (mut queues, mut calendars, mut removed) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
         for change in changes {
             match change {
@@ -35,6 +36,17 @@ impl Steps {
                     let name = escape(name);
                     queues.remove(&name);
                     gone_queues.insert(name);
+                }
+                Change::Namespace(record) => {
+                    let sealed = seal_text(Context::of_text(&record.name), &to_json(&**record));
+                    let name = escape(&record.name);
+                    gone_namespaces.remove(&name);
+                    namespaces.insert(name, sealed);
+                }
+                Change::RemoveNamespace(name) => {
+                    let name = escape(name);
+                    namespaces.remove(&name);
+                    gone_namespaces.insert(name);
                 }
                 Change::Calendar(record) => {
                     let (namespace, name) = (&record.spec.namespace, &record.spec.name);
@@ -66,6 +78,18 @@ impl Steps {
             let (names, records) = queues.into_iter().unzip();
             self.add(
                 "INSERT INTO queues SELECT * FROM unnest($1, $2)
+                 ON CONFLICT (name) DO UPDATE SET record = excluded.record",
+                vec![texts(names), blobs(records)],
+            );
+        }
+        if !gone_namespaces.is_empty() {
+            let names = gone_namespaces.into_iter().collect();
+            self.add("DELETE FROM namespaces WHERE name = ANY($1)", vec![texts(names)]);
+        }
+        if !namespaces.is_empty() {
+            let (names, records) = namespaces.into_iter().unzip();
+            self.add(
+                "INSERT INTO namespaces SELECT * FROM unnest($1, $2)
                  ON CONFLICT (name) DO UPDATE SET record = excluded.record",
                 vec![texts(names), blobs(records)],
             );

@@ -163,6 +163,10 @@ impl Apply<'_, '_> {
                 Change::RemoveQueue(name) => {
                     self.statements.queue_delete.execute([name])?;
                 }
+                Change::Namespace(record) => self.put_namespace(&record.name, &to_json(&**record))?,
+                Change::RemoveNamespace(name) => {
+                    self.statements.namespace_delete.execute([name])?;
+                }
                 Change::Calendar(record) => {
                     self.put_calendar(&record.spec.namespace, &record.spec.name, &to_json(&**record))?;
                 }
@@ -411,6 +415,12 @@ impl Apply<'_, '_> {
     fn put_queue(&mut self, name: &str, json: &str) -> Result<(), Failure> {
         let sealed = seal_text(Context::of_text(name), json);
         self.statements.queue_put.execute(params![name, sealed])?;
+        Ok(())
+    }
+
+    fn put_namespace(&mut self, name: &str, json: &str) -> Result<(), Failure> {
+        let sealed = seal_text(Context::of_text(name), json);
+        self.statements.namespace_put.execute(params![name, sealed])?;
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use model::record::{Lease, LiveRow, QueueRecord, WorkerRecord};
+use model::record::{Lease, LiveRow, NamespaceRecord, QueueRecord, WorkerRecord};
 use model::{ShardId, Timestamp};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
@@ -52,7 +52,7 @@ pub(super) fn load(
 ) -> Result<Outcome, Failure> {
     let shards = Shards::leased(connection, leases)?;
     let mut loading = Loading { connection, shards, rows, sent: 0, damaged: Vec::new() };
-    loading.workers_and_queues()?;
+    loading.registry()?;
     loading.calendars()?;
     let lost_schedules = loading.schedules()?;
     loading.backfills(&lost_schedules)?;
@@ -125,12 +125,15 @@ impl Loading<'_> {
         }
     }
 
-    fn workers_and_queues(&mut self) -> Result<(), Failure> {
+    /// Sends workers, queues and namespaces.
+    fn registry(&mut self) -> Result<(), Failure> {
         let workers = workers(self.connection)?;
         let queues = queues(self.connection)?;
-        self.damaged.extend(workers.damaged.into_iter().chain(queues.damaged));
+        let namespaces = namespaces(self.connection)?;
+        self.damaged.extend(workers.damaged.into_iter().chain(queues.damaged).chain(namespaces.damaged));
         self.send_all(workers.good.into_iter().map(LiveRow::Worker).collect())?;
-        self.send_all(queues.good.into_iter().map(LiveRow::Queue).collect())
+        self.send_all(queues.good.into_iter().map(LiveRow::Queue).collect())?;
+        self.send_all(namespaces.good.into_iter().map(LiveRow::Namespace).collect())
     }
 
     fn run_keys(&mut self) -> Result<(), Failure> {
@@ -255,6 +258,18 @@ pub(super) fn queues(connection: &Connection) -> Result<Decoded<QueueRecord>, Fa
     while let Some(row) = found.next()? {
         let name: String = row.get(0)?;
         sorted.push(Table::Queues, row, rows::record(Context::of_text(&name), row))?;
+    }
+    Ok(sorted)
+}
+
+/// Returns all namespaces that have settings, ordered by name.
+pub(super) fn namespaces(connection: &Connection) -> Result<Decoded<NamespaceRecord>, Failure> {
+    let mut statement = connection.prepare_cached("SELECT name, record FROM namespaces ORDER BY name")?;
+    let mut found = statement.query([])?;
+    let mut sorted = Decoded::default();
+    while let Some(row) = found.next()? {
+        let name: String = row.get(0)?;
+        sorted.push(Table::Namespaces, row, rows::record(Context::of_text(&name), row))?;
     }
     Ok(sorted)
 }

@@ -18,12 +18,15 @@ use std::sync::Arc;
 use model::checkpoint::{Checkpoint, CheckpointRecord};
 use model::failures::{FailureCount, Signature};
 use model::id::IdSource;
+use model::namespace::{NamespaceSettings, Quota};
 use model::queue::QueueSettings;
 use model::record::{
     Event, EventKind, ExecutionRecord, FileVersion, Files, HistoryEntry, JobHead, JobState, KeyRecord,
-    Outcome, QueueRecord, Usage, WorkerRecord,
+    NamespaceRecord, Outcome, QueueRecord, Usage, WorkerRecord,
 };
-use model::spec::{Concurrency, Constraint, Delivery, Operator, UpstreamCondition, UpstreamJob};
+use model::spec::{
+    Concurrency, Constraint, Delivery, Operator, PriorityClass, UpstreamCondition, UpstreamJob,
+};
 use model::statistics::{CommitStatistics, JobSource, Level, SourceTally, Subject, Tally};
 use model::worker::{Admission, Capabilities, Capacity, WorkerStatus};
 use model::{
@@ -321,6 +324,28 @@ impl Sampler {
         };
         QueueRecord { name: name.to_owned(), settings, version: self.below(1 << 53), updated_at: self.now() }
     }
+
+    /// Returns a random namespace of this name.
+    pub fn namespace_record(&mut self, name: &str) -> NamespaceRecord {
+        let quota = Quota {
+            cpu: self.maybe(|s| Millicores(s.pick(&[1, 8_000]))),
+            running: self.maybe(|s| s.pick(&[1, 1_000_000])),
+            custom: [(self.text(), self.below(100))].into(),
+            ..Quota::default()
+        };
+        let settings = NamespaceSettings {
+            quota,
+            max_priority_class: self.maybe(|s| s.pick(PriorityClass::ALL)),
+            note: self.maybe(Self::text),
+        };
+        NamespaceRecord {
+            name: name.to_owned(),
+            settings,
+            version: self.below(1 << 53),
+            updated_at: self.now(),
+        }
+    }
+
     /// Returns statistics of a commit, with all fields that the stores keep.
     pub fn statistics(&mut self, worker: WorkerId) -> CommitStatistics {
         let tallies = (0..3).map(|number| {
