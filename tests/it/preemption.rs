@@ -1,4 +1,4 @@
-//! Preemption with real processes: the victim is told why it stops, saves a checkpoint, and continues from it later.
+//! Preemption with real processes: the victim reads why it stops, saves a checkpoint, and continues from it later.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;

@@ -153,7 +153,7 @@ test("a caller with roles in two namespaces sees no error on any page", async ({
   for (const path of [
     ...["/", "/jobs", "/failures", "/schedules", "/schedules/timetable", "/calendars", "/workflows", "/runs"],
     ...["/workers", `/workers/${workers.items[0]?.id}`, "/servers", "/queues", "/artifacts", "/events"],
-    ...["/submit", "/tokens", "/settings"],
+    ...["/namespaces", "/submit", "/tokens", "/settings"],
   ]) {
     await page.goto(path);
     await expect(page.locator("main h1").first()).toBeVisible();

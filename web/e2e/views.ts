@@ -16,6 +16,7 @@ export const VIEWS = [
   "/workers",
   "/servers",
   "/queues",
+  "/namespaces",
   "/artifacts",
   "/events",
   "/alerts",

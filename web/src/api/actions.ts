@@ -1,11 +1,11 @@
 /**
- * User actions on jobs, workers, servers and queues. Each function throws an ApiError if the server refuses the
- * request.
+ * User actions on jobs, workers, servers, queues and namespaces. Each function throws an ApiError if the server refuses
+ * the request.
  */
 
 import { unwrap, api } from "./client";
 import { queryClient } from "./queries";
-import type { JobSpec, QueueSettings } from "./schema";
+import type { JobSpec, NamespaceSettings, QueueSettings } from "./schema";
 import { randomId } from "../lib/randomId";
 
 function invalidate(...keys: string[][]): void {
@@ -81,7 +81,32 @@ export async function saveQueueSettings(
   settings: QueueSettings,
   version: number,
 ): Promise<void> {
-  const header = version === 0 ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` };
+  const header = precondition(version);
   await unwrap(api.PUT("/api/v1/queues/{name}", { params: { path: { name }, header }, body: settings }));
   invalidate(["queues"]);
+}
+
+/** Returns the header of a change that is based on `version`; 0 means that there must be no settings yet. */
+function precondition(version: number): { "If-None-Match": string } | { "If-Match": string } {
+  return version === 0 ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` };
+}
+
+/**
+ * Replaces the settings of a namespace. Fails if they have changed since `version`; 0 means that the namespace must not
+ * have settings yet.
+ */
+export async function saveNamespaceSettings(
+  name: string,
+  settings: NamespaceSettings,
+  version: number,
+): Promise<void> {
+  const params = { path: { name }, header: precondition(version) };
+  await unwrap(api.PUT("/api/v1/namespaces/{name}", { params, body: settings }));
+  invalidate(["namespace-quotas"]);
+}
+
+/** Deletes the settings of a namespace; its jobs then have no limits. */
+export async function deleteNamespaceSettings(name: string): Promise<void> {
+  await unwrap(api.DELETE("/api/v1/namespaces/{name}", { params: { path: { name } } }));
+  invalidate(["namespace-quotas"]);
 }

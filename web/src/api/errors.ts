@@ -126,6 +126,7 @@ const HINTS = {
   worker_not_found: "gone",
   server_not_found: "gone",
   queue_not_found: "queue",
+  namespace_not_found: "reload",
   artifact_not_found: "gone",
   schedule_not_found: "gone",
   backfill_not_found: "gone",

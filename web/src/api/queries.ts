@@ -130,6 +130,13 @@ export const queuesQuery = queryOptions({
   queryFn: () => unwrap(api.GET("/api/v1/queues", { params: { query: { limit: 1_000 } } })),
 });
 
+/** The namespaces with their quotas and usage. There are no events for namespaces. */
+export const namespaceQuotasQuery = queryOptions({
+  queryKey: ["namespace-quotas"],
+  queryFn: () => unwrap(api.GET("/api/v1/namespaces", { params: { query: { limit: 1_000 } } })),
+  refetchInterval: 10_000,
+});
+
 export const jobQuery = (id: string) =>
   queryOptions({
     queryKey: ["job", id],

@@ -68,6 +68,7 @@ const PAGES = [
   "queues",
   "artifacts",
   "events",
+  "namespaces",
   "access",
   "tokens",
   "settings",

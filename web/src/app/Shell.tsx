@@ -14,6 +14,7 @@ import {
   Globe,
   KeyRound,
   Languages,
+  Layers,
   LayoutDashboard,
   ListChecks,
   LogOut,
@@ -65,6 +66,7 @@ const NAV_ITEMS = [
   { to: "/queues", key: "queues", icon: Rows3 },
   { to: "/artifacts", key: "artifacts", icon: Boxes },
   { to: "/events", key: "events", icon: Activity },
+  { to: "/namespaces", key: "namespaces", icon: Layers },
   { to: "/access", key: "access", icon: ShieldCheck },
   { to: "/settings", key: "settings", icon: Settings },
 ] as const satisfies ReadonlyArray<{ to: string; key: string; icon: LucideIcon }>;

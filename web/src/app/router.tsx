@@ -382,6 +382,18 @@ const queues = createRoute({
   component: lazyPage(() => import("../pages/queues/QueuesPage"), "QueuesPage"),
 });
 
+interface NamespacesSearch {
+  /** The namespace whose settings are edited; `+` for a new one. */
+  edit?: string;
+}
+
+const namespaces = createRoute({
+  getParentRoute: () => root,
+  path: "/namespaces",
+  validateSearch: (search: Search): NamespacesSearch => ({ edit: text(search.edit) }),
+  component: lazyPage(() => import("../pages/namespaces/NamespacesPage"), "NamespacesPage"),
+});
+
 const artifacts = createRoute({
   getParentRoute: () => root,
   path: "/artifacts",
@@ -591,6 +603,7 @@ const routes = [
   worker,
   servers,
   queues,
+  namespaces,
   artifacts,
   events,
   alerts,

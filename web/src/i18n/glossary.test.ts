@@ -40,6 +40,8 @@ const TERMS: ReadonlyArray<[english: string, chinese: string]> = [
   ["limits?", "上限|限制|限流"],
   ["unlimited", "不限"],
   ["namespaces?", "命名空间"],
+  ["quotas?", "配额"],
+  ["custom resources?", "自定义资源"],
   ["owner", "负责人"],
   ["labels?", "标签"],
   ["artifacts?", "制品"],

@@ -16,6 +16,7 @@ export const RESOURCES = [
   "queues",
   "workers",
   "server",
+  "namespaces",
   "access",
   "audit",
   "alerts",

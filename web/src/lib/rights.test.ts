@@ -100,6 +100,8 @@ test("a page is denied without its right, and all but two without any right", ()
   expect(pageDenial(manager, "/access/accounts/ann")).toBeNull();
   expect(pageDenial(manager, "/access/tokens")).toEqual(["read", "access"]);
   expect(pageDenial({ rights: [right("read", "access", "*")] }, "/access/tokens")).toBeNull();
+  expect(pageDenial(viewer, "/namespaces")).toEqual(["read", "namespaces"]);
+  expect(pageDenial({ rights: [right("read", "namespaces", "*")] }, "/namespaces")).toBeNull();
   expect(pageDenial(viewer, "/tokens")).toBeNull();
   expect(pageDenial(viewer, "/settings")).toBeNull();
   expect(pageDenial(withoutRole, "/")).toBe("noRole");

@@ -108,6 +108,7 @@ const PAGES: ReadonlyArray<readonly [path: string, ...Permission]> = [
   ["/workers", "read", "workers"],
   ["/servers", "read", "server"],
   ["/queues", "read", "queues"],
+  ["/namespaces", "read", "namespaces"],
   ["/artifacts", "read", "artifacts"],
   ["/events", "read", "events"],
   ["/alerts", "read", "alerts"],

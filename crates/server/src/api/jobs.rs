@@ -51,6 +51,8 @@ pub(super) fn routes(routes: &mut Routes) {
     let jobs = Resource::Jobs;
     let submit_refusals = [
         Code::DownstreamJobLimit,
+        Code::NamespaceJobLimit,
+        Code::PriorityClassNotAllowed,
         IdempotencyKeyReused,
         InvalidHeader,
         InvalidSpec,
@@ -66,6 +68,7 @@ pub(super) fn routes(routes: &mut Routes) {
         JobNotFound,
         JobStarted,
         JobEnded,
+        Code::PriorityClassNotAllowed,
         Code::VersionMismatch,
         InvalidHeader,
         InvalidSpec,
@@ -78,6 +81,8 @@ pub(super) fn routes(routes: &mut Routes) {
     let retry_refusals = [
         JobNotFound,
         JobNotEnded,
+        Code::NamespaceJobLimit,
+        Code::PriorityClassNotAllowed,
         Code::ScheduleRunLimit,
         Code::SubmitRate,
         IdempotencyKeyReused,

@@ -9,6 +9,7 @@ import { Trans, useTranslation } from "react-i18next";
 import { useWorkerName, whyQuery } from "../../api/queries";
 import type { FailedFilter, WaitingUpstreamJob, Why, WorkerMismatch, Reason } from "../../api/schema";
 import { useNow } from "../../lib/now";
+import { quotaAmount } from "../../lib/quotas";
 import { translateMessage } from "../../lib/serverMessages";
 import style from "./job.module.css";
 import { useTimeWithDistance } from "./timeWithDistance";
@@ -81,6 +82,8 @@ function ReasonText({ reason }: { reason: Reason }): ReactNode {
           {reason.note && <q className="quiet">{reason.note}</q>}
         </p>
       );
+    case "namespace_quota":
+      return <NamespaceQuota reason={reason} />;
     case "queue_concurrency":
       return (
         <p>
@@ -164,6 +167,31 @@ function UpstreamJobs({ jobs }: { jobs: readonly WaitingUpstreamJob[] }) {
   );
 }
 
+function NamespaceQuota({ reason }: { reason: Extract<Reason, { reason: "namespace_quota" }> }) {
+  const { t } = useTranslation();
+  const { namespace, resource, used, needed, limit, note } = reason;
+  const components = { a: <NamespaceLink /> };
+  const amount = (of: number) => quotaAmount(resource, of, t);
+  return (
+    <p>
+      {resource === "running" ? (
+        <Trans
+          i18nKey="why.namespace_quota_running"
+          values={{ namespace, used: used.toLocaleString(), limit: limit.toLocaleString() }}
+          components={components}
+        />
+      ) : (
+        <Trans
+          i18nKey="why.namespace_quota"
+          values={{ namespace, used: amount(used), needed: amount(needed), limit: amount(limit) }}
+          components={components}
+        />
+      )}
+      {note && <q className="quiet">{note}</q>}
+    </p>
+  );
+}
+
 /** The jobs that are stopped for the job, and their worker. */
 function Preempting({ worker, victims }: { worker: string; victims: readonly string[] }) {
   const values = { worker: useWorkerName()(worker) };
@@ -233,6 +261,14 @@ function WorkerLink({ id, children }: { id: string; children?: ReactNode }) {
 function QueueLink({ children }: { children?: ReactNode }) {
   return (
     <Link to="/queues" className={style.whyLink}>
+      {children}
+    </Link>
+  );
+}
+
+function NamespaceLink({ children }: { children?: ReactNode }) {
+  return (
+    <Link to="/namespaces" className={style.whyLink}>
       {children}
     </Link>
   );

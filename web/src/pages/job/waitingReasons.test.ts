@@ -106,3 +106,25 @@ test("a paused queue is a link", () => {
   // `<link>` would be a void element, as in HTML: a tag of that name stays empty.
   expect(textOf({ reason: "queue_paused", queue: "mail" })).toBe("Queue [mail](/queues) is paused.");
 });
+
+test("a namespace that has used its quota is named, with amounts in their units and the note", async () => {
+  const quota = (resource: string, used: number, needed: number, limit: number, note?: string) =>
+    textOf({ reason: "namespace_quota", namespace: "team", resource, used, needed, limit, note });
+  expect(quota("cpu", 7_500, 1_000, 8_000)).toBe(
+    "The quota of namespace [team](/namespaces) is 8 CPU: its jobs use 7.5 CPU, and the job needs 1 CPU.",
+  );
+  expect(quota("memory", 15 * 2 ** 30, 2 * 2 ** 30, 16 * 2 ** 30)).toContain(
+    "is 16 GiB of memory: its jobs use 15 GiB of memory, and the job needs 2 GiB of memory.",
+  );
+  expect(quota("gpu", 2, 1, 2, "free plan")).toMatch(
+    /is 2 gpu: its jobs use 2 gpu, .* needs 1 gpu\.free plan$/,
+  );
+  expect(quota("running", 8, 1, 8)).toBe(
+    "Namespace [team](/namespaces) has reached its quota of running jobs: 8 of 8 running.",
+  );
+  await i18next.changeLanguage("zh-CN");
+  expect(quota("cpu", 7_500, 1_000, 8_000)).toBe(
+    "命名空间 [team](/namespaces) 的配额是 8 核 CPU：其任务已使用 7.5 核 CPU，此任务需要 1 核 CPU。",
+  );
+  expect(quota("running", 8, 1, 8)).toContain("运行中 8 个，上限 8 个");
+});

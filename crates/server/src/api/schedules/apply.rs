@@ -41,12 +41,18 @@ const COMPILED_MAX: usize = 100;
 
 pub(super) fn routes(routes: &mut Routes) {
     let schedules = Resource::Schedules;
-    let put_refusals =
-        [Code::VersionMismatch, Code::InvalidHeader, Code::InvalidSpec, Code::UnsupportedMediaType];
+    let put_refusals = [
+        Code::PriorityClassNotAllowed,
+        Code::VersionMismatch,
+        Code::InvalidHeader,
+        Code::InvalidSpec,
+        Code::UnsupportedMediaType,
+    ];
     routes.needs(Verb::Change, schedules, &put_refusals, routes!(put_schedule));
-    let create_refusals = [Code::ScheduleExists, Code::InvalidSpec, Code::UnsupportedMediaType];
+    let create_refusals =
+        [Code::ScheduleExists, Code::PriorityClassNotAllowed, Code::InvalidSpec, Code::UnsupportedMediaType];
     routes.needs(Verb::Create, schedules, &create_refusals, routes!(create_schedule));
-    let apply_refusals = [Code::InvalidSpec, Code::UnsupportedMediaType];
+    let apply_refusals = [Code::PriorityClassNotAllowed, Code::InvalidSpec, Code::UnsupportedMediaType];
     routes.needs(Verb::Change, schedules, &apply_refusals, routes!(apply_schedules));
 }
 

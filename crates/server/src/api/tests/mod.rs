@@ -22,6 +22,7 @@ mod failures;
 mod jobs;
 mod lists;
 mod logs;
+mod namespaces;
 mod refusals;
 mod schedule_lists;
 mod schedules;

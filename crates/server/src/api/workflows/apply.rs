@@ -45,10 +45,15 @@ const BATCH_WORKFLOWS_MAX: usize = BATCH_SCHEDULES_MAX;
 
 pub(super) fn routes(routes: &mut Routes) {
     let workflows = Resource::Workflows;
-    let put_refusals =
-        [Code::VersionMismatch, Code::InvalidHeader, Code::InvalidSpec, Code::UnsupportedMediaType];
+    let put_refusals = [
+        Code::PriorityClassNotAllowed,
+        Code::VersionMismatch,
+        Code::InvalidHeader,
+        Code::InvalidSpec,
+        Code::UnsupportedMediaType,
+    ];
     routes.needs(Verb::Change, workflows, &put_refusals, routes!(put_workflow));
-    let apply_refusals = [Code::InvalidSpec, Code::UnsupportedMediaType];
+    let apply_refusals = [Code::PriorityClassNotAllowed, Code::InvalidSpec, Code::UnsupportedMediaType];
     routes.needs(Verb::Change, workflows, &apply_refusals, routes!(apply_workflows));
     let delete_refusals =
         [Code::WorkflowNotFound, Code::VersionMismatch, Code::RunsWaiting, Code::InvalidHeader];

@@ -34,6 +34,7 @@ const AT: &str = "definition.";
 
 pub(super) fn routes(routes: &mut Routes) {
     let refusals = [
+        Code::PriorityClassNotAllowed,
         Code::SubmitRate,
         Code::IdempotencyKeyReused,
         Code::InvalidHeader,

@@ -31,6 +31,7 @@ pub(super) fn routes(routes: &mut Routes) {
     let start_refusals = [
         Code::WorkflowNotFound,
         Code::WaitingRunLimit,
+        Code::PriorityClassNotAllowed,
         Code::SubmitRate,
         Code::IdempotencyKeyReused,
         Code::InvalidHeader,
@@ -46,6 +47,7 @@ pub(super) fn routes(routes: &mut Routes) {
         Code::StepNotFound,
         Code::WorkflowNotFound,
         Code::WaitingRunLimit,
+        Code::PriorityClassNotAllowed,
         Code::SubmitRate,
         Code::IdempotencyKeyReused,
         Code::InvalidHeader,
