@@ -431,7 +431,7 @@ pub async fn the_changelog_names_every_type_of_change<S: Subject>() {
         assert_eq!(life.scene.changelog().end().await.unwrap(), end);
         place = end;
     }
-    assert_eq!(kinds.len(), 12, "{kinds:?}");
+    assert_eq!(kinds.len(), 13, "{kinds:?}");
 }
 
 /// G5. A standby may drop it without reading anything.

@@ -68,6 +68,7 @@ async fn a_database_of_version_2_is_migrated_without_loss() {
     }
     for table in [
         "access",
+        "namespaces",
         "alerts",
         "audit",
         "audit_chain",

@@ -23,8 +23,9 @@ const VERSION_1: &str = include_str!("version_1.sql");
 /// As above, for version 2.
 const VERSION_2: &str = include_str!("version_2.sql");
 
-/// Undoes versions 11 to 13, so that the other migrations of a test can be undone.
+/// Undoes versions 11 to 14, so that the other migrations of a test can be undone.
 const BEFORE_ACCESS: &str = "
+    DROP TABLE namespaces;
     DROP TABLE alerts; ALTER TABLE meta DROP COLUMN alert_version;
     DROP TABLE audit; DROP TABLE audit_chain;
     DROP TABLE access; ALTER TABLE meta DROP COLUMN access_version;
