@@ -13,7 +13,7 @@ async fn a_quota_is_set_shown_and_deleted() {
     assert_eq!(world.get(path).await.code(), "404 namespace_not_found");
     let settings = json!({"quota": {"cpu": "8", "running": 3}, "note": "until March"});
     let set = world.json(Method::PUT, path, settings.clone(), &[]).await;
-    assert_eq!((set.status, set.header("etag")), (StatusCode::OK, "\"1\"".into()));
+    assert_eq!((set.status, set.header("etag")), (StatusCode::OK, "\"1\""));
     let shown = world.get(path).await.json();
     assert_eq!((&shown["settings"], &shown["usage"]["jobs"]), (&settings, &json!(0)));
     let again = world.json(Method::PUT, path, json!({}), &[("if-match", "\"7\"")]).await;
