@@ -132,6 +132,7 @@ fn join(worker: WorkerId) -> Join {
         session: SESSION,
         name: "bench".into(),
         version: env!("CARGO_PKG_VERSION").into(),
+        address: None,
         labels: BTreeMap::new(),
         capacity: Capacity {
             cpu: Millicores(u32::MAX),
@@ -157,7 +158,7 @@ pub(crate) fn head(mut spec: JobSpec) -> Arc<JobHead> {
     spec.resources.cpu = Some(Millicores(1));
     spec.resources.memory = Some(Bytes(1 << 20));
     let body = spec.compact_json().into();
-    Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None })
+    Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None, replica: None })
 }
 
 /// Measures transitions per second on one core, without a store.

@@ -54,6 +54,18 @@ async fn the_alerts_of_the_examples_are_applied() {
     site.belfry(&["diff", "-f", folder]).await.success();
 }
 
+/// F3.
+#[tokio::test]
+async fn the_services_of_the_examples_become_available() {
+    let site = Site::start().await;
+    let folder = repository().join("examples/services");
+    let folder = folder.to_str().unwrap();
+    site.belfry(&["apply", "-f", folder]).await.success();
+    site.belfry(&["service", "rollout", "status", "web", "--watch"]).await.success();
+    site.belfry(&["diff", "-f", folder]).await.success();
+    site.belfry(&["service", "delete", "web", "--wait"]).await.success();
+}
+
 #[tokio::test]
 async fn every_script_of_the_examples_succeeds() {
     let site = Site::start().await;

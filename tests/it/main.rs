@@ -29,6 +29,7 @@ mod partition;
 mod preemption;
 mod repository_rules;
 mod restoring;
+mod services;
 mod survival;
 mod timekeeping;
 mod tls;

@@ -33,6 +33,7 @@ const READABLE: Permissions = Permissions::of(
         Resource::Workers,
         Resource::Queues,
         Resource::Schedules,
+        Resource::Services,
         Resource::Workflows,
         Resource::Runs,
         Resource::Calendars,
@@ -49,6 +50,7 @@ const OPERABLE: Permissions = Permissions::of(
         Resource::Jobs,
         Resource::Runs,
         Resource::Schedules,
+        Resource::Services,
         Resource::Workflows,
         Resource::Queues,
         Resource::Workers,
@@ -61,6 +63,7 @@ const DEFINABLE: Permissions = Permissions::of(
     &[
         Resource::Jobs,
         Resource::Schedules,
+        Resource::Services,
         Resource::Workflows,
         Resource::Runs,
         Resource::Calendars,

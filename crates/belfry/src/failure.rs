@@ -255,6 +255,17 @@ fn help_of(code: &str) -> Option<&'static str> {
         Code::WorkflowNotFound => {
             "run `belfry workflow list` to list all workflows; check the namespace (`-n`)"
         }
+        Code::ServiceNotFound => "run `belfry service list` to list all services; check the namespace (`-n`)",
+        Code::ServiceDeleting => {
+            "wait until its replicas have stopped: run `belfry service replicas SERVICE`"
+        }
+        Code::RevisionUnavailable => {
+            "run `belfry service revisions SERVICE` to list the revisions that are kept"
+        }
+        Code::RolloutStatus => "run `belfry service rollout status SERVICE`",
+        Code::JobOfService => {
+            "change the service, or run `belfry service restart SERVICE`; to restart one replica, cancel its job"
+        }
         Code::RunNotFound => "run `belfry run list` to list all runs",
         Code::StepNotFound => "run `belfry run steps RUN` to list all steps",
         Code::RunEnded => "run `belfry run retry RUN` to run it again, once it has ended",

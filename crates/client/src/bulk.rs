@@ -60,6 +60,7 @@ impl From<JobFilter> for JobSelection {
             backfill: filter.backfill,
             run: filter.run,
             workflow: filter.workflow,
+            service: filter.service,
             created_after: filter.created_after,
             created_before: filter.created_before,
         }

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use model::api::{CancelJob, CancelledJob, Execution, Job, JobEvent, List, SubmittedJob, SubmittedJobs};
 use model::why::Why;
 use model::{
-    BackfillId, ExecutionId, ExecutionStatus, JobId, JobSpec, JobStatus, RunId, ScheduleId, Timestamp,
-    WorkerId,
+    BackfillId, ExecutionId, ExecutionStatus, JobId, JobSpec, JobStatus, RunId, ScheduleId, ServiceId,
+    Timestamp, WorkerId,
 };
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,8 @@ pub struct JobFilter {
     pub run: Option<RunId>,
     /// Name of the workflow whose run created the job; called runs are included.
     pub workflow: Option<String>,
+    /// Service whose replica the job is.
+    pub service: Option<ServiceId>,
     /// Start of the range of submission times, inclusive.
     pub created_after: Option<Timestamp>,
     /// End of the range of submission times, exclusive.
@@ -68,6 +70,7 @@ impl JobFilter {
             .query_opt("backfill", self.backfill)
             .query_opt("run", self.run)
             .query_opt("workflow", self.workflow.as_ref())
+            .query_opt("service", self.service)
             .query_opt("created_after", self.created_after)
             .query_opt("created_before", self.created_before)
             .page(page);

@@ -60,6 +60,7 @@ fn join(worker: WorkerId) -> Join {
         session: SESSION,
         name: "bench".into(),
         version: "1".into(),
+        address: None,
         labels: BTreeMap::new(),
         capacity: Capacity {
             cpu: Millicores(u32::MAX),
@@ -79,7 +80,7 @@ fn head(change: impl FnOnce(&mut JobSpec)) -> Arc<JobHead> {
     spec.resources.memory = Some(Bytes(1 << 20));
     change(&mut spec);
     let body = spec.compact_json().into();
-    Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None })
+    Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None, replica: None })
 }
 
 fn submission(jobs: usize, head: &Arc<JobHead>) -> Input {

@@ -12,7 +12,7 @@ use model::workflow::{Definition, WorkflowSpec};
 use model::{ExecutionId, Fence, Refusal, ScheduleId};
 
 use crate::engine::Engine;
-use crate::input::{NewJob, NewRun, ScheduleRequest, TaskRequest, Ticket, WorkflowRequest};
+use crate::input::{NewJob, NewRun, ScheduleRequest, ServiceRequest, TaskRequest, Ticket, WorkflowRequest};
 use crate::output::Reply;
 use crate::signal::{JobEnded, Signal};
 
@@ -31,6 +31,7 @@ impl Engine {
             Signal::RunEnded { run, origin, end } => {
                 schedules.on_run_ended(cx, workflows, jobs, run.into(), &origin, end)
             }
+            Signal::ReplicaChanged(service) => self.services.want_reconcile(service),
             Signal::JobConfirmed(job) => schedules.on_run_confirmed(cx, workflows, jobs, job),
             Signal::WorkerJoined(worker) => workflows.notify_broadcasts(cx, jobs, worker),
             Signal::WorkerLost(worker) => schedules.move_reservations(cx, jobs, worker),
@@ -46,6 +47,9 @@ impl Engine {
         jobs.release_downstream(cx, id, end.status);
         let Some(job) = jobs.get(id) else { return };
         let (origin, step) = (job.origin.clone(), job.step.clone());
+        if let Some(replica) = &job.replica {
+            self.services.on_replica_ended(id, replica.service);
+        }
         if let Some(origin) = origin {
             schedules.on_run_ended(cx, workflows, jobs, id.into(), &origin, end);
         }
@@ -150,6 +154,13 @@ impl Engine {
             request => workflows.handle(cx, jobs, request, actor),
         };
         self.cx.reply(ticket, reply);
+    }
+
+    /// Processes a request about services, and sends exactly one reply.
+    pub(crate) fn on_service_request(&mut self, ticket: Ticket, request: ServiceRequest, actor: &Arc<str>) {
+        let Self { cx, jobs, services, .. } = self;
+        let reply = services.handle(cx, jobs, request, actor);
+        cx.reply(ticket, reply);
     }
 
     /// Processes a request about schedules, and sends exactly one reply.

@@ -22,6 +22,7 @@ impl Engine {
             return Err("a signal was not delivered".into());
         }
         self.jobs.check_jobs(&self.cx)?;
+        self.services.check_services(&self.cx, &self.jobs)?;
         self.schedules.check_schedules(&self.cx, &self.workflows, &self.jobs)?;
         self.workflows.check_workflows(&self.cx, &self.jobs)
     }
@@ -34,6 +35,7 @@ impl Engine {
     pub fn difference(&self, other: &Self) -> Option<Difference> {
         self.jobs
             .job_difference(&other.jobs)
+            .or_else(|| self.services.service_difference(&other.services))
             .or_else(|| self.schedules.schedule_difference(&other.schedules))
             .or_else(|| self.workflows.workflow_difference(&other.workflows))
     }

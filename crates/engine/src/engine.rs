@@ -25,6 +25,7 @@ use crate::input::Input;
 use crate::jobs::Jobs;
 use crate::output::{Effect, Output, View};
 use crate::schedules::Schedules;
+use crate::services::Services;
 use crate::timer::Timer;
 use crate::workers::Worker;
 use crate::workflows::Workflows;
@@ -43,6 +44,7 @@ const KEY_PURGE_INTERVAL: Duration = Duration::from_secs(600);
 pub struct Engine {
     pub(crate) cx: Context,
     pub(crate) jobs: Jobs,
+    pub(crate) services: Services,
     pub(crate) workflows: Workflows,
     pub(crate) schedules: Schedules,
     /// Whether the engine has started. Before the start, a gap between two calls is not treated as a delay of
@@ -69,6 +71,7 @@ impl Engine {
         Self {
             cx: Context::new(config, shards, now.into()),
             jobs: Jobs::default(),
+            services: Services::default(),
             workflows: Workflows::default(),
             schedules: Schedules::default(),
             started: false,
@@ -117,6 +120,8 @@ impl Engine {
             Input::Workflow { ticket, request, actor } => {
                 self.on_workflow_request(ticket, *request, &actor);
             }
+            Input::Service { ticket, request, actor } => self.on_service_request(ticket, *request, &actor),
+            Input::Health { worker, session, reports } => jobs.record_health(cx, worker, session, reports),
             Input::Tick => {}
         }
         self.deliver_signals();
@@ -126,6 +131,7 @@ impl Engine {
     pub fn flush(&mut self, now: impl Into<Now>) -> Output {
         self.advance(now.into());
         let mut timers = TIMERS_PER_FLUSH_MAX;
+        let mut replicas = Services::creation_budget();
         let mut begun = if self.cx.holds_new_work { 0 } else { Workflows::start_budget() };
         let Self { cx, jobs, workflows, schedules, .. } = self;
         schedules.release_schedules(cx, workflows, jobs);
@@ -139,16 +145,19 @@ impl Engine {
                 self.workflows.advance_runs(&mut self.cx, &mut self.jobs, &mut begun);
                 self.deliver_signals();
             }
+            self.reconcile_services(&mut replicas);
             self.jobs.dispatch(&mut self.cx);
             self.deliver_signals();
             // A placed job releases the reservation of its schedule, which may arm the next one at a due
-            // time.
+            // time. A placed replica changes the numbers of its service.
+            self.reconcile_services(&mut replicas);
             if timers == 0 || !self.has_due_timers() {
                 break;
             }
         }
         self.jobs.arm_sample(&mut self.cx);
         let mut output = Output::default();
+        self.services.drain(&mut output.batch.changes);
         self.workflows.drain(&mut output.batch.changes);
         self.jobs.drain(&mut output.batch.changes);
         self.schedules.drain(&mut output.batch.changes);
@@ -157,7 +166,8 @@ impl Engine {
     }
 
     /// Starts no new work while `hold` is true: no schedule fires, no buffered firing and no run of a
-    /// backfill starts, no run of a workflow advances, and no waiting job is placed. Running jobs continue
+    /// backfill starts, no run of a workflow advances, no replica of a service is created or
+    /// stopped, and no waiting job is placed. Running jobs continue
     /// and end. A run that the end of a job triggers is still created, because it belongs to the batch of
     /// that end; its steps wait.
     ///
@@ -171,6 +181,7 @@ impl Engine {
         self.cx.holds_new_work = hold;
         self.cx.wall_timers.hold_schedules(hold);
         if !hold {
+            self.services.resume(self.cx.now);
             self.jobs.want_dispatch();
         }
     }
@@ -189,6 +200,14 @@ impl Engine {
     fn has_due_timers(&self) -> bool {
         let due = |next: Option<Timestamp>, now| next.is_some_and(|at| at <= now);
         due(self.cx.wall_timers.next(), self.cx.now) || due(self.cx.steady_timers.next(), self.cx.steady)
+    }
+
+    /// Brings all services that changed closer to their specs, with at most `budget` new replicas.
+    fn reconcile_services(&mut self, budget: &mut u32) {
+        while *budget > 0 && !self.cx.holds_new_work && self.services.has_pending() {
+            self.services.reconcile_pending(&mut self.cx, &mut self.jobs, budget);
+            self.deliver_signals();
+        }
     }
 
     /// Fires due timers, at most `left`.
@@ -222,6 +241,7 @@ impl Engine {
             Timer::Reserve(schedule) => schedules.on_reserve(cx, jobs, schedule),
             Timer::Run(run) => workflows.on_run_timeout(cx, jobs, run),
             Timer::Step(run, step) => workflows.on_step_timer(cx, jobs, run, step),
+            Timer::Service(service) => self.services.on_timer(service),
             Timer::Rate(_) => jobs.want_dispatch(),
             Timer::PurgeKeys => self.purge_keys(),
             Timer::SampleLevels => jobs.sample_levels(cx),
@@ -241,8 +261,10 @@ impl Engine {
     /// no pulse to detect their own delays; all others use [`wakeup`](Self::wakeup).
     pub fn next_due(&self) -> Option<Timestamp> {
         let chore = self.cx.steady_timers.next().map(|at| self.cx.now + at.since(self.cx.steady));
-        let at_once = (!self.schedules.is_idle() || !self.workflows.is_idle(self.cx.holds_new_work))
-            .then_some(self.cx.now);
+        let holds = self.cx.holds_new_work;
+        let is_idle =
+            self.schedules.is_idle() && self.workflows.is_idle(holds) && self.services.is_idle(holds);
+        let at_once = (!is_idle).then_some(self.cx.now);
         self.cx.wall_timers.next().into_iter().chain(chore).chain(at_once).min()
     }
 
@@ -251,6 +273,7 @@ impl Engine {
         self.cx.is_idle()
             && self.schedules.is_idle()
             && self.workflows.is_idle(self.cx.holds_new_work)
+            && self.services.is_idle(self.cx.holds_new_work)
             && self.jobs.is_idle(self.cx.holds_new_work)
             && !self.has_due_timers()
     }
@@ -262,6 +285,7 @@ impl Engine {
             queues: self.jobs.queue_views(),
             namespaces: self.jobs.namespace_views(),
             workers: self.jobs.workers().map(Worker::view).collect(),
+            services: self.services.counts(),
             schedules: self.schedules.counts().clone(),
             firings: self.schedules.firings().clone(),
             clock: self.cx.clock_filter.view(self.cx.now),

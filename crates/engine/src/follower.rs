@@ -166,6 +166,7 @@ impl Follower {
             LiveKey::Backfill(id) => {
                 engine.schedules.remove_restored_backfill(id);
             }
+            LiveKey::Service(id) => engine.services.remove_restored_service(id),
             LiveKey::Workflow(id) => engine.workflows.remove_restored_workflow(id),
             LiveKey::Run(id) => engine.workflows.remove_restored_run(id),
             LiveKey::Job(id) => engine.jobs.remove_restored_job(&mut engine.cx, id),

@@ -19,10 +19,12 @@ use model::queue::QueueSettings;
 use model::record::{JobHead, Outcome, Usage};
 use model::run::{ElementBatch, StepRecord, StepStatus, WorkflowHead};
 use model::schedule::OverlapPolicy;
+use model::spec::HealthStatus;
 use model::worker::{Admission, Capabilities, Capacity, Health};
 use model::workflow::Definition;
 use model::{
-    BackfillId, ExecutionId, Fence, JobId, JobStatus, RunId, ScheduleId, Timestamp, WorkerId, WorkflowId,
+    BackfillId, ExecutionId, Fence, JobId, JobStatus, RunId, ScheduleId, ServiceId, ServiceSpec, Timestamp,
+    WorkerId, WorkflowId,
 };
 
 /// Identifies a request that waits for its reply; assigned by the driver.
@@ -191,8 +193,105 @@ pub enum Input {
         /// User who sent the request.
         actor: Arc<str>,
     },
+    /// A request about services.
+    Service {
+        /// Ticket for the reply.
+        ticket: Ticket,
+        /// The request.
+        request: Box<ServiceRequest>,
+        /// User who sent the request.
+        actor: Arc<str>,
+    },
+    /// A worker reported the health of executions.
+    Health {
+        /// The worker.
+        worker: WorkerId,
+        /// Session of the worker.
+        session: Session,
+        /// The executions whose health has changed.
+        reports: Vec<HealthReport>,
+    },
     /// Advances time without a request or a message.
     Tick,
+}
+
+/// Health of an execution, as its worker reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthReport {
+    /// ID of the execution.
+    pub execution: ExecutionId,
+    /// Fence of the execution.
+    pub fence: Fence,
+    /// Result of the health checks.
+    pub status: HealthStatus,
+    /// Result of the last failed check, in one line.
+    pub detail: Option<Box<str>>,
+    /// Numbers of the ports of the execution, by name.
+    pub ports: BTreeMap<String, u16>,
+}
+
+/// A request about services.
+#[derive(Debug, Clone)]
+pub enum ServiceRequest {
+    /// Creates services or replaces their specs: all or none.
+    Apply {
+        /// At least one. Validated by the caller.
+        services: Vec<NewService>,
+    },
+    /// Deletes a service: its replicas are stopped, and then its row is deleted.
+    Delete {
+        /// The service to delete.
+        service: ServiceId,
+        /// Expected version; the request is refused if the service has another version.
+        expected_version: Option<u64>,
+    },
+    /// Changes the desired number of replicas.
+    Scale {
+        /// The service to scale.
+        service: ServiceId,
+        /// Desired number of replicas. Validated by the caller.
+        replicas: u32,
+        /// Expected version; the request is refused if the service has another version.
+        expected_version: Option<u64>,
+    },
+    /// Replaces all replicas by new ones with the same template.
+    Restart {
+        /// The service to restart.
+        service: ServiceId,
+    },
+    /// Returns to the template of an earlier revision.
+    Rollback {
+        /// The service to change.
+        service: ServiceId,
+        /// Number of the revision [default: the last one that was rolled out completely, before the current one].
+        revision: Option<u64>,
+    },
+    /// Pauses the rollout: no replica of an older revision is replaced until it is resumed.
+    PauseRollout {
+        /// The service.
+        service: ServiceId,
+    },
+    /// Resumes a paused rollout.
+    ResumeRollout {
+        /// The service.
+        service: ServiceId,
+    },
+    /// Promotes the canaries: the rollout replaces the other replicas.
+    PromoteRollout {
+        /// The service.
+        service: ServiceId,
+    },
+}
+
+/// A service to create or change.
+#[derive(Debug, Clone)]
+pub struct NewService {
+    /// The spec, with the fields that jobs take from the service.
+    pub spec: Arc<ServiceSpec>,
+    /// The spec as JSON.
+    pub body: Arc<str>,
+    /// Condition on the current state of the service.
+    pub expected: Expected,
 }
 
 /// A request of a running task. Refused unless it comes from the current execution of the job.
@@ -498,6 +597,8 @@ pub struct Join {
     pub name: String,
     /// Version of the worker's agent.
     pub version: String,
+    /// Host name or IP address under which its tasks can be reached.
+    pub address: Option<String>,
     /// Labels that constraints are matched against.
     pub labels: BTreeMap<String, String>,
     /// Resources and slots.

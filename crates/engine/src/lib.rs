@@ -31,6 +31,7 @@
 //! whether it uses the `context` (time, ids, timers, output).
 //!
 //! - `schedules`: decides the outcome of every scheduled time of every schedule.
+//! - `services`: services, their revisions and rollouts, and the jobs of their replicas.
 //! - `workflows`: runs, their steps, and the jobs that the steps create.
 //! - `jobs`: the life of a job, one file per transition; dispatch; sessions and leases of workers. It owns
 //!   `queues` (order and limits of waiting jobs) and `workers` (their state). `placement` filters and scores
@@ -59,6 +60,7 @@ mod queues;
 mod restore;
 mod rewind;
 mod schedules;
+mod services;
 mod signal;
 mod statistics;
 mod timer;
@@ -71,8 +73,8 @@ pub use difference::Difference;
 pub use engine::Engine;
 pub use follower::{FollowError, Follower};
 pub use input::{
-    Expected, Input, Join, NewBackfill, NewJob, NewRun, NewSchedule, NewWorkflow, Report, ScheduleRequest,
-    Session, TaskRequest, Ticket, WorkflowRequest,
+    Expected, HealthReport, Input, Join, NewBackfill, NewJob, NewRun, NewSchedule, NewService, NewWorkflow,
+    Report, ScheduleRequest, ServiceRequest, Session, TaskRequest, Ticket, WorkflowRequest,
 };
 pub use jobs::OrphanedExecution;
 pub use output::{Effect, Output, Reply, View};

@@ -17,10 +17,11 @@ use model::namespace::{NamespaceSettings, NamespaceUsage};
 use model::queue::QueueSettings;
 use model::record::{Batch, NamespaceRecord, QueueRecord};
 use model::run::{RunStatus, StepOrigin, StepStatus};
+use model::service::ReplicaOrigin;
 use model::why::{RunWhy, StepWhy, Why};
 use model::{
-    BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, Refusal, RunId, ScheduleId, StopReason,
-    Timestamp, WorkerId, WorkflowId,
+    BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, Refusal, RunId, ScheduleId, ServiceId,
+    StopReason, Timestamp, WorkerId, WorkflowId,
 };
 
 use crate::clock::ClockView;
@@ -126,6 +127,8 @@ pub struct Assignment {
     pub origin: Option<Arc<Origin>>,
     /// Run and step of the job, if it belongs to a workflow.
     pub step: Option<Arc<StepOrigin>>,
+    /// Replica that the job is, if it belongs to a service.
+    pub replica: Option<Arc<ReplicaOrigin>>,
     /// Version of the checkpoint to resume from.
     pub checkpoint: Option<u64>,
 }
@@ -195,6 +198,17 @@ pub enum Reply {
     CalendarRemoved,
     /// The applied workflows, in the order of the request.
     AppliedWorkflows(Vec<AppliedWorkflow>),
+    /// The applied services, in the order of the request.
+    AppliedServices(Vec<AppliedService>),
+    /// A service was changed.
+    Service {
+        /// New version of the service.
+        version: u64,
+        /// Current revision.
+        revision: u64,
+        /// Desired number of replicas.
+        replicas: u32,
+    },
     /// The workflow was deleted.
     WorkflowDeleted,
     /// A run was started; it is running, or is queued behind other runs of its workflow.
@@ -257,6 +271,19 @@ pub struct AppliedWorkflow {
     pub version: u64,
 }
 
+/// Result of applying a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppliedService {
+    /// ID of the service.
+    pub service: ServiceId,
+    /// Whether the service was created, changed or left unchanged.
+    pub change: ApplyChange,
+    /// Current revision after the request.
+    pub revision: u64,
+    /// Version after the request.
+    pub version: u64,
+}
+
 /// A job created by a submission, now or earlier under the same idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Submitted {
@@ -292,6 +319,8 @@ pub struct View {
     pub namespaces: Vec<NamespaceView>,
     /// All known workers.
     pub workers: Vec<WorkerView>,
+    /// Numbers of services and replicas.
+    pub services: ServiceCounts,
     /// Schedules by status.
     pub schedules: std::collections::BTreeMap<ScheduleStatus, u64>,
     /// Number of decided scheduled times since the engine started, by outcome.
@@ -301,6 +330,21 @@ pub struct View {
     /// Purge limit: rows that expired before it may be deleted. Zero in a default view, so that nothing is
     /// purged.
     pub purge_before: Timestamp,
+}
+
+/// Numbers of services and replicas.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ServiceCounts {
+    /// Number of services.
+    pub services: u64,
+    /// Number of services with fewer available replicas than desired.
+    pub degraded: u64,
+    /// Sum of the desired replicas.
+    pub desired: u64,
+    /// Sum of the available replicas.
+    pub available: u64,
+    /// Number of rollouts that have failed.
+    pub failed_rollouts: u64,
 }
 
 /// State of a namespace.

@@ -26,6 +26,8 @@ pub(crate) struct Shape {
     pub(crate) memory_limit: bool,
     pub(crate) cpu_limit: bool,
     pub(crate) pids_limit: bool,
+    /// Whether the job has ports or health checks, which the worker must support.
+    pub(crate) health_checks: bool,
     pub(crate) constraints: Vec<Constraint>,
     pub(crate) placement: Placement,
 }
@@ -66,6 +68,23 @@ impl Hash for Profile {
         backoff.delays.hash(state);
         (&self.retry.retry_exit_codes, &self.retry.final_exit_codes).hash(state);
     }
+}
+
+/// Prefix of the custom resource that stands for a fixed port. No resource of a user has it, because their names have no
+/// colon. Every worker has one of each ([`port_of`]).
+const PORT: &str = "port:";
+
+/// Returns the custom resources of a job, with one for each fixed port: two jobs with the same port exclude each other
+/// like two jobs that need the same licence.
+fn with_fixed_ports(spec: &JobSpec) -> BTreeMap<String, u64> {
+    let ports = spec.ports.iter().filter_map(|port| port.port);
+    let ports = ports.map(|port| (format!("{PORT}{port}"), 1));
+    spec.resources.custom.clone().into_iter().chain(ports).collect()
+}
+
+/// Returns the port that a custom resource stands for, if it stands for one.
+pub(crate) fn port_of(resource: &str) -> Option<u16> {
+    resource.strip_prefix(PORT)?.parse().ok()
 }
 
 /// Profiles and shapes in use, each once.
@@ -111,10 +130,11 @@ impl Profiles {
             runtime: spec.run.runtime(),
             cpu: resources.cpu_request(),
             memory: resources.memory_request(),
-            custom: resources.custom.clone(),
+            custom: with_fixed_ports(spec),
             memory_limit: required && resources.limits.memory.is_some(),
             cpu_limit: required && resources.limits.cpu.is_some(),
             pids_limit: required && resources.limits.pids.is_some(),
+            health_checks: !spec.ports.is_empty() || spec.health.is_some(),
             constraints: spec.constraints.clone(),
             placement: spec.placement,
         };

@@ -63,6 +63,10 @@ impl Engine {
                 self.workflows.restore_workflow(&mut self.cx, id, &head, state);
                 Ok(())
             }
+            LiveRow::Service { id, head, state } => {
+                self.services.restore_service(&mut self.cx, id, head, *state);
+                Ok(())
+            }
             LiveRow::Run { id, head, state } => self
                 .workflows
                 .restore_run(&mut self.cx, id, head, *state)
@@ -128,6 +132,8 @@ impl Engine {
         self.jobs.restart_rates(&self.cx);
         self.schedules.find_runs(&self.workflows, &self.jobs);
         self.workflows.find_work(&self.jobs);
+        self.services.find_replicas(&self.jobs);
+        self.services.resume(self.cx.now);
         self.jobs.resume_executions(&mut self.cx);
         self.deliver_signals();
         self.schedules.start_schedules(&mut self.cx, &mut self.workflows, &mut self.jobs);

@@ -1,6 +1,6 @@
 //! Signals: what a layer of the engine tells the layers above it.
 //!
-//! The layers are jobs, then workflows, then schedules. A layer calls the layers below it directly. What happens in
+//! The layers are jobs, then services, workflows and schedules. A layer calls the layers below it directly. What happens in
 //! a layer and concerns a layer above is a [`Signal`];
 //! [`Engine::deliver_signals`](crate::Engine::deliver_signals) delivers it after the current transition, in the
 //! order in which signals were raised.
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use model::firing::Origin;
 use model::record::Files;
-use model::{JobId, JobStatus, RunId, ScheduleId, Timestamp, WorkerId};
+use model::{JobId, JobStatus, RunId, ScheduleId, ServiceId, Timestamp, WorkerId};
 
 /// Something that happened in a layer and concerns the layers above it.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(crate) enum Signal {
     RunEnded { run: RunId, origin: Arc<Origin>, end: WorkEnd },
     /// A worker reported that a job is still running or has not started.
     JobConfirmed(JobId),
+    /// The status, the execution or the health of a replica changed, or the admission of its worker.
+    ReplicaChanged(ServiceId),
     /// A worker joined, returned, or changed its labels.
     WorkerJoined(WorkerId),
     /// A worker is lost.

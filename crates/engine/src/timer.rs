@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::{ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkerId};
+use model::{ExecutionId, JobId, RunId, ScheduleId, ServiceId, Timestamp, WorkerId};
 
 /// An action at a time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +34,8 @@ pub(crate) enum Timer {
     Reserve(ScheduleId),
     /// Timeout of a run; also its start deadline while it waits, or the end of its backoff.
     Run(RunId),
+    /// A replica of a service may have become available, or the progress deadline of its rollout has passed.
+    Service(ServiceId),
     /// End of a step's wait, or its timeout.
     Step(RunId, u32),
     /// The rate limit of a queue allows another job.

@@ -79,6 +79,7 @@ pub(crate) fn setup(plan: &Plan) -> Result<Setup, PlanError> {
             created_at: plan.from,
             updated_at: plan.from,
             last_heartbeat_at: None,
+            address: None,
         }));
     }
     setup.engine.start(plan.from);
@@ -105,6 +106,7 @@ impl Setup {
                 capacity: like.capacity.clone(),
                 capabilities: like.capabilities.clone(),
                 held: Vec::new(),
+                address: None,
             };
             self.engine.handle(plan.from, Input::Join(Box::new(join)));
         }

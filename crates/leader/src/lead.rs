@@ -22,7 +22,9 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use engine::{Effect, Engine, Input, Now, Output, ScheduleRequest, Session, Ticket, WorkflowRequest};
+use engine::{
+    Effect, Engine, Input, Now, Output, ScheduleRequest, ServiceRequest, Session, Ticket, WorkflowRequest,
+};
 use model::record::Lease;
 use model::{Duration, Timestamp, WorkerId};
 use mutation::{Mutation, is_on};
@@ -713,6 +715,10 @@ pub fn is_new_work(input: &Input) -> bool {
                 | ScheduleRequest::Trigger { .. }
                 | ScheduleRequest::Backfill(_)
                 | ScheduleRequest::SetCalendar { .. }
+        ),
+        Input::Service { request, .. } => matches!(
+            **request,
+            ServiceRequest::Apply { .. } | ServiceRequest::Restart { .. } | ServiceRequest::Rollback { .. }
         ),
         Input::Workflow { request, .. } => {
             matches!(**request, WorkflowRequest::Apply { .. } | WorkflowRequest::Start(_))

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use engine::{Input, ScheduleRequest, WorkflowRequest};
-use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, WorkerId, WorkflowId};
+use engine::{Input, ScheduleRequest, ServiceRequest, WorkflowRequest};
+use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, ServiceId, WorkerId, WorkflowId};
 
 /// Number of panics after which an input is dropped.
 const PANICS_MAX: u32 = 2;
@@ -32,6 +32,7 @@ pub enum Suspect {
     Namespace,
     Schedule(ScheduleId),
     Backfill(BackfillId),
+    Service(ServiceId),
     Workflow(WorkflowId),
     Run(RunId),
     /// A named object, by a hash of the whole request.
@@ -56,6 +57,8 @@ impl Suspect {
             Input::SetNamespace { .. } | Input::RemoveNamespace { .. } => Self::Namespace,
             Input::Schedule { request, .. } => Self::of_schedules(request),
             Input::Workflow { request, .. } => Self::of_workflows(request),
+            Input::Service { request, .. } => Self::of_services(request),
+            Input::Health { worker, .. } => Self::Worker(*worker),
             Input::Tick => Self::Flush,
         }
     }
@@ -74,6 +77,22 @@ impl Suspect {
             ScheduleRequest::CancelBackfill { backfill, .. } => Self::Backfill(*backfill),
             ScheduleRequest::SetCalendar { spec, .. } => Self::Named(hash(&format!("{spec:?}"))),
             ScheduleRequest::RemoveCalendar { namespace, name, .. } => Self::Named(hash(&(namespace, name))),
+        }
+    }
+
+    fn of_services(request: &ServiceRequest) -> Self {
+        match request {
+            ServiceRequest::Apply { services } => {
+                let bodies: Vec<_> = services.iter().map(|new| &*new.body).collect();
+                Self::Named(hash(&bodies))
+            }
+            ServiceRequest::Delete { service, .. }
+            | ServiceRequest::Scale { service, .. }
+            | ServiceRequest::Restart { service }
+            | ServiceRequest::Rollback { service, .. }
+            | ServiceRequest::PauseRollout { service }
+            | ServiceRequest::ResumeRollout { service }
+            | ServiceRequest::PromoteRollout { service } => Self::Service(*service),
         }
     }
 

@@ -221,8 +221,14 @@ impl World {
     fn submit(&mut self) {
         self.submitted += 1;
         let spec = JobSpec::command(["true"]);
-        let head =
-            JobHead { body: "{}".into(), spec: Arc::new(spec), retry_of: None, origin: None, step: None };
+        let head = JobHead {
+            body: "{}".into(),
+            spec: Arc::new(spec),
+            retry_of: None,
+            origin: None,
+            step: None,
+            replica: None,
+        };
         let jobs = vec![NewJob { head: Arc::new(head), key: None, actor: "test".into(), ended: Vec::new() }];
         let ticket = Ticket(self.submitted);
         let reply = self.submitted;
@@ -236,6 +242,7 @@ impl World {
             session: Session(1),
             name: "w".into(),
             version: "1".into(),
+            address: None,
             labels: BTreeMap::new(),
             capacity: Capacity { slots: 1, ..Capacity::default() },
             capabilities: Capabilities::default(),

@@ -71,6 +71,8 @@ pub enum Resource {
     Alerts,
     /// Settings and quotas of namespaces. They belong to the cluster: a right in one namespace does not change its quota.
     Namespaces,
+    /// Services: their replicas, revisions and rollouts.
+    Services,
 }
 
 crate::status::words! { Resource, "a resource", {
@@ -90,6 +92,7 @@ crate::status::words! { Resource, "a resource", {
     Audit = "audit";
     Alerts = "alerts";
     Namespaces = "namespaces";
+    Services = "services";
 } }
 
 impl Resource {

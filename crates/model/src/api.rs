@@ -12,14 +12,17 @@ use utoipa::ToSchema;
 
 use crate::checkpoint::Checkpoint;
 use crate::firing::{FiringOutcome, Origin};
-use crate::id::{BackfillId, ExecutionId, Fence, JobId, RunId, ScheduleId, ServerId, WorkerId, WorkflowId};
+use crate::id::{
+    BackfillId, ExecutionId, Fence, JobId, RunId, ScheduleId, ServerId, ServiceId, WorkerId, WorkflowId,
+};
 use crate::lifecycle::Cause;
 use crate::namespace::{NamespaceSettings, NamespaceUsage};
 use crate::quantity::{Bytes, Millicores};
 use crate::queue::QueueSettings;
 use crate::record::{Files, Outcome, Usage};
 use crate::run::{StepOrigin, TriggerRefusal};
-use crate::spec::{JobSpec, PriorityClass};
+use crate::service::ReplicaOrigin;
+use crate::spec::{ExecutionHealth, HealthStatus, JobSpec, PriorityClass};
 use crate::status::{ExecutionStatus, JobStatus};
 use crate::time::{Duration, Timestamp};
 use crate::worker::{Admission, Capabilities, Capacity, Health, WorkerStatus};
@@ -32,6 +35,7 @@ mod code;
 mod failures;
 mod notices;
 mod schedules;
+mod services;
 mod statistics;
 mod workflows;
 
@@ -43,6 +47,7 @@ pub use code::Code;
 pub use failures::*;
 pub use notices::*;
 pub use schedules::*;
+pub use services::*;
 pub use statistics::*;
 pub use workflows::*;
 
@@ -81,6 +86,9 @@ pub struct Job {
     /// Workflow run and step that created the job. Absent for other jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<StepOrigin>,
+    /// Replica of a service that the job is. Absent for other jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica: Option<ReplicaOrigin>,
     /// Time at which the job was submitted.
     pub created_at: Timestamp,
     /// Time from which the job may start: its `run_at`, or the end of its retry delay.
@@ -278,6 +286,9 @@ pub struct Execution {
     /// for other executions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preempted_by: Option<JobId>,
+    /// Health and ports of the execution. Absent for jobs without ports and health checks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<ExecutionHealth>,
 }
 
 /// Server: one process of the cluster. All servers of a cluster share one store.
@@ -322,6 +333,9 @@ pub struct Worker {
     pub name: String,
     /// Version of the worker agent.
     pub version: String,
+    /// Host name or IP address under which tasks of the worker can be reached. Absent if it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     /// Labels of the worker, used by placement constraints.
     pub labels: BTreeMap<String, String>,
     /// Connection status of the worker.
@@ -512,7 +526,7 @@ pub struct FeedEvent {
     /// Type of the event, for example `job.waiting`, `job.running`, `job.overdue`, `execution.started`, `worker.ready`,
     /// `worker.lost`, `queue.updated`, `schedule.created`, `schedule.paused`, `schedule.skipped`,
     /// `backfill.completed`, `calendar.updated`, `workflow.changed`, `workflow.not_triggered`, `run.running`,
-    /// `run.failed`, `step.succeeded` or `step.late_worker`.
+    /// `run.failed`, `step.succeeded`, `step.late_worker`, `service.availability`, `rollout.completed` or `execution.health`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Namespace (tenant) of the event. Absent for events of workers and queues.
@@ -581,6 +595,24 @@ pub struct FeedEvent {
     /// Trigger of the workflow that started no run, with the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_triggered: Option<FeedRefusal>,
+    /// ID of the service that the event concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_id: Option<ServiceId>,
+    /// Name of the service that the event concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// Revision whose rollout the event concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
+    /// Number of available replicas of the service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available: Option<u32>,
+    /// Desired number of replicas of the service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u32>,
+    /// Health of the execution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<HealthStatus>,
 }
 
 /// Reason why a trigger of a workflow started no run.

@@ -3,7 +3,7 @@
 //! An entry usually names the changed rows without their content, because most jobs have ended before a standby would
 //! read their rows. Idempotency keys are contained completely: they are small, never change, and outlive their jobs.
 
-use crate::id::{BackfillId, Epoch, JobId, RunId, ScheduleId, ShardId, WorkflowId};
+use crate::id::{BackfillId, Epoch, JobId, RunId, ScheduleId, ServiceId, ShardId, WorkflowId};
 use crate::record::{Change, KeyRecord, LiveRow, RunKeyRecord};
 use crate::time::Timestamp;
 
@@ -39,6 +39,8 @@ pub enum LiveKey {
     Run(RunId),
     /// One job, with its execution.
     Job(JobId),
+    /// One service.
+    Service(ServiceId),
 }
 
 impl LiveKey {
@@ -55,6 +57,7 @@ impl LiveKey {
             LiveRow::Backfill { head, .. } => Self::Backfill(head.id),
             LiveRow::Workflow { id, .. } => Self::Workflow(*id),
             LiveRow::Run { id, .. } => Self::Run(*id),
+            LiveRow::Service { id, .. } => Self::Service(*id),
             LiveRow::Step(record) => Self::Run(record.key.run),
             LiveRow::ElementBatch(batch) => Self::Run(batch.key.run),
             LiveRow::Key(_) | LiveRow::RunKey(_) => return None,
@@ -122,6 +125,7 @@ impl LiveChange {
             Change::Backfill { id, .. } => LiveKey::Backfill(*id),
             Change::Workflow { id, .. } | Change::RemoveWorkflow(id) => LiveKey::Workflow(*id),
             Change::Run { id, .. } => LiveKey::Run(*id),
+            Change::Service { id, .. } | Change::RemoveService(id) => LiveKey::Service(*id),
             Change::Step(record) => LiveKey::Run(record.key.run),
             Change::ElementBatch(batch) => LiveKey::Run(batch.key.run),
             // The engine keeps no copy of these.

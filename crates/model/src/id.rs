@@ -240,6 +240,8 @@ ids! {
     WorkflowId, "wfl", "a workflow id";
     /// ID of a workflow run. The run and all its jobs are in the shard of their workflow.
     RunId, "run", "a run id";
+    /// ID of a service. Its shard is derived from the namespace and the name of the service, and so is that of its jobs.
+    ServiceId, "svc", "a service id";
     /// ID of a server process; every start of the process gets a new one.
     ServerId, "srv", "a server id";
 }

@@ -10,6 +10,7 @@
 //! - [`schedule`], [`timing`], [`calendar`]: schedules, their rules and their days; [`firing`]: the outcome of each
 //!   scheduled time.
 //! - [`workflow`]: DAGs of steps, with [`expression`]s and templates; [`run`]: states of runs and steps.
+//! - [`service`]: long-running jobs that are kept at a number of replicas, with their revisions and rollouts.
 //! - [`checkpoint`]: data that an execution saves for the next execution of its job.
 //! - [`worker`], [`queue`]: workers, and settings of queues.
 //! - [`record`]: rows that the engine changes and the store keeps.
@@ -40,6 +41,7 @@ pub mod record;
 pub mod refusal;
 pub mod run;
 pub mod schedule;
+pub mod service;
 pub mod spec;
 pub mod statistics;
 pub mod status;
@@ -52,13 +54,15 @@ pub mod worker;
 pub mod workflow;
 
 pub use id::{
-    BackfillId, ExecutionId, Fence, JobId, RunId, ScheduleId, ServerId, ShardId, WorkerId, WorkflowId,
+    BackfillId, ExecutionId, Fence, JobId, RunId, ScheduleId, ServerId, ServiceId, ShardId, WorkerId,
+    WorkflowId,
 };
 pub use lifecycle::Cause;
 pub use quantity::{Bytes, Millicores};
 pub use refusal::Refusal;
 pub use run::{RunStatus, StepStatus};
 pub use schedule::ScheduleSpec;
+pub use service::ServiceSpec;
 pub use spec::JobSpec;
 pub use status::{ExecutionStatus, JobStatus};
 pub use stop_reason::StopReason;

@@ -79,6 +79,8 @@ causes! {
         DependencyNeverSatisfied = 19, "dependency_never_satisfied", "An upstream job did not end as required.";
         FinishDeadlinePassed = 20, "finish_deadline_passed", "The job did not end before its completion deadline.";
         Preempted = 21, "preempted", "A job of a higher priority class took the place of the execution on its worker.";
+        ReplicaStarted = 22, "replica_started", "A service created the job for one of its replicas.";
+        ReplicaExited = 23, "replica_exited", "The execution exited by itself; the service restarts it.";
     }
 }
 
@@ -103,6 +105,7 @@ pub const TRANSITIONS: &[Transition] = &[
     Transition { from: None, to: Waiting, cause: Cause::Submitted },
     Transition { from: None, to: Waiting, cause: Cause::Fired },
     Transition { from: None, to: Waiting, cause: Cause::StepStarted },
+    Transition { from: None, to: Waiting, cause: Cause::ReplicaStarted },
     step(Ready, Waiting, Cause::Due),
     step(Ready, Waiting, Cause::DependenciesSatisfied),
     step(Ready, Cancelled, Cause::DependencyNeverSatisfied),
@@ -121,6 +124,7 @@ pub const TRANSITIONS: &[Transition] = &[
     step(Running, Retrying, Cause::RunFailed),
     step(Running, Retrying, Cause::StartFailed),
     step(Running, Retrying, Cause::TimedOut),
+    step(Running, Retrying, Cause::ReplicaExited),
     step(Running, Retrying, Cause::WorkerLost),
     step(Running, Retrying, Cause::Interrupted),
     step(Running, Retrying, Cause::Refused),
@@ -131,6 +135,7 @@ pub const TRANSITIONS: &[Transition] = &[
     step(Running, Failed, Cause::RunFailed),
     step(Running, Failed, Cause::StartFailed),
     step(Running, Failed, Cause::TimedOut),
+    step(Running, Failed, Cause::ReplicaExited),
     step(Running, Failed, Cause::OutcomeUnknown),
     step(Running, Failed, Cause::WorkerLost),
     step(Running, Cancelled, Cause::CancelRequested),

@@ -193,3 +193,24 @@ pub const ALERT_RULES_MAX: usize = 1_000;
 pub const CHANNELS_MAX: usize = 100;
 /// Maximum number of silences in a namespace.
 pub const SILENCES_MAX: usize = 1_000;
+
+/// Maximum number of ports of a job.
+pub const PORTS_MAX: usize = 16;
+/// Maximum length of the name of a port, in bytes.
+pub const PORT_NAME_LEN_MAX: usize = 15;
+/// Maximum interval and initial delay of a health check.
+pub const CHECK_INTERVAL_MAX: Duration = Duration::from_hours(1);
+/// Maximum time of one health check.
+pub const CHECK_TIMEOUT_MAX: Duration = Duration::from_secs(600);
+/// Maximum threshold of a health check.
+pub const CHECK_THRESHOLD_MAX: u32 = 1_000;
+/// Maximum number of replicas of a service.
+pub const REPLICAS_MAX: u32 = 1_000;
+/// Number of revisions that are kept of a service.
+pub const REVISIONS_MAX: usize = 10;
+/// Maximum time for which a replica must be healthy before it is available.
+pub const MIN_HEALTHY_MAX: Duration = Duration::from_hours(1);
+/// Maximum progress deadline of a rollout.
+pub const PROGRESS_DEADLINE_MAX: Duration = Duration::from_hours(24);
+/// Maximum number of services in one request.
+pub const BATCH_SERVICES_MAX: usize = 1_000;

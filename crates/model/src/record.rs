@@ -17,7 +17,7 @@ use crate::firing::{
     ScheduleState,
 };
 use crate::id::{
-    BackfillId, Epoch, ExecutionId, Fence, JobId, RunId, ScheduleId, ShardId, WorkerId, WorkflowId,
+    BackfillId, Epoch, ExecutionId, Fence, JobId, RunId, ScheduleId, ServiceId, ShardId, WorkerId, WorkflowId,
 };
 use crate::lifecycle::Cause;
 use crate::namespace::NamespaceSettings;
@@ -26,7 +26,8 @@ use crate::run::{
     ElementBatch, RunCause, RunHead, RunState, RunStatus, StepCause, StepOrigin, StepRecord, StepStatus,
     TriggerRefusal, WorkflowHead, WorkflowState,
 };
-use crate::spec::{JobSpec, UpstreamJob};
+use crate::service::{ReplicaOrigin, RolloutStatus, ServiceHead, ServiceState};
+use crate::spec::{ExecutionHealth, HealthStatus, JobSpec, UpstreamJob};
 use crate::statistics::CommitStatistics;
 use crate::status::{ExecutionStatus, JobStatus};
 use crate::time::{Duration, Timestamp};
@@ -45,6 +46,8 @@ pub struct JobHead {
     pub origin: Option<Arc<Origin>>,
     /// Workflow run and step that created the job.
     pub step: Option<Arc<StepOrigin>>,
+    /// Replica of a service that the job is.
+    pub replica: Option<Arc<ReplicaOrigin>>,
 }
 
 /// Recorded status transition of a job.
@@ -218,6 +221,9 @@ pub struct ExecutionRecord {
     pub files: Option<Box<Files>>,
     /// Job that preempts the execution: the execution is stopped so that this job can run in its place.
     pub preempted_by: Option<JobId>,
+    /// Health and ports of the execution. Absent until the worker reports them, and for jobs without ports and health
+    /// checks.
+    pub health: Option<Box<ExecutionHealth>>,
 }
 
 /// Registered worker.
@@ -229,6 +235,9 @@ pub struct WorkerRecord {
     pub name: String,
     /// Version of the worker agent.
     pub version: String,
+    /// Address under which tasks of the worker can be reached: a host name or an IP address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     /// Labels of the worker; placement constraints select workers by them.
     pub labels: std::collections::BTreeMap<String, String>,
     /// Total resources and slots of the worker.
@@ -463,6 +472,60 @@ pub enum EventKind {
         /// Job of the step.
         job: Option<JobId>,
     },
+    /// The health of an execution changed.
+    Health {
+        /// Job of the execution.
+        job: JobId,
+        /// ID of the execution.
+        execution: ExecutionId,
+        /// Status after the change.
+        status: HealthStatus,
+    },
+    /// A service was created, changed, scaled or deleted.
+    Service {
+        /// ID of the service.
+        service: ServiceId,
+        /// Name of the service.
+        name: Arc<str>,
+        /// Type of the change.
+        what: ServiceEvent,
+    },
+    /// A rollout of a service changed its status.
+    Rollout {
+        /// ID of the service.
+        service: ServiceId,
+        /// Name of the service.
+        name: Arc<str>,
+        /// Revision of the rollout.
+        revision: u64,
+        /// Status after the change.
+        status: RolloutStatus,
+        /// Whether the rollout is paused.
+        paused: bool,
+    },
+    /// The number of available replicas of a service changed.
+    Availability {
+        /// ID of the service.
+        service: ServiceId,
+        /// Name of the service.
+        name: Arc<str>,
+        /// Number of available replicas.
+        available: u32,
+        /// Desired number of replicas.
+        replicas: u32,
+    },
+}
+
+/// Type of the change of a service in an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum ServiceEvent {
+    Created,
+    Changed,
+    Scaled,
+    Deleting,
+    Deleted,
 }
 
 /// Type of the change of a workflow in an event.
@@ -586,6 +649,19 @@ pub enum Change {
     ElementBatch(Box<ElementBatch>),
     /// A used idempotency key of a run.
     RunKey(RunKeyRecord),
+    /// A service. With a `head`, the service is new or has a new spec or revision; otherwise only its state is rewritten.
+    Service {
+        /// ID of the service.
+        id: ServiceId,
+        /// Whether the row is new in the store.
+        new: bool,
+        /// Fixed part, if it must be written.
+        head: Option<Arc<ServiceHead>>,
+        /// Variable part.
+        state: Box<ServiceState>,
+    },
+    /// Deletes a service. Its jobs have ended, and are kept.
+    RemoveService(ServiceId),
     /// A calendar, new or changed.
     Calendar(Arc<CalendarRecord>),
     /// Deletes a calendar.
@@ -598,7 +674,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Returns the shard of the row: that of its job, schedule, workflow or run. Returns `None` for workers, queues,
+    /// Returns the shard of the row: that of its job, schedule, service, workflow or run. Returns `None` for workers, queues,
     /// namespaces and calendars, which all shards share.
     ///
     /// A commit may change only rows of leased shards, so each new variant must have its shard here.
@@ -614,6 +690,7 @@ impl Change {
             Self::Backfill { id, .. } => Some(id.shard()),
             Self::Workflow { id, .. } | Self::RemoveWorkflow(id) => Some(id.shard()),
             Self::Run { id, .. } => Some(id.shard()),
+            Self::Service { id, .. } | Self::RemoveService(id) => Some(id.shard()),
             Self::Step(record) => Some(record.key.run.shard()),
             Self::ElementBatch(batch) => Some(batch.key.run.shard()),
             Self::RunKey(key) => Some(key.run.shard()),
@@ -713,6 +790,15 @@ pub enum LiveRow {
     ElementBatch(Box<ElementBatch>),
     /// An idempotency key of a run that has not expired.
     RunKey(RunKeyRecord),
+    /// A service that was not deleted.
+    Service {
+        /// ID of the service.
+        id: ServiceId,
+        /// Fixed part.
+        head: ServiceHead,
+        /// Variable part.
+        state: Box<ServiceState>,
+    },
 }
 
 /// Right to change the rows of a shard. A commit with an outdated epoch is refused.

@@ -11,9 +11,12 @@
 use std::sync::Arc;
 
 use crate::api::Code;
+use crate::service::RolloutStatus;
 use crate::spec::PriorityClass;
 use crate::validate::Problem;
-use crate::{BackfillId, ExecutionId, JobId, RunId, RunStatus, ScheduleId, StepStatus, WorkerId, WorkflowId};
+use crate::{
+    BackfillId, ExecutionId, JobId, RunId, RunStatus, ScheduleId, ServiceId, StepStatus, WorkerId, WorkflowId,
+};
 
 /// A request that the engine refused. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -97,6 +100,21 @@ pub enum Refusal {
     /// `user` names one object that refers to the calendar, such as "schedule `nightly`".
     #[error("cannot delete calendar `{name}`: it is in use by {user}")]
     CalendarInUse { name: Arc<str>, user: String },
+    #[error("service `{service}` does not exist")]
+    ServiceNotFound { service: ServiceId },
+    #[error("service `{name}` already exists: `{service}`")]
+    ServiceExists { name: Arc<str>, service: ServiceId },
+    #[error("service `{name}` is being deleted: its last {replicas} replicas are stopping")]
+    ServiceDeleting { name: Arc<str>, replicas: usize },
+    /// A rollback to a revision that is not kept or that is the current one.
+    #[error("service `{name}` cannot return to revision {revision}: {reason}")]
+    RevisionUnavailable { name: Arc<str>, revision: u64, reason: &'static str },
+    /// A pause, resumption or promotion does not fit the status of the rollout.
+    #[error("the rollout of revision {revision} of service `{name}` cannot be {act}: it is `{status}`")]
+    RolloutStatus { name: Arc<str>, revision: u64, act: &'static str, status: RolloutStatus },
+    /// The job is a replica, so only its service changes it.
+    #[error("job `{job}` is a replica of service `{name}`")]
+    JobOfService { job: JobId, name: Arc<str> },
     #[error("workflow `{workflow}` does not exist")]
     WorkflowNotFound { workflow: WorkflowId },
     #[error("workflow `{name}` already exists: `{workflow}`")]
@@ -162,8 +180,10 @@ impl Refusal {
         match self {
             Self::JobNotLive { .. } | Self::ExecutionNotCurrent { .. } => Code::JobEnded,
             Self::JobStarted { .. } => Code::JobStarted,
-            // A workflow is created or replaced by PUT with a precondition, so its existence breaks that.
-            Self::VersionMismatch { .. } | Self::WorkflowExists { .. } => Code::VersionMismatch,
+            // A workflow or a service is created or replaced by PUT with a precondition, so its existence breaks that.
+            Self::VersionMismatch { .. } | Self::WorkflowExists { .. } | Self::ServiceExists { .. } => {
+                Code::VersionMismatch
+            }
             Self::IdempotencyKeyReused { .. }
             | Self::IdempotencyKeyRepeated { .. }
             | Self::RunIdempotencyKeyReused { .. } => Code::IdempotencyKeyReused,
@@ -184,6 +204,11 @@ impl Refusal {
             Self::BackfillLimit { .. } => Code::BackfillLimit,
             Self::CalendarNotFound { .. } => Code::CalendarNotFound,
             Self::CalendarInUse { .. } => Code::CalendarInUse,
+            Self::ServiceNotFound { .. } => Code::ServiceNotFound,
+            Self::ServiceDeleting { .. } => Code::ServiceDeleting,
+            Self::RevisionUnavailable { .. } => Code::RevisionUnavailable,
+            Self::RolloutStatus { .. } => Code::RolloutStatus,
+            Self::JobOfService { .. } => Code::JobOfService,
             Self::WorkflowNotFound { .. } => Code::WorkflowNotFound,
             Self::RunsWaiting { .. } => Code::RunsWaiting,
             Self::WaitingRunLimit { .. } => Code::WaitingRunLimit,
@@ -210,6 +235,9 @@ impl Refusal {
             Self::IdempotencyKeyRepeated { .. } => "give each job of the submission its own idempotency key",
             Self::WorkflowExists { .. } => {
                 "to replace the workflow, repeat the request without `If-None-Match`"
+            }
+            Self::ServiceExists { .. } => {
+                "to replace the service, repeat the request without `If-None-Match`"
             }
             Self::RunNotRunning { status: RunStatus::Waiting, .. } => {
                 "wait until the run has started, or cancel it"
@@ -256,6 +284,7 @@ mod tests {
             (JobId::from_bits(1), ExecutionId::from_bits(2), WorkerId::from_bits(3));
         let (schedule, backfill) = (ScheduleId::from_bits(4), BackfillId::from_bits(5));
         let (workflow, run) = (WorkflowId::from_bits(6), RunId::from_bits(7));
+        let service = ServiceId::from_bits(8);
         let problems = vec![Problem { path: "cron".into(), message: "is empty".into() }];
         let refusals = [
             Refusal::JobNotLive { job },
@@ -288,6 +317,17 @@ mod tests {
             Refusal::InvalidCalendar { problems },
             Refusal::CalendarNotFound { namespace: "default".into(), name: "cn".into() },
             Refusal::CalendarInUse { name: "cn".into(), user: "schedule `nightly`".into() },
+            Refusal::ServiceNotFound { service },
+            Refusal::ServiceExists { name: "web".into(), service },
+            Refusal::ServiceDeleting { name: "web".into(), replicas: 2 },
+            Refusal::RevisionUnavailable { name: "web".into(), revision: 3, reason: "it is no longer kept" },
+            Refusal::RolloutStatus {
+                name: "web".into(),
+                revision: 3,
+                act: "promoted",
+                status: RolloutStatus::Completed,
+            },
+            Refusal::JobOfService { job, name: "web".into() },
             Refusal::WorkflowNotFound { workflow },
             Refusal::WorkflowExists { name: "etl".into(), workflow },
             Refusal::RunsWaiting { workflow, run, count: 2 },

@@ -7,6 +7,7 @@
 //! Unknown fields are refused. [`crate::validate`] checks everything beyond the types.
 
 mod compact;
+mod health;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use compact::{Summary, name_in};
+pub use health::{
+    CheckedPort, ExecutionHealth, GrpcCheck, HealthCheck, HealthChecks, HealthStatus, HttpCheck, Port,
+    TcpCheck,
+};
 
 use crate::id::JobId;
 use crate::quantity::{Bytes, Millicores};
@@ -91,6 +96,12 @@ pub struct JobSpec {
     /// Files that the worker stores as artifacts after the job succeeds; at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputFile>,
+    /// Network ports that the task listens on; at most 16. The worker passes their numbers in environment variables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<Port>,
+    /// Health checks of each execution, which the worker runs beside the task [default: no checks].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<Box<HealthChecks>>,
     /// Resource requests and resource limits of the job.
     #[serde(default)]
     pub resources: Resources,
@@ -154,6 +165,8 @@ impl JobSpec {
             run,
             inputs: Vec::new(),
             outputs: Vec::new(),
+            ports: Vec::new(),
+            health: None,
             resources: Resources::default(),
             constraints: Vec::new(),
             placement: Placement::default(),

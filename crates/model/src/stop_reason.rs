@@ -15,6 +15,10 @@ pub enum StopReason {
     Superseded,
     /// The execution exceeded its timeout.
     TimedOut,
+    /// The startup or liveness check of the execution failed.
+    Unhealthy,
+    /// The service no longer needs the replica: it was scaled down, updated or deleted, or the worker is drained.
+    Replaced,
 }
 
 crate::status::words! { StopReason, "a reason for a stop", {
@@ -24,4 +28,6 @@ crate::status::words! { StopReason, "a reason for a stop", {
     Preempted = "preempted";
     Superseded = "superseded";
     TimedOut = "timed_out";
+    Unhealthy = "unhealthy";
+    Replaced = "replaced";
 } }

@@ -17,11 +17,14 @@ use crate::spec::{Backoff, Constraint, FinishBy, JobSpec, Operator, ProcessRun, 
 use crate::time::{Duration, Timestamp};
 
 mod alert;
+mod health;
 mod schedule;
+mod service;
 mod workflow;
 
 pub use alert::{alert_rule, channel, silence};
 pub use schedule::{calendar, name, note, own_name, schedule};
+pub use service::{replicas, service};
 pub use workflow::{definition, workflow, workflow_warnings};
 
 /// Error of one field.
@@ -43,7 +46,7 @@ pub struct Invalid {
 }
 
 /// Words that are reserved in URLs of the API, where an object may have its name.
-const ROUTE_WORDS: [&str; 4] = ["apply", "import", "preview", "upcoming"];
+const ROUTE_WORDS: [&str; 5] = ["apply", "import", "preview", "targets", "upcoming"];
 
 #[derive(Default)]
 struct Check {
@@ -324,6 +327,7 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
         Run::Process(process) => check.process("run.process", process),
     }
     files(&mut check, spec);
+    health::ports_and_checks(&mut check, spec);
     resources(&mut check, spec);
     check.ensure(spec.constraints.len() <= limits::CONSTRAINTS_MAX, "constraints", || {
         too_many(spec.constraints.len(), limits::CONSTRAINTS_MAX)

@@ -321,6 +321,13 @@ pub enum FailedFilter {
         /// Total amount on the worker.
         capacity: u64,
     },
+    /// A fixed port of the job is in use on the worker.
+    PortInUse {
+        /// Number of the port.
+        port: u16,
+    },
+    /// The worker does not support ports and health checks: its version is too old.
+    HealthChecks,
     /// The worker declined an execution recently. The server tries again within a second.
     Declined,
     /// The free capacity of the worker is reserved for a schedule.

@@ -38,6 +38,9 @@ pub struct Capabilities {
     /// Whether the worker runs tasks as an operating-system user other than its own.
     #[serde(alias = "own_user")]
     pub separate_user: bool,
+    /// Whether the worker allocates ports and runs health checks.
+    #[serde(default)]
+    pub health_checks: bool,
 }
 
 impl Capabilities {
@@ -49,6 +52,7 @@ impl Capabilities {
             cpu_limit: true,
             pids_limit: true,
             separate_user: true,
+            health_checks: true,
         }
     }
 }

@@ -94,6 +94,16 @@ mutations! {
     EngineChainsPreemptions = "engine-chains-preemptions",
     /// Counts a preemption as a lost execution.
     EngineCountsPreemptionsAsLosses = "engine-counts-preemptions-as-losses",
+    /// Accepts reports of health from earlier sessions of a worker.
+    EngineAcceptsStaleHealth = "engine-accepts-stale-health",
+    /// Stops one available replica more than the update policy of its service allows.
+    EngineStopsTooManyReplicas = "engine-stops-too-many-replicas",
+    /// Counts a replica as available as soon as it has started.
+    EngineIgnoresHealthChecks = "engine-ignores-health-checks",
+    /// Does not replace a replica whose job has ended.
+    EngineForgetsEndedReplicas = "engine-forgets-ended-replicas",
+    /// Ends a replica that exits with success.
+    EngineEndsExitedReplicas = "engine-ends-exited-replicas",
     /// Ignores start deadlines.
     EngineMissesDeadlines = "engine-misses-deadlines",
     /// Ignores completion deadlines.

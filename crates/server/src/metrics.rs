@@ -1,7 +1,7 @@
 //! Metrics of the server for Prometheus, in OpenMetrics or the text format.
 //!
 //! The node feeds counters and histograms from batches after their commit, so a count never reports an uncommitted
-//! change. Gauges of queues, workers and schedules are set from the engine's view at each scrape.
+//! change. Gauges of queues, workers, schedules and services are set from the engine's view at each scrape.
 //!
 //! # Invariants
 //! - The values of a label are bounded: statuses, outcomes, and at most [`QUEUES_MAX`] queues; the others are summed up
@@ -113,6 +113,11 @@ pub struct Metrics {
     queue_running: Family<QueueLabel, Gauge>,
     workers: Family<StatusLabel, Gauge>,
     schedules: Family<StatusLabel, Gauge>,
+    services: Gauge,
+    services_degraded: Gauge,
+    rollouts_failed: Gauge,
+    replicas_desired: Gauge,
+    replicas_available: Gauge,
     firings: Family<OutcomeLabel, Counter>,
     previous: Arc<Mutex<PreviousView>>,
     firing_delay_seconds: Histogram,
@@ -157,6 +162,11 @@ impl Metrics {
             queue_running: Family::default(),
             workers: Family::default(),
             schedules: Family::default(),
+            services: Gauge::default(),
+            services_degraded: Gauge::default(),
+            rollouts_failed: Gauge::default(),
+            replicas_desired: Gauge::default(),
+            replicas_available: Gauge::default(),
             firings: Family::default(),
             previous: Arc::default(),
             firing_delay_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 20)),
@@ -200,6 +210,19 @@ impl Metrics {
         r.register("queue_running", "Running jobs by queue", self.queue_running.clone());
         r.register("workers", "Known workers by status", self.workers.clone());
         r.register("schedules", "Schedules by status", self.schedules.clone());
+        r.register("services", "Services", self.services.clone());
+        r.register(
+            "services_degraded",
+            "Services with fewer available replicas than desired",
+            self.services_degraded.clone(),
+        );
+        r.register("rollouts_failed", "Services whose rollout has failed", self.rollouts_failed.clone());
+        r.register("replicas_desired", "Desired replicas of all services", self.replicas_desired.clone());
+        r.register(
+            "replicas_available",
+            "Available replicas of all services",
+            self.replicas_available.clone(),
+        );
         r.register("firings", "Scheduled times decided by this server, by outcome", self.firings.clone());
         r.register(
             "firing_delay_seconds",
@@ -292,7 +315,7 @@ impl Metrics {
         add(&mut self.lock());
     }
 
-    /// Returns all metrics as text. `view` has the current values of queues, workers and schedules; `leads` says
+    /// Returns all metrics as text. `view` has the current values of queues, workers, schedules and services; `leads` says
     /// whether this server is the leader.
     pub fn encode(&self, view: &View, leads: bool, form: Exposition) -> String {
         // Held while the view is set and encoded: two concurrent scrapes would otherwise clear each other's queues.
@@ -329,6 +352,15 @@ impl Metrics {
         for status in [ScheduleStatus::Active, ScheduleStatus::Paused, ScheduleStatus::Completed] {
             let schedules = view.schedules.get(&status).copied().unwrap_or(0);
             self.schedules.get_or_create(&StatusLabel { status: status.as_str() }).set(clamp(schedules));
+        }
+        for (gauge, value) in [
+            (&self.services, view.services.services),
+            (&self.services_degraded, view.services.degraded),
+            (&self.rollouts_failed, view.services.failed_rollouts),
+            (&self.replicas_desired, view.services.desired),
+            (&self.replicas_available, view.services.available),
+        ] {
+            gauge.set(clamp(value));
         }
         self.set_queues(view);
     }

@@ -357,6 +357,7 @@ fn hello(shared: &Shared) -> v1::Hello {
             cpu_limit: true,
             pids_limit: true,
             separate_user: true,
+            health_checks: true,
         }),
         executions: held.collect(),
         ..v1::Hello::default()

@@ -8,6 +8,7 @@
 //! A history is a file of JSON lines: a [`Setup`], then one [`Event`] per line, in the order in which the harness saw
 //! them, with times of the harness clock. Simulated and real clusters write the same format.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
 
@@ -17,10 +18,13 @@ use model::namespace::NamespaceSettings;
 use model::queue::QueueSettings;
 use model::record::HistoryEntry;
 use model::run::{Caller, RunHistoryEntry, RunTrigger, StepCause, StepOrigin, TriggerState};
+use model::service::{ReplicaOrigin, Rollout};
+use model::spec::HealthStatus;
 use model::worker::{Capacity, WorkerStatus};
 use model::{
     BackfillId, Duration, ExecutionId, ExecutionStatus, Fence, JobId, JobSpec, JobStatus, RunId, RunStatus,
-    ScheduleId, ScheduleSpec, StepStatus, Timestamp, WorkerId, WorkflowId, WorkflowSpec,
+    ScheduleId, ScheduleSpec, ServiceId, ServiceSpec, StepStatus, Timestamp, WorkerId, WorkflowId,
+    WorkflowSpec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -196,6 +200,9 @@ pub enum What {
     },
     /// Nemesis: all faults have ended, and clients create no more work. From here on everything must end.
     Calm,
+    /// Harness: by now, each service must have its desired replicas, or its rollout must have failed. Clients have resumed
+    /// and promoted all rollouts, and now delete all services.
+    ServicesDue,
     /// Harness: the history ends here.
     End {
         /// Executions whose reports workers still hold, because they were not acknowledged.
@@ -263,6 +270,14 @@ pub enum Ask {
         run: RunId,
         what: String,
     },
+    ApplyService {
+        name: String,
+    },
+    /// Changes a service; `what` names the operation.
+    Service {
+        service: ServiceId,
+        what: String,
+    },
 }
 
 /// What a client knows about the result of its request.
@@ -295,6 +310,11 @@ pub enum Answer {
     Saved {
         /// Its version within the job.
         version: u64,
+    },
+    /// The service was applied.
+    ServiceApplied {
+        /// Id of the service.
+        service: ServiceId,
     },
     /// The request succeeded.
     Done,
@@ -394,6 +414,8 @@ pub enum Row {
         version: u64,
         data: u64,
     },
+    Service(Box<ServiceRow>),
+    ServiceRemoved(ServiceId),
 }
 
 /// Identifies elements that a task added to a step.
@@ -423,6 +445,9 @@ pub struct JobRow {
     /// With the spec: the step of a run that created the job.
     #[serde(default)]
     pub step: Option<Arc<StepOrigin>>,
+    /// With the spec: the replica of a service that the job is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica: Option<Arc<ReplicaOrigin>>,
     /// Status after this commit.
     pub status: JobStatus,
     /// Version of the row.
@@ -475,6 +500,36 @@ pub struct ExecutionRow {
     /// Job that preempts the execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preempted_by: Option<JobId>,
+    /// Engine time of the start, as far as known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// Health that the worker reported last, and the engine time of its last change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<(HealthStatus, Timestamp)>,
+}
+
+/// Fields of a service row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServiceRow {
+    /// Id of the service.
+    pub service: ServiceId,
+    /// Whether this is the first row of the service.
+    pub new: bool,
+    /// The spec, if this row wrote it.
+    pub spec: Option<Arc<ServiceSpec>>,
+    /// With the spec: the revision whose template each kept revision has.
+    #[serde(default)]
+    pub templates: BTreeMap<u64, u64>,
+    /// Whether the service is being deleted.
+    pub deleting: bool,
+    /// Version of the row.
+    pub version: u64,
+    /// Desired number of replicas.
+    pub replicas: u32,
+    /// Rollout of the current revision.
+    pub rollout: Rollout,
+    /// Last revision that was rolled out completely.
+    pub stable_revision: Option<u64>,
 }
 
 /// Fields of a schedule row.

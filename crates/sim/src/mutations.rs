@@ -145,12 +145,17 @@ pub const CASES: &[Case] = &[
     core(Core::EnginePreemptsEqualClasses, 40, &[I23], full_workers),
     core(Core::EngineChainsPreemptions, 100, &[I23], full_workers),
     core(Core::EngineCountsPreemptionsAsLosses, 40, &[I23], full_workers),
+    core(Core::EngineAcceptsStaleHealth, 10, &[I10, I24], services_in_short_sessions),
+    core(Core::EngineStopsTooManyReplicas, 10, &[I24], busy_services),
+    core(Core::EngineIgnoresHealthChecks, 10, &[I24], busy_services),
+    core(Core::EngineForgetsEndedReplicas, 10, &[I24, I26], busy_services),
+    core(Core::EngineEndsExitedReplicas, 10, &[I24], busy_services),
     core(Core::EngineMissesDeadlines, 40, &[I16], rough),
     core(Core::EngineMissesFinishDeadlines, 20, &[I13, I16], rough),
     core(Core::EngineRetriesOverdueJobs, 100, &[I13, I16], long_tasks),
     core(Core::EngineReplacesLostForever, 40, &[I12], cut_workers),
     core(Core::EngineIgnoresUpstreamJobs, 10, &[I16], rough),
-    core(Core::EngineAcceptsUnknownUpstreamJobs, 250, &[I16], rough),
+    core(Core::EngineAcceptsUnknownUpstreamJobs, 250, &[I16], rough_without_services),
     core(Core::EngineIgnoresUpstreamConditions, 10, &[I16], rough),
     core(Core::EngineForgetsDownstreamJobs, 10, &[I26], rough),
     core(Core::EngineIgnoresOverlap, 40, &[I17], rough),
@@ -168,10 +173,30 @@ fn rough(seed: u64) -> Plan {
     Plan::draw(seed, Profile::Short)
 }
 
+/// Random worlds without services.
+fn rough_without_services(seed: u64) -> Plan {
+    Plan { services: 0, service_asks: 0, ..rough(seed) }
+}
+
 /// Bursts of jobs that fill all workers, so that jobs preempt others.
 fn full_workers(seed: u64) -> Plan {
     let burst = |n: u64| Fault::new(10 + 12 * n, 1, FaultKind::Burst { jobs: 60 });
     Plan { faults: (0..8).map(burst).collect(), ..Plan::quiet(seed) }
+}
+
+/// Services that clients change often, and little else.
+fn busy_services(seed: u64) -> Plan {
+    let plan = Plan { jobs: 5, schedules: 0, workflows: 0, runs: 0, slots: 8, ..Plan::quiet(seed) };
+    Plan { services: 2, service_asks: 40, calm: Duration::from_secs(1_800), ..plan }
+}
+
+/// The same while agents open new sessions again and again, on a network that delivers copies of messages late.
+fn services_in_short_sessions(seed: u64) -> Plan {
+    let delay = Duration::from_millis(10);
+    let net = FaultKind::RoughNet { loss: 0.0, duplicate: 1.0, reorder: false, delay };
+    let crash = |n: u64| Fault::new(10 + 4 * n, 1, FaultKind::CrashAgent { worker: (n % 3) as usize });
+    let faults = (0..27).map(crash).chain([Fault::new(1, 118, net)]).collect();
+    Plan { faults, service_asks: 80, ..busy_services(seed) }
 }
 
 /// A slow store: some commits fail while later ones are pending.

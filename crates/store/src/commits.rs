@@ -43,8 +43,9 @@ pub trait Commits: Send + Sync + 'static {
     /// Sends in chunks every live row of the leased shards, and all workers, queues and calendars.
     ///
     /// The order is: calendars, schedules, running backfills, jobs, and the executions of the jobs; workflows before
-    /// runs. Each run comes before the elements that tasks added to it, these before its steps, and each step before
-    /// its elements. Batches of elements are ordered by step number and by the index of their first element.
+    /// runs; services before jobs. Each run comes before the elements that tasks added to it, these before its steps,
+    /// and each step before its elements. Batches of elements are ordered by step number and by the index of their
+    /// first element.
     /// Rows that cannot be decoded, and rows that depend on them, are quarantined and counted.
     async fn load(&self, leases: &[Lease], rows: Sender<Vec<LiveRow>>) -> Result<Loaded, StoreError>;
 

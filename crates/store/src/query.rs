@@ -16,8 +16,10 @@ use model::firing::{
 };
 use model::record::{Event, ExecutionRecord, JobState};
 use model::run::{RunHead, RunState, RunStatus, StepOrigin, WorkflowHead, WorkflowState};
+use model::service::{ReplicaOrigin, ServiceHead, ServiceState};
 use model::{
-    BackfillId, ExecutionStatus, JobId, JobStatus, RunId, ScheduleId, Timestamp, WorkerId, WorkflowId,
+    BackfillId, ExecutionStatus, JobId, JobStatus, RunId, ScheduleId, ServiceId, Timestamp, WorkerId,
+    WorkflowId,
 };
 
 /// Page of a list: items with smaller IDs than `after`, newest first.
@@ -71,6 +73,8 @@ pub struct JobFilter {
     pub run: Option<RunId>,
     /// Name of the workflow whose run created the job; called runs are included.
     pub workflow: Option<String>,
+    /// Service whose replica the job is.
+    pub service: Option<ServiceId>,
 }
 
 /// Stored job.
@@ -86,6 +90,8 @@ pub struct JobRow {
     pub origin: Option<Arc<Origin>>,
     /// Workflow run and step that created the job.
     pub step: Option<Arc<StepOrigin>>,
+    /// Replica of a service that the job is.
+    pub replica: Option<Arc<ReplicaOrigin>>,
     /// State of the job; without history in lists.
     pub state: JobState,
 }
@@ -333,4 +339,43 @@ pub struct RunRow {
     pub head: Arc<RunHead>,
     /// State of the run; without history in lists.
     pub state: RunState,
+}
+
+/// Filter for services. All given conditions must match.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServiceFilter {
+    /// Namespace; `None` matches all.
+    pub namespace: Option<String>,
+    /// Owner of the service.
+    pub owner: Option<String>,
+    /// Labels; the service must have all of them.
+    pub labels: BTreeMap<String, String>,
+    /// Substring of the name, case-insensitive.
+    pub text: Option<String>,
+}
+
+/// Stored service, with its revisions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServiceRow {
+    /// ID of the service.
+    pub id: ServiceId,
+    /// Spec and revisions of the service.
+    pub head: ServiceHead,
+    /// State of the service.
+    pub state: ServiceState,
+}
+
+/// Live replica of a service: a job that has not ended, and its live execution.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplicaRow {
+    /// ID of the job.
+    pub job: JobId,
+    /// Namespace of the job and its service.
+    pub namespace: Arc<str>,
+    /// Service, revision and number of the replica.
+    pub replica: Arc<ReplicaOrigin>,
+    /// State of the job, without its history.
+    pub state: JobState,
+    /// Execution that has not ended, with its health. `None` if the job waits for a worker or for its restart.
+    pub execution: Option<ExecutionRecord>,
 }

@@ -22,14 +22,14 @@ use model::failures::FailureGroup;
 use model::firing::LedgerRecord;
 use model::record::{NamespaceRecord, QueueRecord, WorkerRecord};
 use model::run::{ElementBatch, StepRecord, WorkflowHead};
-use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkflowId};
+use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, ServiceId, Timestamp, WorkflowId};
 
 use crate::StoreError;
 use crate::failures::FailureQuery;
 use crate::query::{
     BackfillRow, Counts, EventPage, EventSeq, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts,
-    LedgerFilter, LedgerPosition, Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter,
-    ScheduleRow, WorkflowFilter, WorkflowRow,
+    LedgerFilter, LedgerPosition, Page, Paged, ReplicaRow, RunFilter, RunRow, ScheduleCounts, ScheduleFilter,
+    ScheduleRow, ServiceFilter, ServiceRow, WorkflowFilter, WorkflowRow,
 };
 use crate::statistics::{Series, StatisticsQuery};
 
@@ -149,6 +149,30 @@ pub trait Reads: Send + Sync + 'static {
     /// Returns the elements that tasks of a run, live or ended, added to its steps, ordered by step number and then by
     /// the index of the first element.
     async fn element_batches(&self, run: RunId) -> Result<Vec<ElementBatch>, StoreError>;
+
+    /// Returns a service with its revisions.
+    async fn service(&self, id: ServiceId) -> Result<Option<ServiceRow>, StoreError>;
+
+    /// Returns a service by name, with its revisions.
+    async fn service_named(&self, namespace: &str, name: &str) -> Result<Option<ServiceRow>, StoreError>;
+
+    /// Returns services, newest first.
+    async fn services(
+        &self,
+        filter: &ServiceFilter,
+        page: Page<ServiceId>,
+    ) -> Result<Paged<ServiceRow>, StoreError>;
+
+    /// Returns the live replicas of a service with their executions, ordered by number and then by job.
+    async fn replicas(&self, service: ServiceId) -> Result<Vec<ReplicaRow>, StoreError>;
+
+    /// Returns at most `limit` live replicas of the services of these namespaces, or of all namespaces, with their
+    /// executions. They are ordered by namespace, service, number and job.
+    async fn replicas_in(
+        &self,
+        namespaces: Option<&[String]>,
+        limit: usize,
+    ) -> Result<Paged<ReplicaRow>, StoreError>;
 
     /// Returns executions, newest first.
     async fn executions(

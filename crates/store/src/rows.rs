@@ -12,11 +12,11 @@ use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
 use model::failures::{FailureGroup, FailureGroupId};
 use model::firing::{LedgerRecord, ScheduleHead};
-use model::record::{JobHead, KeyRecord, LiveRow, RunKeyRecord};
+use model::record::{ExecutionRecord, JobHead, KeyRecord, LiveRow, RunKeyRecord};
 use model::run::{BatchKey, ElementBatch, StepRecord, WorkflowHead};
 use model::statistics::Resolution;
 use model::workflow::Definition;
-use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkerId, WorkflowId};
+use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, ServiceId, Timestamp, WorkerId, WorkflowId};
 
 use serde::de::DeserializeOwned;
 
@@ -26,10 +26,13 @@ use crate::codec::{
     LedgerColumns, RunColumns, ScheduleColumns, StateColumns, calendar_context, entry_checksum,
     open_backfill, open_backfill_head, open_checkpoint, open_definition, open_elements, open_execution,
     open_group, open_head, open_history, open_ledger, open_run, open_run_head, open_schedule,
-    open_schedule_head, open_state, open_step, open_text, open_workflow, open_workflow_head,
-    parse_schedule_spec, parse_spec, step_key,
+    open_schedule_head, open_service, open_service_head, open_state, open_step, open_text, open_workflow,
+    open_workflow_head, parse_schedule_spec, parse_spec, step_key,
 };
-use crate::query::{BackfillRow, ExecutionRow, JobRow, LedgerPosition, RunRow, ScheduleRow, WorkflowRow};
+use crate::query::{
+    BackfillRow, ExecutionRow, JobRow, LedgerPosition, ReplicaRow, RunRow, ScheduleRow, ServiceRow,
+    WorkflowRow,
+};
 use crate::{AccessRow, AlertRow};
 
 /// Tables whose rows can be quarantined.
@@ -53,6 +56,7 @@ pub(crate) enum Table {
     Calendars,
     Workflows,
     WorkflowHeads,
+    Services,
     Runs,
     ElementBatches,
     Steps,
@@ -84,6 +88,7 @@ impl Table {
             Self::Calendars => "calendars",
             Self::Workflows => "workflows",
             Self::WorkflowHeads => "workflow_heads",
+            Self::Services => "services",
             Self::Runs => "runs",
             Self::ElementBatches => "element_batches",
             Self::Steps => "steps",
@@ -121,6 +126,7 @@ impl Table {
             Self::Schedules => Some(("schedule_heads", &["id"])),
             Self::Backfills => Some(("backfill_heads", &["id"])),
             Self::Workflows => Some(("workflow_heads", &["id", "generation"])),
+            Self::Services => Some(("service_heads", &["id"])),
             Self::Runs => Some(("run_heads", &["id"])),
             _ => None,
         }
@@ -162,6 +168,9 @@ pub(crate) trait Fields {
 
 /// Columns that [`job`] reads, in order.
 pub(crate) const JOB_COLUMNS: &str = "t.id, t.status, t.worker, t.expires_at, t.state, t.head";
+/// Columns that [`replica`] reads, in order.
+pub(crate) const REPLICA_COLUMNS: &str =
+    "t.id, t.status, t.worker, t.expires_at, t.state, t.head, t.namespace";
 /// Columns that [`execution`] reads, in order.
 pub(crate) const EXECUTION_COLUMNS: &str =
     "t.id, t.job, t.number, t.fence, t.worker, t.status, t.namespace, t.job_name, t.rest";
@@ -187,6 +196,10 @@ pub(crate) const WORKFLOW_REST: &str =
     "LEFT JOIN workflow_heads h ON h.id = t.id AND h.generation = t.generation";
 /// Columns that [`workflow_version`] reads, in order.
 pub(crate) const WORKFLOW_HEAD_COLUMNS: &str = "t.id, t.generation, t.head";
+/// Columns that [`service`] reads, in order; needs [`SERVICE_REST`].
+pub(crate) const SERVICE_COLUMNS: &str = "t.id, t.state, h.head";
+/// Join with the spec and the revisions of a service. An outer join, so that a missing spec is detected.
+pub(crate) const SERVICE_REST: &str = "LEFT JOIN service_heads h ON h.id = t.id";
 /// Columns that [`run`] reads, in order; needs [`RUN_REST`].
 pub(crate) const RUN_COLUMNS: &str = "t.id, t.status, t.expires_at, t.state, h.definition, h.head";
 /// Join with the rest of a run. An outer join, so that a missing rest is detected.
@@ -210,8 +223,8 @@ pub(crate) fn state_columns(row: &impl Fields) -> Result<StateColumns, DecodeErr
 pub(crate) fn job(row: &impl Fields) -> Result<JobRow, DecodeError> {
     let id = JobId::from_bits(row.bits(0, "id")?);
     let state = open_state(id, &state_columns(row)?, row.bytes(4, "state")?)?;
-    let DecodedHead { body, retry_of, origin, step } = open_head(id, row.bytes(5, "head")?)?;
-    Ok(JobRow { id, body: body.into(), retry_of, origin, step, state })
+    let DecodedHead { body, retry_of, origin, step, replica } = open_head(id, row.bytes(5, "head")?)?;
+    Ok(JobRow { id, body: body.into(), retry_of, origin, step, replica, state })
 }
 
 /// Decodes a job with its history, which is the column after [`JOB_COLUMNS`].
@@ -332,6 +345,48 @@ impl From<WorkflowRow> for LiveRow {
     fn from(WorkflowRow { id, head, state }: WorkflowRow) -> Self {
         Self::Workflow { id, head, state }
     }
+}
+
+/// Decodes a service with its revisions.
+pub(crate) fn service(row: &impl Fields) -> Result<ServiceRow, DecodeError> {
+    let id = ServiceId::from_bits(row.bits(0, "id")?);
+    let state = open_service(id, row.bytes(1, "state")?)?;
+    let head = open_service_head(id, row.bytes(2, "head")?)?;
+    Ok(ServiceRow { id, head, state })
+}
+
+impl From<ServiceRow> for LiveRow {
+    fn from(ServiceRow { id, head, state }: ServiceRow) -> Self {
+        Self::Service { id, head, state: Box::new(state) }
+    }
+}
+
+/// Decodes the job of a replica; its execution is absent.
+pub(crate) fn replica(row: &impl Fields) -> Result<ReplicaRow, DecodeError> {
+    let JobRow { id, replica, state, .. } = job(row)?;
+    let replica = replica.ok_or_else(|| DecodeError::decode("head", "it belongs to no service"))?;
+    let namespace = Arc::from(&*row.text(6, "namespace")?);
+    Ok(ReplicaRow { job: id, namespace, replica, state, execution: None })
+}
+
+/// Adds their live executions to replicas. Of several executions, the newest one is used.
+pub(crate) fn with_executions(
+    mut replicas: Vec<ReplicaRow>,
+    executions: Vec<ExecutionRow>,
+) -> Vec<ReplicaRow> {
+    let mut newest: HashMap<JobId, ExecutionRecord> = HashMap::new();
+    for ExecutionRow { record, .. } in executions {
+        if newest.get(&record.job).is_none_or(|other| other.number < record.number) {
+            newest.insert(record.job, record);
+        }
+    }
+    for replica in &mut replicas {
+        replica.execution = newest.remove(&replica.job);
+    }
+    replicas.sort_by_cached_key(|row| {
+        (Arc::clone(&row.namespace), row.replica.service, row.replica.replica, row.job)
+    });
+    replicas
 }
 
 /// Definition of a run, parsed and as JSON.
@@ -544,7 +599,8 @@ impl RawJob {
         let head = open_head(self.id, &self.head)?;
         let spec = parse_spec(head.body)?.into();
         let (body, retry_of) = (head.body.into(), head.retry_of);
-        let head = JobHead { spec, body, retry_of, origin: head.origin, step: head.step };
+        let DecodedHead { origin, step, replica, .. } = head;
+        let head = JobHead { spec, body, retry_of, origin, step, replica };
         Ok(LiveRow::Job { id: self.id, head, state: Box::new(state) })
     }
 }

@@ -107,6 +107,17 @@ pub enum Event<P: Payloads> {
         /// End of the lease.
         until: BootMillis,
     },
+    /// A startup or liveness check of a running execution has failed too often: the execution must end.
+    ///
+    /// Ignored if the execution was frozen since then, or is already ending.
+    CheckFailed {
+        /// Id of the execution.
+        execution: ExecutionId,
+        /// Fence of the execution, according to the agent.
+        fence: Fence,
+        /// Start of the first of the consecutive failed checks.
+        since: BootMillis,
+    },
     /// The agent has stored the outputs of an execution, or cannot store them.
     OutputsStored {
         /// Id of the execution.

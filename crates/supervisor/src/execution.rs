@@ -60,6 +60,8 @@ pub(crate) struct Task {
     /// Reason for its end so far.
     pub(crate) verdict: EndReason,
     pub(crate) frozen_since: Option<ClockReading>,
+    /// End of the last time for which it was or may have been frozen.
+    pub(crate) thawed_at: Option<BootMillis>,
     /// Whether its main process has exited.
     pub(crate) has_exited: bool,
 }
@@ -73,6 +75,8 @@ pub enum EndReason {
     Stopped(StopReason),
     /// It reached its timeout.
     TimedOut,
+    /// A startup or liveness check failed too often.
+    Unhealthy,
     /// It was frozen longer than the orphan limit.
     Orphaned,
     /// The supervisor was shut down.
@@ -128,6 +132,7 @@ impl Task {
     /// Records that the task was thawed at `now`.
     pub(crate) fn mark_thawed(&mut self, now: ClockReading) {
         self.frozen_since = None;
+        self.thawed_at = Some(now.boot);
         if let Some(timeout) = &mut self.timeout {
             timeout.mark_thawed(now);
         }

@@ -223,6 +223,7 @@ impl<P: Payloads> Supervisor<P> {
             // Otherwise the process exited by itself before it was killed.
             verdict: if exit == Some(EarlyExit::Killed) { verdict } else { EndReason::ByItself },
             frozen_since: None,
+            thawed_at: None,
             has_exited: exit.is_some(),
         };
         self.set_phase(execution, Phase::Running(Box::new(task)));

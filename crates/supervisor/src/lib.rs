@@ -12,8 +12,8 @@
 //!
 //! - `event.rs`: events and actions. `execution.rs`: the phases of an execution.
 //! - `assign.rs`: from an assignment to a launch. `launch.rs`: from a launch until the program is loaded.
-//! - `stop.rs`: stops, timeouts and grace periods. `lease.rs`: freezing and thawing. `end.rs`: from the exit to the
-//!   outcome.
+//! - `stop.rs`: stops, timeouts, failed health checks and grace periods. `lease.rs`: freezing and thawing. `end.rs`:
+//!   from the exit to the outcome.
 //! - `journal.rs`: records that must be durable before an action. `report.rs`: reports until the server acknowledges
 //!   them.
 //! - `countdown.rs`: timeouts. `agenda.rs`: alarms. `forgotten.rs`: ids of acknowledged executions. `clock.rs`:
@@ -26,12 +26,18 @@
 //! - An execution is refused if it is assigned again after its end was acknowledged, or after it was stopped before
 //!   its assignment arrived.
 //! - Neither frozen nor suspended time counts towards a timeout.
+//! - A health check that overlaps a freeze of its execution does not end the execution.
 //!
 //! # The lease
 //! An execution that is not `at_most_once` may be retried on another worker once the worker's lease has expired. It
 //! is then frozen and not killed: a frozen execution cannot overlap with another one, and after a short outage of the
 //! server long jobs continue. The agent forwards a renewed lease only after the stops of the new session. So
 //! executions that the server has cancelled are stopped before the others are thawed.
+//!
+//! # Health checks
+//! The agent runs the health checks and sends an event when a startup or liveness check has failed too often. The core
+//! then ends the execution like one that has reached its timeout: SIGTERM, the grace period, SIGKILL. The core does
+//! not have the results of single checks: an agent may be replaced at any time, and then counts failures again.
 //!
 //! # Cost
 //! Each event costs O(log n) in the executions held, except for the expiry and the renewal of a lease, which visit
@@ -139,6 +145,7 @@ impl<P: Payloads> Supervisor<P> {
             }
             Event::EndAcknowledged { execution, fence } => self.end_acknowledged(now.boot, execution, fence),
             Event::LeaseRenewed { until } => self.lease_renewed(now, until),
+            Event::CheckFailed { execution, fence, since } => self.check_failed(now, execution, fence, since),
             Event::OutputsStored { execution, stored } => self.outputs_stored(execution, stored),
             Event::JournalWritten => self.journal_written(now),
             Event::LaunchObserved { execution, began } => self.launch_observed(now, execution, began),

@@ -1,4 +1,4 @@
-//! Early ends of executions: stops, timeouts, grace periods, and the shutdown of the supervisor.
+//! Early ends of executions: stops, timeouts, failed health checks, grace periods, and the shutdown of the supervisor.
 
 use model::{ExecutionId, Fence, StopReason};
 use mutation::{Mutation, is_on};
@@ -63,6 +63,27 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
+    /// Ends a running execution whose startup or liveness check has failed too often since `since`.
+    pub(crate) fn check_failed(
+        &mut self,
+        now: ClockReading,
+        execution: ExecutionId,
+        fence: Fence,
+        since: BootMillis,
+    ) {
+        let has_lease = self.has_lease(now.boot);
+        let Some(held) = self.executions.get(&execution).filter(|held| held.fence == fence) else { return };
+        let Execution { policy, phase: Phase::Running(task), .. } = held else { return };
+        let may_run = has_lease || policy.at_most_once;
+        // A frozen execution answers no check, so the failure proves nothing.
+        if !may_run || task.was_frozen_since(since) || task.verdict != EndReason::ByItself {
+            return;
+        }
+        let grace = policy.grace;
+        self.end_task(now, execution, EndReason::Unhealthy, grace);
+        self.set_alarm(now, execution);
+    }
+
     /// Sends SIGTERM to an execution, and kills it after `grace`.
     pub(crate) fn end_task(
         &mut self,
@@ -84,6 +105,7 @@ impl<P: Payloads> Supervisor<P> {
         if is_first {
             let reason = match verdict {
                 EndReason::Stopped(reason) => reason,
+                EndReason::Unhealthy => StopReason::Unhealthy,
                 _ => StopReason::TimedOut,
             };
             self.actions.push_back(Action::Terminate(execution, reason));
@@ -156,6 +178,11 @@ impl<P: Payloads> Supervisor<P> {
 }
 
 impl Task {
+    /// Returns whether the task is frozen, or may have been frozen since `at`.
+    fn was_frozen_since(&self, at: BootMillis) -> bool {
+        self.frozen_since.is_some() || self.thawed_at.is_some_and(|thawed| at <= thawed)
+    }
+
     /// Returns when the timeout is reached; `None` while the task is frozen, or once it is being ended.
     fn times_out_at(&mut self, now: ClockReading) -> Option<BootMillis> {
         if self.verdict != EndReason::ByItself || is_on(Mutation::SupervisorIgnoresTimeouts) {

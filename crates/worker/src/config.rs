@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! PROGRAM supervisor --dir DIR [--program PROGRAM] [--task-user NAME] [--allow-root-tasks]
-//!                    [--no-control-groups] [--orphan-limit-ms N] [--idle-exit-ms N]
+//!                    [--no-control-groups] [--port-range FIRST-LAST] [--orphan-limit-ms N]
+//!                    [--idle-exit-ms N]
 //! PROGRAM fuse                       (its control socket is its standard input)
 //! ```
 //!
@@ -13,7 +14,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use model::worker::Capacity;
 use model::{Bytes, Duration, Millicores};
@@ -48,6 +51,11 @@ pub struct AgentConfig {
     pub idle_exit: Duration,
     /// See [`SupervisorConfig::control_groups`].
     pub control_groups: bool,
+    /// See [`SupervisorConfig::port_range`].
+    pub port_range: PortRange,
+    /// Host name or IP address under which tasks of the worker can be reached [default: the local IP address of the
+    /// connection to the server].
+    pub address: Option<String>,
     /// Maximum size of the cache of downloaded artifacts, in bytes [default: 4 GiB]. Copies in folders of executions
     /// do not count.
     pub cache_bytes_max: u64,
@@ -75,6 +83,8 @@ impl AgentConfig {
             orphan_limit: supervisor.orphan_limit,
             idle_exit: supervisor.idle_exit,
             control_groups: supervisor.control_groups,
+            port_range: supervisor.port_range,
+            address: None,
             cache_bytes_max: 4 << 30,
             lock_timeout: Duration::from_secs(5),
             supervisor_timeout: Duration::from_secs(10),
@@ -91,6 +101,7 @@ impl AgentConfig {
             orphan_limit: self.orphan_limit,
             idle_exit: self.idle_exit,
             control_groups: self.control_groups,
+            port_range: self.port_range,
         }
     }
 }
@@ -112,6 +123,69 @@ pub struct SupervisorConfig {
     pub idle_exit: Duration,
     /// Whether executions run in control groups, if the worker may create them [default: true].
     pub control_groups: bool,
+    /// Ports for executions whose job names a port without a number [default: `20000-31999`].
+    pub port_range: PortRange,
+}
+
+/// A range of ports, written as `FIRST-LAST`. It contains at least one port, and not the port 0.
+///
+/// ```
+/// # use worker::PortRange;
+/// let range: PortRange = "20000-31999".parse().unwrap();
+/// assert_eq!(range, PortRange::default());
+/// assert!("31999-20000".parse::<PortRange>().is_err());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortRange {
+    first: u16,
+    last: u16,
+}
+
+/// Why a text is not a range of ports.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "invalid port range `{0}`: expected `FIRST-LAST` with ports from 1 to 65535, for example `20000-31999`"
+)]
+pub struct PortRangeError(String);
+
+impl PortRange {
+    /// Creates the range from `first` to `last`; `None` if it is empty or contains the port 0.
+    pub const fn new(first: u16, last: u16) -> Option<Self> {
+        if first >= 1 && first <= last { Some(Self { first, last }) } else { None }
+    }
+
+    /// First port of the range.
+    pub fn first(self) -> u16 {
+        self.first
+    }
+
+    /// Last port of the range.
+    pub fn last(self) -> u16 {
+        self.last
+    }
+}
+
+impl Default for PortRange {
+    fn default() -> Self {
+        Self { first: 20_000, last: 31_999 }
+    }
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+impl FromStr for PortRange {
+    type Err = PortRangeError;
+
+    fn from_str(text: &str) -> Result<Self, PortRangeError> {
+        let range = text
+            .split_once('-')
+            .and_then(|(first, last)| Self::new(first.trim().parse().ok()?, last.trim().parse().ok()?));
+        range.ok_or_else(|| PortRangeError(text.to_owned()))
+    }
 }
 
 /// Why the arguments of a supervisor are invalid.
@@ -124,6 +198,8 @@ pub enum ArgumentError {
     NoValue(&'static str),
     #[error("argument `{name}`: expected a number of milliseconds but got `{value}`")]
     NotMillis { name: &'static str, value: String },
+    #[error("argument `--port-range`")]
+    PortRange(#[from] PortRangeError),
     #[error("argument `--dir` is missing")]
     NoDir,
 }
@@ -139,6 +215,7 @@ impl SupervisorConfig {
             orphan_limit: Duration::from_hours(1),
             idle_exit: Duration::from_secs(60),
             control_groups: true,
+            port_range: PortRange::default(),
         }
     }
 
@@ -155,6 +232,7 @@ impl SupervisorConfig {
         if !self.control_groups {
             args.push("--no-control-groups".into());
         }
+        args.extend(["--port-range".into(), self.port_range.to_string().into()]);
         for (name, value) in [("--orphan-limit-ms", self.orphan_limit), ("--idle-exit-ms", self.idle_exit)] {
             args.extend([name.into(), value.as_millis().to_string().into()]);
         }
@@ -178,6 +256,9 @@ impl SupervisorConfig {
                 }
                 Some("--allow-root-tasks") => config.allow_root_tasks = true,
                 Some("--no-control-groups") => config.control_groups = false,
+                Some("--port-range") => {
+                    config.port_range = value("--port-range")?.to_string_lossy().parse()?;
+                }
                 Some("--orphan-limit-ms") => {
                     config.orphan_limit = millis("--orphan-limit-ms", &value("--orphan-limit-ms")?)?;
                 }
@@ -234,6 +315,7 @@ mod tests {
         config.task_user = Some("www".into());
         config.allow_root_tasks = true;
         config.control_groups = false;
+        config.port_range = PortRange::new(7, 9).unwrap();
         config.orphan_limit = Duration::from_secs(7);
         assert_eq!(SupervisorConfig::from_args(config.to_args()).unwrap(), config);
     }
@@ -247,6 +329,15 @@ mod tests {
         assert_eq!(error(&["--what"]), "unknown argument `--what`");
         assert_eq!(error(&["--dir"]), "argument `--dir` needs a value");
         assert!(error(&["--dir", "d", "--idle-exit-ms", "soon"]).contains("`soon`"));
+    }
+
+    #[test]
+    fn a_port_range_is_not_empty() {
+        for bad in ["", "1", "0-9", "9-8", "1-65536", "a-b", "1-2-3"] {
+            let error = bad.parse::<PortRange>().unwrap_err();
+            assert!(error.to_string().starts_with(&format!("invalid port range `{bad}`")), "{error}");
+        }
+        assert_eq!("8080-8080".parse(), Ok(PortRange::new(8080, 8080).unwrap()));
     }
 
     #[test]

@@ -29,7 +29,22 @@
 //! slow or defective agent does not affect the rest of the worker. The supervisor reads the checkpoint file of a
 //! task, because only the supervisor knows the folder and observes the end of the task.
 //!
+//! # Ports and health checks
+//! The supervisor allocates the ports of a task before its launch, and passes their numbers in the environment. The
+//! agent runs the health checks, because they wait for the network and for commands, and the supervisor must never
+//! wait. It sends the health of each execution to the server when it changes. The checks continue while no server can
+//! be reached, as long as the worker has a lease.
+//!
+//! If a startup or liveness check fails too often, the agent requests the supervisor to end the execution. The end is
+//! reported with the error `unhealthy`. Whether the job runs again is a decision of the server.
+//!
 //! # Limitations
+//! - A worker without an agent runs no health checks. A new agent continues with the last status, and counts failures
+//!   from zero.
+//! - The command of a health check is not in the control group of its task: its memory and CPU time do not count
+//!   towards the limits of the job.
+//! - A free port is not held open between its allocation and the first `listen` of the task, so another program of the
+//!   machine can take it.
 //! - Log bytes in the memory of a supervisor (at most 64 KiB per execution) are lost if it is killed; the outcome is
 //!   then `INTERRUPTED`.
 //! - A process can leave its session, clear its environment and be orphaned. Only a control group then identifies its
@@ -54,6 +69,6 @@ pub mod testing;
 pub use self::supervisor::journal::JournalError;
 pub use self::supervisor::{SupervisorError, run_supervisor};
 pub use agent::{AgentError, run_agent};
-pub use config::{AgentConfig, ArgumentError, SupervisorConfig};
+pub use config::{AgentConfig, ArgumentError, PortRange, PortRangeError, SupervisorConfig};
 pub use fuse::{FuseError, run_fuse};
 pub use process::user::UserError;

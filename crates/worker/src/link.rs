@@ -4,17 +4,34 @@
 //! running, older supervisor: unknown fields are skipped, field numbers are never reused, and both sides first
 //! exchange their versions.
 //!
+//! # Sessions
 //! For a new session the agent sends [`Sync`]. The supervisor answers with [`Holdings`], which repeat everything that
 //! is not acknowledged; earlier messages belong to an older session and are dropped. The agent sends a [`LeaseUntil`]
 //! only for heartbeats that it sent after it had forwarded all stops of the session's `Welcome`.
+//!
+//! # Health checks
+//! The supervisor knows which executions run, and the agent runs their health checks. After the first [`Holdings`] of
+//! a connection the supervisor sends one [`Watched`] for each running execution with ports or health checks, and later
+//! one for each that starts. It sends [`Unwatched`] when the main process has exited. The agent does not derive the
+//! end from reports: a report waits until all processes have exited and the end is durable, and a check must not fail
+//! meanwhile. Both messages follow the report of the start, and may be repeated.
+//!
+//! The agent sends [`Checked`] when the status of an execution changes, so that the next agent continues with that
+//! status, and [`Unhealthy`] when the supervisor must end the execution. An [`Unhealthy`] may be lost or come too
+//! early; the agent then counts failures again.
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use proto::v1;
 
 /// Version of this protocol; grows with the features that the other side may rely on. All versions are compatible.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// Version from which a supervisor answers [`Ping`] and [`CheckpointSaved`].
 pub(crate) const PING_VERSION: u32 = 2;
+/// Version from which an agent runs health checks; a supervisor sends [`Watched`] and [`Unwatched`] only to such an
+/// agent.
+pub(crate) const WATCH_VERSION: u32 = 3;
 /// Maximum size of a frame in bytes.
 pub(crate) const FRAME_MAX: usize = 32 << 20;
 /// Maximum cost of log parts that are sent and not acknowledged: their bytes, plus [`LOG_PART_COST`] for each part.
@@ -29,7 +46,7 @@ pub(crate) const LOG_PART_MAX: usize = 256 << 10;
 /// A message from the agent.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ToSupervisor {
-    #[prost(oneof = "Request", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(oneof = "Request", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
     pub(crate) body: Option<Request>,
 }
 
@@ -59,6 +76,10 @@ pub(crate) enum Request {
     Ping(Ping),
     #[prost(message, tag = "12")]
     Put(CheckpointSaved),
+    #[prost(message, tag = "13")]
+    Unhealthy(Unhealthy),
+    #[prost(message, tag = "14")]
+    Checked(Checked),
 }
 
 /// The first message of an agent.
@@ -156,10 +177,46 @@ pub(crate) struct CheckpointSaved {
     pub(crate) nanos: i64,
 }
 
+/// A startup or liveness check has failed too often: the execution must end with the error `unhealthy`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Unhealthy {
+    #[prost(string, tag = "1")]
+    pub(crate) execution_id: String,
+    #[prost(uint64, tag = "2")]
+    pub(crate) fence: u64,
+    /// One-line reason for users.
+    #[prost(string, tag = "3")]
+    pub(crate) detail: String,
+    /// Start of the first of the consecutive failed checks, on `CLOCK_BOOTTIME`.
+    #[prost(uint64, tag = "4")]
+    pub(crate) since_boot_millis: u64,
+}
+
+/// Status of the health checks of an execution, for the next agent.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Checked {
+    #[prost(string, tag = "1")]
+    pub(crate) execution_id: String,
+    #[prost(uint64, tag = "2")]
+    pub(crate) fence: u64,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) health: Option<CheckedHealth>,
+}
+
+/// Result of health checks.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct CheckedHealth {
+    #[prost(enumeration = "v1::execution_health::Status", tag = "1")]
+    pub(crate) status: i32,
+    /// Result of the last failed check; empty if the status is healthy.
+    #[prost(string, tag = "2")]
+    pub(crate) detail: String,
+}
+
 /// A message from the supervisor.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ToAgent {
-    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub(crate) body: Option<Answer>,
 }
 
@@ -179,6 +236,10 @@ pub(crate) enum Answer {
     Save(Save),
     #[prost(message, tag = "7")]
     Pong(Pong),
+    #[prost(message, tag = "8")]
+    Watched(Watched),
+    #[prost(message, tag = "9")]
+    Unwatched(Unwatched),
 }
 
 /// The request with this number was processed.
@@ -278,6 +339,46 @@ pub(crate) struct Saved {
     pub(crate) execution_id: String,
     #[prost(uint64, tag = "2")]
     pub(crate) number: u64,
+}
+
+/// A running execution with ports or health checks.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Watched {
+    #[prost(string, tag = "1")]
+    pub(crate) execution_id: String,
+    #[prost(uint64, tag = "2")]
+    pub(crate) fence: u64,
+    /// Health checks of the job as JSON (`model::spec::HealthChecks`).
+    #[prost(bytes = "bytes", tag = "3")]
+    pub(crate) checks: Bytes,
+    /// Numbers of the ports, by name.
+    #[prost(btree_map = "string, uint32", tag = "4")]
+    pub(crate) ports: BTreeMap<String, u32>,
+    /// Process id of the main process.
+    #[prost(int32, tag = "5")]
+    pub(crate) pid: i32,
+    /// Start time on `CLOCK_BOOTTIME`.
+    #[prost(uint64, tag = "6")]
+    pub(crate) started_boot_millis: u64,
+    /// Whether the execution is frozen while the worker has no lease.
+    #[prost(bool, tag = "7")]
+    pub(crate) needs_lease: bool,
+    /// Working directory of the task.
+    #[prost(string, tag = "8")]
+    pub(crate) working_directory: String,
+    /// Environment of the task as `NAME=VALUE`; empty if no check is a command.
+    #[prost(string, repeated, tag = "9")]
+    pub(crate) environment: Vec<String>,
+    /// Health as an earlier agent sent it in [`Checked`]; absent before the first result.
+    #[prost(message, optional, tag = "10")]
+    pub(crate) health: Option<CheckedHealth>,
+}
+
+/// The main process of a watched execution has exited.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Unwatched {
+    #[prost(string, tag = "1")]
+    pub(crate) execution_id: String,
 }
 
 /// Execution of a connection that is passed to the agent, sent over the agent's socket for calls together with the

@@ -237,6 +237,7 @@ impl<'a> CommitBuilder<'a> {
             spec: new.then(|| Arc::clone(spec)),
             origin: row.origin.clone().filter(|_| new),
             step: row.step.clone().filter(|_| new),
+            replica: row.replica.clone().filter(|_| new),
             status: if last { state.status } else { reached.status.unwrap_or(state.status) },
             version: reached.steps as u64,
             due_at: state.due_at,
@@ -277,6 +278,8 @@ impl<'a> CommitBuilder<'a> {
             started: status != ExecutionStatus::Assigned && record.started_at.is_some(),
             exit: record.outcome.as_ref().filter(|_| status.is_final()).and_then(|outcome| outcome.exit_code),
             preempted_by: None,
+            started_at: record.started_at.filter(|_| status != ExecutionStatus::Assigned),
+            health: None,
         })))
     }
 

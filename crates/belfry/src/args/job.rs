@@ -249,6 +249,9 @@ pub(crate) struct JobFilterArgs {
     /// Filter by the name of the workflow whose run created the job
     #[arg(long, value_name = "NAME")]
     pub(crate) workflow: Option<String>,
+    /// Filter by the service whose replicas the jobs are (name or ID)
+    #[arg(long, value_name = "SERVICE")]
+    pub(crate) service: Option<String>,
     /// Start of the range of submission times: 1h (ago), 08:00 (most recent), yesterday, 2026-11-21T08:00 (local)
     #[arg(long, value_name = "TIME", value_parser = past)]
     pub(crate) after: Option<Timestamp>,

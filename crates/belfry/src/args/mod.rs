@@ -9,7 +9,7 @@
 //! - [`hints`]: answers to words of other schedulers.
 //! - [`reference`]: IDs of jobs, runs and backfills, or `@last`.
 //! - [`schedule`]: `schedule`, `backfill`, `calendar`, `apply`, `diff`; [`workflow`]: `workflow`, `run`;
-//!   [`forecast`]: `forecast`.
+//!   [`forecast`]: `forecast`; [`service`]: `service`.
 //! - [`access`]: `auth`, `account`, `role`, `token`.
 //! - [`serve`]: `dev`, `server`, `worker`; [`store`]: `store`; [`task`]: `task`; [`context`]: `context`;
 //!   [`more`]: `queue`, `artifact`, `events`, `config`.
@@ -34,6 +34,7 @@ pub(crate) mod namespace;
 pub(crate) mod reference;
 pub(crate) mod schedule;
 pub(crate) mod serve;
+pub(crate) mod service;
 pub(crate) mod spec;
 pub(crate) mod store;
 pub(crate) mod task;
@@ -138,7 +139,7 @@ pub(crate) enum Command {
         "belfry job get JOB"
         "belfry job cancel JOB --reason 'no longer needed'"
     })]
-    Job(job::JobCommand),
+    Job(Box<job::JobCommand>),
     /// Manage schedules
     #[command(subcommand, visible_alias = "schedules", before_help = examples! {
         "belfry schedule create sync --every 15m -- ./sync"
@@ -175,7 +176,14 @@ pub(crate) enum Command {
         "belfry run retry RUN --follow"
     })]
     Run(Box<workflow::RunCommand>),
-    /// Create or update calendars, queues, schedules, workflows, channels and alert rules from files
+    /// Manage services: long-running jobs that are kept at a number of replicas
+    #[command(subcommand, visible_alias = "services", before_help = examples! {
+        "belfry service create web --replicas 3 --port http --http-check http/healthz -- ./web"
+        "belfry service scale web 5"
+        "belfry service logs web -f"
+    })]
+    Service(Box<service::ServiceCommand>),
+    /// Create or update calendars, queues, services, schedules, workflows, channels and alert rules from files
     Apply(schedule::ApplyArgs),
     /// Show the changes that `belfry apply` would make, and exit with code 1 if there are any
     Diff(schedule::DiffArgs),

@@ -173,6 +173,13 @@ pub(crate) struct WorkerRunArgs {
     /// Maximum number of concurrent executions [default: 16 per core]
     #[arg(long, value_name = "N")]
     pub(crate) slots: Option<String>,
+    /// Port range for jobs that name a port without a number [default: 20000-31999]
+    #[arg(long, value_name = "FIRST-LAST")]
+    pub(crate) port_range: Option<String>,
+    /// Host name or IP address under which tasks of the worker can be reached [default: the local address of its
+    /// connection to the server]
+    #[arg(long, value_name = "HOST")]
+    pub(crate) address: Option<String>,
     /// Operating-system user that runs the tasks, if the worker runs as root [default: the user `nobody`]
     #[arg(long, value_name = "NAME")]
     pub(crate) task_user: Option<String>,

@@ -37,6 +37,7 @@ mod runs;
 mod schedules;
 pub(crate) mod serve;
 mod servers;
+mod services;
 mod statistics;
 mod store;
 mod submit;
@@ -183,7 +184,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Submit(args) => block_on(&context, submit::run(&context, *args)),
         Command::Logs(args) => block_on(&context, logs::run(&context, args)),
         Command::Why(args) => block_on(&context, jobs::why(&context, args.id)),
-        Command::Job(command) => block_on(&context, jobs::run(&context, command)),
+        Command::Job(command) => block_on(&context, jobs::run(&context, *command)),
         Command::Schedule(command) => match *command {
             // A preview of timing options needs no server.
             ScheduleCommand::Next(args) if args.is_draft() => schedules::next_of_draft(&context, &args),
@@ -193,6 +194,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Calendar(command) => block_on(&context, calendars::run(&context, command)),
         Command::Workflow(command) => block_on(&context, workflows::run(&context, command)),
         Command::Run(command) => block_on(&context, runs::run(&context, *command)),
+        Command::Service(command) => block_on(&context, services::run(&context, *command)),
         Command::Apply(args) => block_on(&context, apply::run(&context, args)),
         Command::Diff(args) => block_on(&context, apply::diff(&context, args)),
         Command::Namespace(command) => block_on(&context, namespaces::run(&context, command)),

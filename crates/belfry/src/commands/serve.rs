@@ -91,6 +91,8 @@ pub(super) fn worker(context: &Context, args: &WorkerRunArgs) -> Result<(), Fail
     sources.flag("worker.memory", "--memory", args.memory.as_ref());
     sources.flag("worker.resources", "--resource", joined(&args.resources));
     sources.flag("worker.slots", "--slots", args.slots.as_ref());
+    sources.flag("worker.port_range", "--port-range", args.port_range.as_ref());
+    sources.flag("worker.address", "--address", args.address.as_ref());
     sources.flag("worker.task_user", "--task-user", args.task_user.as_ref());
     sources.flag("worker.allow_root_tasks", "--allow-root-tasks", args.allow_root_tasks.then_some(true));
     sources.flag("worker.ca_file", "--ca-file", args.ca_file.as_ref().map(|p| p.display()));

@@ -145,6 +145,7 @@ impl Detail for Worker {
             ("Status", worker_status(self)),
             ("Version", self.version.as_str().into()),
             ("Labels", labels(&self.labels)),
+            ("Address", self.address.as_deref().into()),
             ("Executions", format!("{} of {} slots", self.allocated.executions, self.capacity.slots).into()),
             ("CPU", format!("{} of {} allocated", self.allocated.cpu, self.capacity.cpu).into()),
             (

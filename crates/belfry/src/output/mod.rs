@@ -11,7 +11,7 @@
 //!
 //! # Modules
 //! - [`table`]: tables and detailed views. The objects implement [`table::Row`] and [`table::Detail`] in [`objects`]
-//!   (jobs, executions, queues, artifacts), [`machines`] (servers, workers), [`schedules`], [`workflows`], [`runs`]
+//!   (jobs, executions, queues, artifacts), [`machines`] (servers, workers), [`schedules`], [`services`], [`workflows`], [`runs`]
 //!   and [`running_elements`] (running elements).
 //! - [`access`]: accounts, roles, role bindings, tokens, and the caller.
 //! - [`added_elements`]: result of `belfry task add`.
@@ -34,6 +34,7 @@ pub(crate) mod running_elements;
 pub(crate) mod runs;
 pub(crate) mod schedules;
 pub(crate) mod screen;
+pub(crate) mod services;
 mod statistics;
 pub(crate) mod step_why;
 pub(crate) mod table;
@@ -319,7 +320,8 @@ mod tests {
             api::RunElement running_elements::RunningElement api::Schedule api::TriggeredSchedule
             api::UpcomingFiring api::LedgerEntry api::Backfill api::Calendar api::Workflow api::PlannedStep
             api::StatisticsTotal crate::settings::SettingRow api::Account api::Role api::Binding api::Token
-            access::Caller api::AuditEntry
+            access::Caller api::AuditEntry api::Service services::ServiceOfNamespace api::Replica api::Endpoint
+            services::RevisionRow
         };
         for (row, width) in widths {
             assert!(width <= 80, "{row}: {width}");

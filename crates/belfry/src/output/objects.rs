@@ -181,6 +181,11 @@ impl Detail for Job {
                 format!("{} of {} ({}{})", step.name, step.workflow, step.run, element.unwrap_or_default());
             ("Step", Cell::from(text))
         }));
+        lines.extend(self.replica.as_ref().map(|replica| {
+            let text =
+                format!("{} of service {}, revision {}", replica.replica, replica.name, replica.revision);
+            ("Replica", Cell::from(text))
+        }));
         lines.extend(self.retry_of.map(|job| ("Retry of", job.to_string().into())));
         lines.extend(started_runs(&self.started_runs));
         lines.extend(self.spec.as_ref().map(|spec| ("Command", describe_command(&spec.run).into())));
@@ -390,6 +395,7 @@ impl Row for FeedEvent {
             .or_else(|| self.workflow.clone())
             .or_else(|| self.backfill_id.map(|id| id.to_string()))
             .or_else(|| self.calendar.clone())
+            .or_else(|| self.service.clone())
             .or_else(|| self.worker_id.map(|id| id.to_string()));
         vec![
             self.seq.to_string().into(),
@@ -408,9 +414,16 @@ impl Row for FeedEvent {
     }
 }
 
-fn event_cause(event: &FeedEvent) -> Option<&'static str> {
+fn event_cause(event: &FeedEvent) -> Option<String> {
     let cause = event.cause.map(|cause| cause.as_str()).or(event.outcome.map(|outcome| outcome.as_str()));
-    cause.or(event.not_triggered.as_ref().map(|told| told.refusal.reason.as_str()))
+    let cause = cause.or(event.not_triggered.as_ref().map(|told| told.refusal.reason.as_str()));
+    let cause = cause.or(event.health.map(|health| health.as_str()));
+    let availability =
+        event.available.zip(event.replicas).map(|(available, replicas)| format!("{available}/{replicas}"));
+    cause
+        .map(str::to_owned)
+        .or(availability)
+        .or(event.revision.map(|revision| format!("revision {revision}")))
 }
 
 /// Formats a run, or a step of it: `run_… load`.
@@ -633,6 +646,17 @@ mod tests {
     }
 
     #[test]
+    fn the_job_of_a_service_names_its_replica() {
+        let mut job = failed();
+        job.replica = from(
+            json!({"service": "svc_01k9zq3m6c0000000000000000", "name": "web", "revision": 2, "replica": 0}),
+        );
+        let text = one(&look(Format::Table), &job).unwrap();
+        let line = text.lines().find(|line| line.starts_with("Replica:")).unwrap();
+        assert!(line.ends_with("0 of service web, revision 2"), "{line}");
+    }
+
+    #[test]
     fn jobs_as_a_table() {
         let jobs = [waiting(), failed()];
         insta::assert_snapshot!("jobs_table", list(&look(Format::Table), &jobs).unwrap());
@@ -715,6 +739,9 @@ mod tests {
              "from": "running", "to": "failed", "cause": "run_failed", "execution_id": EXECUTION, "worker_id": WORKER},
             {"seq": 8, "at": "2026-11-21T08:00:00Z", "type": "worker.lost", "worker_id": WORKER, "worker_status": "lost"},
             {"seq": 9, "at": "2026-11-21T08:00:00Z", "type": "queue.updated", "queue": "mail"},
+            {"seq": 10, "at": "2026-11-21T08:00:00Z", "type": "rollout.completed", "service_id": "svc_01k9zq3m6c0000000000000000", "service": "web", "revision": 2},
+            {"seq": 11, "at": "2026-11-21T08:00:00Z", "type": "service.availability", "service": "web", "available": 2, "replicas": 3},
+            {"seq": 12, "at": "2026-11-21T08:00:00Z", "type": "execution.health", "job_id": JOB, "execution_id": EXECUTION, "health": "unhealthy"},
         ]));
         let lines: String = feed
             .iter()

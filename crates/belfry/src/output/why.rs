@@ -261,6 +261,10 @@ fn failed_filter(look: &OutputOptions, filter: &FailedFilter) -> String {
         FailedFilter::Custom { resource, needed, free, capacity } => {
             format!("insufficient {} (requested {needed}, free {free} of {capacity})", escape(resource))
         }
+        FailedFilter::PortInUse { port } => format!("port {port} is in use"),
+        FailedFilter::HealthChecks => {
+            "does not support ports and health checks: its version is too old".into()
+        }
         FailedFilter::Declined => "declined an execution recently".into(),
         FailedFilter::Slots { slots } => format!("no free slot ({slots} of {slots} in use)"),
         FailedFilter::ReservedForJob { job } => format!("capacity reserved for job {job}"),
@@ -303,7 +307,8 @@ mod tests {
                         {"filter": "unhealthy", "problem": "disk almost full"}, {"filter": "runtime", "runtime": "wasm"},
                         {"filter": "limit", "limit": "memory"}, {"filter": "constraint", "label": "gpu"},
                         {"filter": "custom", "resource": "gpu", "needed": 1, "free": 0, "capacity": 1},
-                        {"filter": "slots", "slots": 16}, {"filter": "declined"}, {"filter": "reserved", "schedule": "nightly", "until": at},
+                        {"filter": "slots", "slots": 16}, {"filter": "port_in_use", "port": 8080}, {"filter": "health_checks"},
+                        {"filter": "declined"}, {"filter": "reserved", "schedule": "nightly", "until": at},
                         {"filter": "moon", "phase": "full"},
                     ]},
                 ]},

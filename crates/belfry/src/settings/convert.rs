@@ -15,7 +15,7 @@ use model::{Bytes, Duration, Millicores};
 use server::ServerConfig;
 use server::config::{Exposure, ObjectsConfig, Password, PostgresConfig, S3Config, StoreConfig};
 use server::networks::{Network, Networks};
-use worker::AgentConfig;
+use worker::{AgentConfig, PortRange, PortRangeError};
 
 use super::{Origin, Settings, Value};
 use crate::failure::{Exit, Failure};
@@ -229,12 +229,21 @@ impl Settings {
         set(&mut config.capacity.cpu, self.cpu("worker.cpu"));
         set(&mut config.capacity.memory, self.bytes("worker.memory"));
         config.capacity.slots = self.count_as("worker.slots")?.unwrap_or(config.capacity.slots);
+        config.port_range = self.port_range("worker.port_range")?.unwrap_or(config.port_range);
+        config.address = self.text("worker.address");
         config.task_user = self.text("worker.task_user");
         config.allow_root_tasks = self.is_set("worker.allow_root_tasks");
         set(&mut config.orphan_limit, self.duration("worker.orphan_limit"));
         set(&mut config.idle_exit, self.duration("worker.idle_exit"));
         set(&mut config.cache_bytes_max, self.bytes("worker.cache_size_max").map(|b| b.0));
         Ok(())
+    }
+
+    fn port_range(&self, key: &str) -> Result<Option<PortRange>, Failure> {
+        let range = self.text(key).map(|text| text.parse());
+        range
+            .transpose()
+            .map_err(|error: PortRangeError| Failure::usage(format!("invalid setting `{key}`: {error}")))
     }
 
     fn count_as<T: TryFrom<u64>>(&self, key: &str) -> Result<Option<T>, Failure> {
@@ -346,6 +355,16 @@ mod tests {
         let StoreConfig::Postgres(database) = &config.store else { panic!("{config:?}") };
         assert_eq!(database.password, Some(Password::new("hunter2")));
         assert!(!format!("{config:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_worker_has_the_ports_and_the_address_of_its_settings() {
+        let mut agent = AgentConfig::new("d", "http://x", "t");
+        let variables =
+            [("BELFRY_WORKER__PORT_RANGE", "26000-26099"), ("BELFRY_WORKER__ADDRESS", "worker.example")];
+        settings(&variables).apply_to_worker(&mut agent).unwrap();
+        assert_eq!((agent.port_range.first(), agent.port_range.last()), (26_000, 26_099));
+        assert_eq!(agent.address.as_deref(), Some("worker.example"));
     }
 
     #[test]

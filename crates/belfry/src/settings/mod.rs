@@ -481,7 +481,7 @@ mod tests {
     #[test]
     fn all_invalid_settings_are_reported_together() {
         let dir = tempfile::tempdir().unwrap();
-        let file = "stray = 1\n[client]\nulr = \"x\"\ntoken = \"bf_x\"\n[server]\nlisten = \"nowhere\"\nshards = -1\nbehind_proxy = \"maybe\"\n[worker]\nlabels = { zone = 1 }\nslots = \"many\"\n[attic]\nbat = 1\n";
+        let file = "stray = 1\n[client]\nulr = \"x\"\ntoken = \"bf_x\"\n[server]\nlisten = \"nowhere\"\nshards = -1\nbehind_proxy = \"maybe\"\n[worker]\nlabels = { zone = 1 }\nslots = \"many\"\nport_range = \"9-1\"\n[attic]\nbat = 1\n";
         let variables =
             [("BELFRY_SERVER__LEASE", "soon"), ("BELFRY_WORKER__NMAE", "x"), ("BELFRY_JOB_ID", "fine")];
         let failure = Settings::load(&sources(&variables, Some((&dir, file)))).unwrap_err();

@@ -292,6 +292,18 @@ pub(crate) const SETTINGS: &[Setting] = &[
     plain("worker.resources", Kind::Counts, "", "custom resources, for example `gpu=2`"),
     plain("worker.slots", Kind::Count, "", "maximum number of parallel executions [default: 16 per core]"),
     plain(
+        "worker.port_range",
+        Kind::PortRange,
+        "20000-31999",
+        "ports for executions whose job names a port without a number",
+    ),
+    plain(
+        "worker.address",
+        Kind::Text,
+        "",
+        "host name or IP address under which tasks of the worker can be reached [default: the local address of its connection to the server]",
+    ),
+    plain(
         "worker.task_user",
         Kind::Text,
         "",

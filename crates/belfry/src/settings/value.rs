@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Map,
     /// Map of names to counts, in the same format.
     Counts,
+    /// Range of ports, as `FIRST-LAST`.
+    PortRange,
     OneOf(&'static [&'static str]),
 }
 
@@ -75,6 +77,10 @@ impl Kind {
             Self::List => Ok(Value::List(parts(text).map(str::to_owned).collect())),
             Self::Map => pairs(text).map(Value::Map),
             Self::Counts => counts(pairs(text)?),
+            Self::PortRange => text
+                .parse()
+                .map(|range: worker::PortRange| Value::Text(range.to_string()))
+                .map_err(|_| quoted("a port range: expected FIRST-LAST, for example `20000-31999`")),
             Self::OneOf(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
             Self::OneOf(words) => Err(quoted(&format!("one of {}", words.join(", ")))),
         }

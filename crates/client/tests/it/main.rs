@@ -6,6 +6,7 @@ mod access;
 mod fake;
 mod retrying;
 mod schedules;
+mod services;
 mod streaming;
 mod tasks;
 mod workflows;

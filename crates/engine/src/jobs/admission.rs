@@ -30,6 +30,7 @@ impl Jobs {
             if admission == Admission::Draining {
                 self.evict_all(cx, id);
             }
+            self.notify_services_on(cx, id);
             self.capacity_changed();
         }
         cx.reply(ticket, Ok(Reply::Worker));
@@ -54,7 +55,9 @@ impl Jobs {
             let Some(live) = &job.live else { return false };
             let worker = self.workers.get(&live.record.worker);
             let is_draining = worker.is_some_and(|worker| worker.record.admission == Admission::Draining);
+            // The service of a replica starts a replacement first, and then stops the replica.
             job.profile.delivery != Delivery::AtMostOnce
+                && job.replica.is_none()
                 && (is_draining || live.record.preempted_by.is_some())
         })
     }

@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::input::Ticket;
 use crate::jobs::{Job, Jobs};
 use crate::output::{Effect, Reply};
+use crate::signal::Signal;
 use crate::timer::Timer;
 
 impl Job {
@@ -15,6 +16,7 @@ impl Job {
         let is_preempted = self.live.as_ref().is_some_and(|live| live.record.preempted_by.is_some());
         match self.requested_end() {
             Some((_, Cause::FinishDeadlinePassed)) => StopReason::FinishDeadlinePassed,
+            Some(_) if self.replica.is_some() => StopReason::Replaced,
             Some(_) => StopReason::Cancelled,
             None if is_preempted => StopReason::Preempted,
             None => StopReason::Drained,
@@ -94,6 +96,9 @@ impl Jobs {
         job.state.cancel_requested_at = Some(now);
         // Stores the user for the end of the job.
         job.state.outcome.get_or_insert_default().message = Some(format!("cancelled by {detail}").into());
+        if let Some(replica) = &job.replica {
+            cx.raise(Signal::ReplicaChanged(replica.service));
+        }
         self.stop_running(cx, id);
     }
 

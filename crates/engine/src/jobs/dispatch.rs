@@ -64,7 +64,14 @@ impl Jobs {
             }
             let job = self.all.get(&candidate.job).expect("every job in a queue is live");
             let Profile { shape_id, shape, .. } = &*candidate.profile;
-            let best = self.workers.best(*shape_id, shape, job.last_worker());
+            let best = match &job.replica {
+                // There are few of them, so each visits all workers.
+                Some(replica) => {
+                    let workers = self.workers.values();
+                    placement::best_for_replica(shape, replica.service, workers, job.last_worker())
+                }
+                None => self.workers.best(*shape_id, shape, job.last_worker()),
+            };
             match best.or_else(|| self.backfill_worker(cx, candidate.job)) {
                 Some(worker) => self.place(cx, candidate.job, worker),
                 None if self.try_preempt(cx, candidate.job) => {}
@@ -108,6 +115,7 @@ impl Jobs {
             usage: None,
             files: None,
             preempted_by: None,
+            health: None,
         };
         job.live = Some(Box::new(LiveExecution::new(record, remind_at)));
         let (shape_id, class) = (job.profile.shape_id, job.profile.shape.class);
@@ -135,6 +143,9 @@ impl Jobs {
         let (Some(job), Some(worker)) = (self.all.get(&id), self.workers.get_mut(&worker)) else { return };
         if worker.reserve(id, &job.profile.shape) {
             self.running_by_class[job.profile.shape.class as usize] += 1;
+            if let Some(replica) = &job.replica {
+                worker.add_replica(replica.service);
+            }
         }
     }
 
@@ -144,6 +155,9 @@ impl Jobs {
         if worker.release(id, &job.profile.shape) {
             let running = &mut self.running_by_class[job.profile.shape.class as usize];
             *running = running.saturating_sub(1);
+            if let Some(replica) = &job.replica {
+                worker.remove_replica(replica.service);
+            }
         }
     }
 

@@ -21,6 +21,7 @@ use mutation::{Mutation, is_on};
 use rand::{Rng, RngExt};
 
 use super::TransitionDetails;
+use super::replica::REPLICA_EXECUTIONS_MAX;
 use super::unknown::lost_with_worker;
 use crate::context::Context;
 use crate::input::{ExecutionEnd, Report};
@@ -66,6 +67,7 @@ impl Jobs {
     pub(crate) fn on_ended(&mut self, cx: &mut Context, id: JobId, report: Report) {
         let live = self.all.get(&id).and_then(|job| Some((job, job.live.as_ref()?)));
         let started = live.and_then(|(_, live)| live.record.started_at);
+        let is_replica = live.is_some_and(|(job, _)| job.replica.is_some());
         let is_preempted = live.is_some_and(|(_, live)| live.record.preempted_by.is_some());
         match report {
             Report::Started => {}
@@ -99,6 +101,9 @@ impl Jobs {
             }
             Report::Finished { how, outcome, usage } => {
                 let (status, verdict) = match how {
+                    ExecutionEnd::Succeeded if is_replica && !is_on(Mutation::EngineEndsExitedReplicas) => {
+                        (ExecutionStatus::Succeeded, Verdict::Failed(Cause::ReplicaExited))
+                    }
                     ExecutionEnd::Succeeded => (ExecutionStatus::Succeeded, Verdict::Succeeded),
                     ExecutionEnd::Failed => (ExecutionStatus::Failed, Verdict::Failed(Cause::RunFailed)),
                     ExecutionEnd::TimedOut => (ExecutionStatus::Failed, Verdict::Failed(Cause::TimedOut)),
@@ -153,6 +158,7 @@ impl Jobs {
         usage: Option<Usage>,
     ) {
         self.correct_start(cx, id, usage);
+        self.forget_failures_before_stable_run(cx, id);
         let ended_at = self.task_end(cx, id, usage);
         let files = outcome.files.take();
         let preempted_by = self.preempted_by(id).filter(|_| verdict == Verdict::Returned(Cause::Preempted));
@@ -263,7 +269,8 @@ impl Jobs {
             job.state.run_failures
         };
         let exit_code = job.state.outcome.as_ref().and_then(|o| o.exit_code);
-        if !may_retry(policy, cause, failures, exit_code, job.profile.delivery) {
+        let is_spent = job.replica.is_some() && job.state.executions >= REPLICA_EXECUTIONS_MAX;
+        if is_spent || !may_retry(policy, cause, failures, exit_code, job.profile.delivery) {
             return self.end(cx, id, JobStatus::Failed, cause, about);
         }
         let wait = if is_on(Mutation::EngineSkipsBackoffs) {

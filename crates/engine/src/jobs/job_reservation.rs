@@ -7,7 +7,8 @@
 //!   next free capacity of one worker (EASY backfill: Lifka, "The ANL/IBM SP Scheduling System", 1995). Before the job
 //!   starts, the reserved capacity is only used by jobs whose timeout ends before the job can start. If the end of the
 //!   running jobs is not known, because they have no timeouts, the reservation is given up after
-//!   [`UNCERTAIN_RESERVATION_MAX`], and another worker is tried later. So small jobs are not blocked for ever.
+//!   [`UNCERTAIN_RESERVATION_MAX`], and another worker is tried later. So small jobs are not blocked for ever. A worker
+//!   on which the job has no room beside the replicas of services is not reserved, because replicas do not end.
 //!
 //! In both cases a [reservation](WorkerReservation) keeps jobs of the same and of lower classes away from the capacity,
 //! and the limits of queues, keys and namespaces count the job as running. A job with a reservation is no candidate of
@@ -424,10 +425,11 @@ impl Jobs {
     /// if there is another one.
     fn soonest(&self, shape_id: u64, shape: &Shape) -> Option<(WorkerId, Option<Timestamp>)> {
         let given_up = self.long_waiting.given_up.get(&shape_id);
-        let possible = self
-            .workers
-            .values()
-            .filter(|worker| !worker.is_reserved() && placement::has_capacity(shape, worker, None));
+        let possible = self.workers.values().filter(|worker| {
+            !worker.is_reserved()
+                && placement::has_capacity(shape, worker, None)
+                && self.fits_beside_replicas(worker, shape)
+        });
         let ranked = possible.map(|worker| {
             let (id, free_by) = (worker.record.id, self.free_by(worker, shape));
             let rank =
@@ -435,6 +437,18 @@ impl Jobs {
             (rank, (id, free_by))
         });
         ranked.min_by_key(|(rank, _)| *rank).map(|(_, found)| found)
+    }
+
+    /// Whether a shape fits on a worker beside the replicas of services, which do not end by themselves.
+    fn fits_beside_replicas(&self, worker: &Worker, shape: &Shape) -> bool {
+        let running = || worker.jobs.iter().filter_map(|id| Some((*id, self.all.get(id)?)));
+        let ends = |(id, job): &(JobId, &Job)| job.replica.is_none() || self.is_being_stopped(*id);
+        worker.replicas.is_empty()
+            || preemption::fits_without(
+                shape,
+                worker,
+                running().filter(ends).map(|(_, job)| &job.profile.shape),
+            )
     }
 
     /// Returns when a shape fits on a worker at the latest, by the timeouts of the running jobs. `None` if that is not
@@ -454,7 +468,9 @@ impl Jobs {
                 id,
                 shape: Arc::clone(&job.profile.shape),
                 is_stopping: self.is_being_stopped(id),
-                is_preemptible: job.profile.delivery != Delivery::AtMostOnce
+                // Services keep their replicas available themselves; see `services::plan`.
+                is_preemptible: job.replica.is_none()
+                    && job.profile.delivery != Delivery::AtMostOnce
                     && job.live.as_ref().is_some_and(|live| !live.is_unknown()),
                 unsaved: job.unsaved(cx.now),
             })

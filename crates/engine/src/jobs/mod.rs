@@ -10,6 +10,7 @@
 //!   job. [`reservation`]: capacity that is reserved for a firing.
 //! - [`session`], [`lease`], [`report`]: messages of workers, and the loss of a worker.
 //! - [`start`], [`finish`]: what a report means for its job. [`unknown`]: executions of a lost worker.
+//! - [`health`]: health checks of executions. [`replica`]: jobs that are replicas of services.
 //! - [`checkpoint`]: checkpoints that a running task saves. [`levels`]: samples for the statistics.
 //! - [`reconcile`]: holds back jobs that could run twice after the store lost commits.
 //! - [`upstream`]: jobs that start after others have ended. [`explain`]: waiting reasons. [`restore`]: rebuilds jobs from rows. [`check`]: invariants.
@@ -32,12 +33,14 @@ mod deadline;
 mod dispatch;
 mod explain;
 mod finish;
+mod health;
 mod job_reservation;
 mod lease;
 mod levels;
 mod namespace_settings;
 mod queue_settings;
 mod reconcile;
+mod replica;
 mod report;
 mod reservation;
 mod restore;
@@ -58,6 +61,7 @@ use model::checkpoint::CheckpointRecord;
 use model::firing::Origin;
 use model::record::{Change, EventKind, ExecutionRecord, HistoryEntry, JobHead, JobState, KeyRecord};
 use model::run::StepOrigin;
+use model::service::ReplicaOrigin;
 use model::spec::{Concurrency, PriorityClass};
 use model::statistics::JobSource;
 use model::{
@@ -164,6 +168,8 @@ pub(crate) struct Job {
     pub(crate) origin: Option<Arc<Origin>>,
     /// Run and step of the job, if it belongs to a workflow.
     pub(crate) step: Option<Arc<StepOrigin>>,
+    /// Replica of a service that the job is.
+    pub(crate) replica: Option<Arc<ReplicaOrigin>>,
     pub(crate) concurrency: Option<Box<Concurrency>>,
     pub(crate) deadlines: Option<Box<Deadlines>>,
     /// Execution of the job while it is `running`, or an execution with an unknown outcome.
@@ -226,6 +232,7 @@ impl Job {
             profile,
             origin: head.origin.clone(),
             step: head.step.clone(),
+            replica: head.replica.clone(),
             concurrency: spec.concurrency.clone().map(Box::new),
             deadlines: Deadlines::of(head, created_at),
             live: None,
@@ -442,6 +449,9 @@ impl Jobs {
             self.live_counts.sub(from);
         } else {
             self.queues.quotas_mut().job_created(&job.profile.namespace);
+        }
+        if let Some(replica) = job.replica.as_ref().filter(|_| !to.is_final()) {
+            cx.raise(Signal::ReplicaChanged(replica.service));
         }
         if to.is_final() {
             self.queues.quotas_mut().job_ended(&job.profile.namespace);

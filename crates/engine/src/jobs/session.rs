@@ -33,6 +33,7 @@ impl Jobs {
         self.open_session(cx, join);
         self.grant_lease(cx, id);
         self.reconcile_journal(cx, id, session, &held);
+        self.notify_services_on(cx, id);
         self.capacity_changed();
     }
 
@@ -44,6 +45,7 @@ impl Jobs {
             id,
             name: join.name,
             version: join.version,
+            address: join.address,
             labels: join.labels,
             capacity: join.capacity,
             capabilities: join.capabilities,

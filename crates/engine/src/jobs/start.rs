@@ -7,6 +7,7 @@ use model::{ExecutionStatus, JobId, Timestamp};
 
 use crate::context::Context;
 use crate::jobs::{Job, Jobs};
+use crate::signal::Signal;
 
 impl Job {
     /// Records the start of its live execution, and counts it.
@@ -35,6 +36,9 @@ impl Jobs {
         job.record_start(cx, now);
         let namespace = Some(Arc::clone(&job.profile.namespace));
         cx.emit(namespace, kind);
+        if let Some(replica) = &job.replica {
+            cx.raise(Signal::ReplicaChanged(replica.service));
+        }
         self.touch_execution(cx, id);
     }
 }

@@ -99,7 +99,7 @@ impl Jobs {
         self.enqueue(cx, id);
     }
 
-    fn insert_new(
+    pub(super) fn insert_new(
         &mut self,
         cx: &mut Context,
         id: JobId,

@@ -59,6 +59,7 @@ impl Jobs {
                 body: std::sync::Arc::clone(&job.body),
                 origin: job.origin.clone(),
                 step: job.step.clone(),
+                replica: job.replica.clone(),
                 checkpoint: job.state.checkpoint.as_ref().map(|checkpoint| checkpoint.version),
             };
             cx.send(Effect::Assign { worker, session, assignment });

@@ -66,6 +66,7 @@ impl Jobs {
 
     /// Returns the job to its queue; the execution with the unknown outcome stays known.
     fn requeue_unknown(&mut self, cx: &mut Context, id: JobId) {
+        self.forget_failures_before_stable_run(cx, id);
         let Some(job) = self.all.get_mut(&id) else { return };
         let Some(live) = job.live.as_ref() else { return };
         let about = (live.record.number, live.record.id, live.record.worker);
@@ -125,6 +126,10 @@ impl Jobs {
         job.state.losses = job.state.losses.saturating_sub(1);
         let Some(live) = job.live.as_mut() else { return };
         live.remind_at = cx.steady + REMINDER_INTERVAL;
+        if let Some(health) = &mut live.record.health {
+            // It was frozen for an unknown time.
+            health.since = cx.now;
+        }
         let about = (live.record.number, live.record.id, live.record.worker);
         cx.steady_timers.arm(live.remind_at, Timer::Remind(live.record.id));
         self.allocate(id, about.2);

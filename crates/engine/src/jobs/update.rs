@@ -39,6 +39,9 @@ impl Jobs {
         if job.has_started() {
             return Err(Refusal::JobStarted { job: id });
         }
+        if let Some(replica) = &job.replica {
+            return Err(Refusal::JobOfService { job: id, name: Arc::clone(&replica.name) });
+        }
         let found = job.state.version;
         if let Some(expected) = expected_version.filter(|&expected| expected != found) {
             return Err(Refusal::VersionMismatch { expected, found });

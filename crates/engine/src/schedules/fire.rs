@@ -122,6 +122,7 @@ impl Schedules {
                     retry_of: None,
                     origin: Some(Arc::new(origin)),
                     step: None,
+                    replica: None,
                 };
                 let job = JobId::from_bits(cx.ids.next(cx.now, id.shard(), cx.rng.next_u64()));
                 jobs.create_fired(cx, job, &Arc::new(head), Arc::clone(profile), detail);

@@ -200,6 +200,7 @@ mod tests {
         let record = WorkerRecord {
             id: WorkerId::from_bits(number),
             name: "w".into(),
+            address: None,
             version: "1".into(),
             labels: BTreeMap::new(),
             capacity: Capacity {

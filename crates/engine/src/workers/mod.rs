@@ -18,13 +18,13 @@ use std::sync::Arc;
 use model::record::WorkerRecord;
 use model::spec::PriorityClass;
 use model::worker::Health;
-use model::{Bytes, Duration, ExecutionId, JobId, Millicores, ScheduleId, Timestamp, api};
+use model::{Bytes, Duration, ExecutionId, JobId, Millicores, ScheduleId, ServiceId, Timestamp, api};
 
 pub(crate) use index::Workers;
 
 use crate::input::Session;
 use crate::output::WorkerView;
-use crate::profile::Shape;
+use crate::profile::{Shape, port_of};
 
 /// State of a worker.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ pub(crate) struct Worker {
     pub(crate) used_by_class: BTreeMap<PriorityClass, ClassUse>,
     /// Jobs with an execution on the worker.
     pub(crate) jobs: BTreeSet<JobId>,
+    /// Number of jobs with an execution on the worker, for each service.
+    pub(crate) replicas: BTreeMap<ServiceId, u32>,
     /// Jobs that returned to their queues when its lease ended; the worker may still hold their executions.
     pub(crate) unknown: BTreeSet<JobId>,
     /// Executions that were reported as started but are missing in the journal sent with the current session.
@@ -137,6 +139,7 @@ impl Worker {
             used: Used::default(),
             used_by_class: BTreeMap::new(),
             jobs: BTreeSet::new(),
+            replicas: BTreeMap::new(),
             unknown: BTreeSet::new(),
             unconfirmed: Vec::new(),
             reserved: Vec::new(),
@@ -151,6 +154,29 @@ impl Worker {
         own: Option<Holder>,
     ) -> impl Iterator<Item = &WorkerReservation> {
         self.reserved.iter().filter(move |kept| kept.shape.class >= class && Some(kept.holder()) != own)
+    }
+
+    /// Returns how much the worker has of a custom resource. It has one of each port.
+    pub(crate) fn custom_capacity(&self, resource: &str) -> u64 {
+        match port_of(resource) {
+            Some(_) => 1,
+            None => self.record.capacity.custom.get(resource).copied().unwrap_or(0),
+        }
+    }
+
+    /// Counts a replica of a service that started to run here.
+    pub(crate) fn add_replica(&mut self, service: ServiceId) {
+        *self.replicas.entry(service).or_default() += 1;
+    }
+
+    /// Counts a replica of a service that no longer runs here.
+    pub(crate) fn remove_replica(&mut self, service: ServiceId) {
+        if let Some(count) = self.replicas.get_mut(&service) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.replicas.remove(&service);
+            }
+        }
     }
 
     pub(crate) fn is_reserved(&self) -> bool {

@@ -17,11 +17,11 @@ use std::ops::ControlFlow;
 use model::spec::{Constraint, Placement};
 use model::why::FailedFilter;
 use model::worker::{Admission, WorkerStatus};
-use model::{Bytes, Millicores, WorkerId};
+use model::{Bytes, Millicores, ServiceId, WorkerId};
 use mutation::{Mutation, is_on};
 
 use super::{Holder, Purpose, Worker};
-use crate::profile::Shape;
+use crate::profile::{Shape, port_of};
 
 /// Label that every worker has implicitly: its id.
 pub(crate) const WORKER_LABEL: &str = "belfry.worker";
@@ -67,6 +67,7 @@ pub(crate) fn has_capacity(shape: &Shape, worker: &Worker, own: Option<Holder>) 
         FailedFilter::Memory { needed, capacity, .. } => needed <= capacity,
         FailedFilter::Custom { needed, capacity, .. } => needed <= capacity,
         FailedFilter::Slots { slots } => *slots > 0,
+        FailedFilter::PortInUse { .. } => true,
         FailedFilter::Declined | FailedFilter::Reserved { .. } | FailedFilter::ReservedForJob { .. } => true,
         _ => false,
     };
@@ -136,6 +137,9 @@ fn check_worker(
             found(&|| FailedFilter::Limit { limit: limit.to_owned() })?;
         }
     }
+    if shape.health_checks && !can.health_checks {
+        found(&|| FailedFilter::HealthChecks)?;
+    }
     for constraint in shape.constraints.iter().filter(|c| !satisfies(c, worker)) {
         let value = record.labels.get(&constraint.label);
         found(&|| FailedFilter::Constraint { label: constraint.label.clone(), value: value.cloned() })?;
@@ -172,7 +176,7 @@ fn check_reservations(
     let fits = u64::from(shape.cpu.0) <= free(capacity.cpu.0.into(), used.cpu.0.into(), cpu)
         && shape.memory.0 <= free(capacity.memory.0, used.memory.0, memory)
         && shape.custom.iter().all(|(resource, &needed)| {
-            let there = capacity.custom.get(resource).copied().unwrap_or(0);
+            let there = worker.custom_capacity(resource);
             needed <= free(there, used.custom.get(resource).copied().unwrap_or(0), custom(resource))
         })
         && 1 <= free(slots, worker.jobs.len() as u64, others().count() as u64);
@@ -205,10 +209,13 @@ fn check_resources(
         found(&|| FailedFilter::Memory { needed: shape.memory, free, capacity: capacity.memory })?;
     }
     for (resource, &needed) in &shape.custom {
-        let capacity = capacity.custom.get(resource).copied().unwrap_or(0);
+        let capacity = worker.custom_capacity(resource);
         let free = capacity.saturating_sub(used.custom.get(resource).copied().unwrap_or(0));
         if needed > free {
-            found(&|| FailedFilter::Custom { resource: resource.clone(), needed, free, capacity })?;
+            found(&|| match port_of(resource) {
+                Some(port) => FailedFilter::PortInUse { port },
+                None => FailedFilter::Custom { resource: resource.clone(), needed, free, capacity },
+            })?;
         }
     }
     let over = usize::from(is_on(Mutation::EngineOverfillsWorkers));
@@ -237,6 +244,22 @@ pub(crate) fn score(shape: &Shape, worker: &Worker) -> u64 {
         Placement::Pack => u64::MAX - fullness,
         Placement::Spread => fullness,
     }
+}
+
+/// Returns the best eligible worker for a replica of a service: the worker with the fewest replicas of the service, so that
+/// the loss of one worker costs as few of them as possible; then as [`best_of`].
+pub(crate) fn best_for_replica<'a>(
+    shape: &Shape,
+    service: ServiceId,
+    workers: impl Iterator<Item = &'a Worker>,
+    avoid: Option<WorkerId>,
+) -> Option<WorkerId> {
+    let fitting = workers.filter(|worker| is_eligible(shape, worker, None));
+    let best = fitting.min_by_key(|worker| {
+        let replicas = worker.replicas.get(&service).copied().unwrap_or(0);
+        (replicas, Some(worker.record.id) == avoid, score(shape, worker))
+    });
+    best.map(|worker| worker.record.id)
 }
 
 /// Returns the best eligible worker for a shape, by lowest score and then lowest id. Prefers a worker other

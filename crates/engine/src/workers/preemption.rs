@@ -99,6 +99,17 @@ pub(crate) fn fits_after_ends<'a>(
     None
 }
 
+/// Returns whether a shape fits on a worker after these executions have ended.
+pub(crate) fn fits_without<'a>(
+    shape: &Shape,
+    worker: &Worker,
+    ended: impl Iterator<Item = &'a Arc<Shape>>,
+) -> bool {
+    let mut room = Room::on(worker, shape, None);
+    ended.for_each(|shape| room.add(shape));
+    room.fits(shape)
+}
+
 /// Compares sets of victims: the first one is cheaper.
 fn cost(victims: &[RunningJob]) -> (Option<PriorityClass>, u64, usize) {
     let highest = victims.iter().map(|victim| victim.shape.class).max();
@@ -176,7 +187,9 @@ impl Room {
             memory: i128::from(capacity.memory.0) - i128::from(used.memory.0),
             slots: i128::from(capacity.slots) - i128::from(worker.jobs.len() as u64),
             custom: custom
-                .map(|name| (name.clone(), amount(&capacity.custom, name) - amount(&used.custom, name)))
+                .map(|name| {
+                    (name.clone(), i128::from(worker.custom_capacity(name)) - amount(&used.custom, name))
+                })
                 .collect(),
         };
         for reserved in worker.reserved_against(shape.class, own) {

@@ -73,7 +73,8 @@ impl Workflows {
             }),
         };
         let job = JobId::from_bits(cx.ids.next(cx.now, id.shard(), cx.rng.next_u64()));
-        let head = JobHead { spec, body, retry_of: None, origin: None, step: Some(Arc::new(origin)) };
+        let step = Some(Arc::new(origin));
+        let head = JobHead { spec, body, retry_of: None, origin: None, step, replica: None };
         jobs.create_step_job(cx, job, &Arc::new(head), profile);
         Ok(job)
     }

@@ -23,6 +23,7 @@ mod requests;
 mod scenario;
 mod schedule_scenario;
 mod schedules;
+mod services;
 mod unknown_outcome;
 mod upstream_jobs;
 mod workers;

@@ -41,13 +41,14 @@ use model::record::{
 use model::run::{
     BatchKey, ElementBatch, RunHead, RunState, StepKey, StepRecord, StepState, WorkflowHead, WorkflowState,
 };
+use model::service::{ServiceHead, ServiceState};
 use model::spec::{Concurrency, Constraint, Delivery, Operator, Placement, PriorityClass};
 use model::statistics::Tally;
 use model::why::{OpenEnum, Reason};
 use model::worker::{Admission, Capabilities, Capacity, Health};
 use model::{
     BackfillId, Bytes, Duration, ExecutionId, Fence, JobId, JobSpec, JobStatus, Millicores, Refusal, RunId,
-    ScheduleId, ShardId, Timestamp, WorkerId, WorkflowId,
+    ScheduleId, ServiceId, ShardId, Timestamp, WorkerId, WorkflowId,
 };
 
 pub(crate) const SHARDS: u16 = 4;
@@ -65,6 +66,7 @@ pub(crate) struct Rows {
     pub(crate) ledger: BTreeMap<LedgerKey, LedgerRecord>,
     pub(crate) backfills: BTreeMap<BackfillId, (BackfillHead, BackfillState)>,
     pub(crate) calendars: BTreeMap<(String, String), Arc<CalendarRecord>>,
+    pub(crate) services: BTreeMap<ServiceId, (ServiceHead, ServiceState)>,
     pub(crate) workflows: BTreeMap<WorkflowId, (WorkflowHead, WorkflowState)>,
     pub(crate) runs: BTreeMap<RunId, (Arc<RunHead>, RunState)>,
     pub(crate) steps: BTreeMap<StepKey, StepState>,
@@ -414,6 +416,7 @@ impl Scenario {
             session,
             name: record.name.clone(),
             version: record.version.clone(),
+            address: record.address.clone(),
             labels: record.labels.clone(),
             capacity: record.capacity.clone(),
             capabilities: record.capabilities.clone(),
@@ -702,6 +705,15 @@ impl Rows {
                 let head = head.map(|head| (*head).clone()).or(known.map(|(head, _)| head));
                 self.workflows.insert(id, (head.expect("a new workflow has a head"), state));
             }
+            Change::Service { id, new, head, state } => {
+                let known = self.services.remove(&id);
+                assert_eq!(known.is_none(), new, "{id}");
+                let head = head.map(|head| (*head).clone()).or(known.map(|(head, _)| head));
+                self.services.insert(id, (head.expect("a new service has a head"), *state));
+            }
+            Change::RemoveService(id) => {
+                self.services.remove(&id);
+            }
             Change::Checkpoint(record) => {
                 let (job, version) = (record.job, record.version);
                 let before = self.checkpoints.insert(job, *record);
@@ -768,6 +780,11 @@ impl Rows {
             head: head.clone(),
             state: state.clone(),
         });
+        let services = self.services.iter().map(|(&id, (head, state))| LiveRow::Service {
+            id,
+            head: head.clone(),
+            state: Box::new(state.clone()),
+        });
         let is_live = |id: &RunId| self.runs.get(id).is_some_and(|(_, state)| !state.status.is_final());
         let runs = self.runs.iter().filter(|(id, _)| is_live(id)).map(|(&id, (head, state))| LiveRow::Run {
             id,
@@ -783,6 +800,7 @@ impl Rows {
         calendars
             .chain(schedules)
             .chain(backfills)
+            .chain(services)
             .chain(workflows)
             .chain(runs)
             .chain(batches)
@@ -834,6 +852,7 @@ impl WorkerBuilder<'_> {
 
     pub(crate) fn without_limits(mut self) -> Self {
         self.capabilities.memory_limit = false;
+        self.capabilities.health_checks = false;
         self
     }
 
@@ -846,6 +865,7 @@ impl WorkerBuilder<'_> {
             id,
             name: self.name,
             version: "test".into(),
+            address: None,
             labels: self.labels,
             capacity: self.capacity,
             capabilities: self.capabilities,
@@ -949,7 +969,7 @@ impl JobBuilder<'_> {
 
 pub(crate) fn head(spec: JobSpec) -> Arc<JobHead> {
     let body = serde_json::to_string(&spec).unwrap().into();
-    Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None })
+    Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None, replica: None })
 }
 
 /// Unwraps reasons; the engine produces known ones only.

@@ -176,7 +176,14 @@ impl Scene {
 fn job(id: u128) -> LiveRow {
     let spec = JobSpec::command(["true"]);
     let body = spec.compact_json().into();
-    let head = JobHead { spec: std::sync::Arc::new(spec), body, retry_of: None, origin: None, step: None };
+    let head = JobHead {
+        spec: std::sync::Arc::new(spec),
+        body,
+        retry_of: None,
+        origin: None,
+        step: None,
+        replica: None,
+    };
     let at = Timestamp::default();
     let waits = HistoryEntry {
         at,

@@ -5,8 +5,8 @@
 //! stopped.
 
 use super::{
-    BTreeMap, BackfillId, Deserialize, JobId, JobStatus, RunId, ScheduleId, Serialize, Timestamp, ToSchema,
-    WorkerId,
+    BTreeMap, BackfillId, Deserialize, JobId, JobStatus, RunId, ScheduleId, Serialize, ServiceId, Timestamp,
+    ToSchema, WorkerId,
 };
 
 /// Maximum number of jobs that one request for many jobs handles.
@@ -58,6 +58,9 @@ pub struct JobSelection {
     /// Name of the workflow whose run created the job; runs that other runs called are included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
+    /// Service whose replica the job is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceId>,
     /// Start of the range of submission times, inclusive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_after: Option<Timestamp>,

@@ -75,6 +75,7 @@ codes! {
     ScheduleNotFound = 404, "schedule_not_found", "The schedule does not exist.", "GET /api/v1/schedules lists all schedules; check the namespace";
     BackfillNotFound = 404, "backfill_not_found", "The backfill does not exist.", "GET /api/v1/backfills lists all backfills that are kept";
     CalendarNotFound = 404, "calendar_not_found", "The calendar does not exist.", "GET /api/v1/calendars lists all calendars; check the namespace";
+    ServiceNotFound = 404, "service_not_found", "The service does not exist.", "GET /api/v1/services lists all services; check the namespace";
     WorkflowNotFound = 404, "workflow_not_found", "The workflow does not exist.", "GET /api/v1/workflows lists all workflows; check the namespace";
     RunNotFound = 404, "run_not_found", "The run does not exist.", "check the run id; a run is deleted when its retention ends";
     StepNotFound = 404, "step_not_found", "The run has no such step.", "GET /api/v1/runs/ID/steps lists all steps of the run";
@@ -96,6 +97,10 @@ codes! {
     QueueInUse = 409, "queue_in_use", "The queue has jobs.", "wait until its jobs end, or cancel them";
     ArtifactInUse = 409, "artifact_in_use", "A run that has not ended needs the artifact.", "wait until the run ends, or cancel it";
     ScheduleExists = 409, "schedule_exists", "A schedule with this name already exists.", "replace the schedule with PUT, or choose another name";
+    ServiceDeleting = 409, "service_deleting", "The service is being deleted.", "wait until its replicas have stopped, then create it again";
+    RevisionUnavailable = 409, "revision_unavailable", "The service cannot return to this revision.", "GET the service's /revisions lists the revisions that are kept";
+    RolloutStatus = 409, "rollout_status", "The rollout is not in the status that the request needs.", "GET the service shows the status of its rollout";
+    JobOfService = 409, "job_of_service", "The job is a replica of a service.", "change the service instead; to restart the replica, cancel its job";
     RunEnded = 409, "run_ended", "The run has ended or is stopping.", "to run it again, POST to its /retry once it has ended";
     RunNotEnded = 409, "run_not_ended", "The run has not ended yet.", "wait until the run ends, or cancel it";
     RepeatForbidden = 409, "repeat_forbidden", "The retry would start an `at_most_once` job a second time.", "check what the job did; to start it again anyway, name its step in `repeat` (`belfry run retry --repeat STEP`)";

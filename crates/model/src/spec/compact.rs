@@ -47,6 +47,8 @@ impl Serialize for Compact<'_> {
             after,
             inputs,
             outputs,
+            ports,
+            health,
             resources,
             constraints,
             placement,

@@ -317,6 +317,7 @@ impl Action {
             backfill: selection.backfill,
             run: selection.run,
             workflow: selection.workflow,
+            service: selection.service,
         })
     }
 }

@@ -12,8 +12,10 @@ use model::api::{
 };
 use model::firing::{BackfillStatus, finish_deadline};
 use model::record::{
-    Event, EventKind, HistoryEntry, JobState, QueueRecord, ScheduleEvent, WorkerRecord, WorkflowEvent,
+    Event, EventKind, HistoryEntry, JobState, QueueRecord, ScheduleEvent, ServiceEvent, WorkerRecord,
+    WorkflowEvent,
 };
+use model::service::RolloutStatus;
 use model::spec::Summary;
 use model::worker::WorkerStatus;
 use model::{JobSpec, JobStatus, ScheduleSpec, Timestamp};
@@ -40,6 +42,7 @@ pub(super) fn job(row: &JobRow) -> Result<Job, ApiError> {
         retry_of: row.retry_of,
         origin: row.origin.as_deref().cloned(),
         step: row.step.as_deref().cloned(),
+        replica: row.replica.as_deref().cloned(),
         created_at: row.id.created_at(),
         due_at: state.due_at,
         queued_at: state.queued_at,
@@ -119,6 +122,7 @@ pub(super) fn execution(row: &ExecutionRow) -> Execution {
         usage: record.usage,
         files: record.files.as_deref().cloned(),
         preempted_by: record.preempted_by,
+        health: record.health.as_deref().cloned(),
     }
 }
 
@@ -134,6 +138,7 @@ pub(super) fn worker(record: WorkerRecord, view: Option<&WorkerView>) -> Worker 
         id: record.id,
         name: record.name,
         version: record.version,
+        address: record.address,
         labels: record.labels,
         status: record.status,
         admission: record.admission,
@@ -211,6 +216,17 @@ event_words! {
     WorkflowDeleted = "workflow.deleted";
     WorkflowNotTriggered = "workflow.not_triggered";
     StepLateWorker = "step.late_worker";
+    ExecutionHealth = "execution.health";
+    ServiceCreated = "service.created";
+    ServiceChanged = "service.changed";
+    ServiceScaled = "service.scaled";
+    ServiceDeleting = "service.deleting";
+    ServiceDeleted = "service.deleted";
+    ServiceAvailability = "service.availability";
+    RolloutProgressing = "rollout.progressing";
+    RolloutAwaitingPromotion = "rollout.awaiting_promotion";
+    RolloutCompleted = "rollout.completed";
+    RolloutFailed = "rollout.failed";
 }
 
 /// Returns the `type` of an event in the feed: one of [`event_types`], or `other` for a kind without a name.
@@ -248,6 +264,17 @@ fn event_word(kind: &EventKind) -> Option<EventWord> {
         EventKind::Workflow { what: WorkflowEvent::Deleted, .. } => Word::WorkflowDeleted,
         EventKind::NotTriggered { .. } => Word::WorkflowNotTriggered,
         EventKind::LateWorker { .. } => Word::StepLateWorker,
+        EventKind::Health { .. } => Word::ExecutionHealth,
+        EventKind::Service { what: ServiceEvent::Created, .. } => Word::ServiceCreated,
+        EventKind::Service { what: ServiceEvent::Changed, .. } => Word::ServiceChanged,
+        EventKind::Service { what: ServiceEvent::Scaled, .. } => Word::ServiceScaled,
+        EventKind::Service { what: ServiceEvent::Deleting, .. } => Word::ServiceDeleting,
+        EventKind::Service { what: ServiceEvent::Deleted, .. } => Word::ServiceDeleted,
+        EventKind::Availability { .. } => Word::ServiceAvailability,
+        EventKind::Rollout { status: RolloutStatus::Progressing, .. } => Word::RolloutProgressing,
+        EventKind::Rollout { status: RolloutStatus::AwaitingPromotion, .. } => Word::RolloutAwaitingPromotion,
+        EventKind::Rollout { status: RolloutStatus::Completed, .. } => Word::RolloutCompleted,
+        EventKind::Rollout { status: RolloutStatus::Failed, .. } => Word::RolloutFailed,
         _ => return None,
     })
 }
@@ -300,6 +327,12 @@ pub(super) fn feed_event(seq: EventSeq, event: &Event) -> FeedEvent {
         step: None,
         calendar: None,
         not_triggered: None,
+        service_id: None,
+        service: None,
+        revision: None,
+        available: None,
+        replicas: None,
+        health: None,
     };
     match &event.kind {
         EventKind::Job { job, from, to, cause, execution, worker, schedule } => {
@@ -346,6 +379,20 @@ pub(super) fn feed_event(seq: EventSeq, event: &Event) -> FeedEvent {
             (shown.run_id, shown.workflow) = (Some(*run), Some(workflow.to_string()));
             shown.schedule_id = *schedule;
         }
+        EventKind::Health { job, execution, status } => {
+            (shown.job_id, shown.execution_id, shown.health) = (Some(*job), Some(*execution), Some(*status));
+        }
+        EventKind::Service { service, name, .. } => {
+            (shown.service_id, shown.service) = (Some(*service), Some(name.to_string()));
+        }
+        EventKind::Rollout { service, name, revision, .. } => {
+            (shown.service_id, shown.service) = (Some(*service), Some(name.to_string()));
+            shown.revision = Some(*revision);
+        }
+        EventKind::Availability { service, name, available, replicas } => {
+            (shown.service_id, shown.service) = (Some(*service), Some(name.to_string()));
+            (shown.available, shown.replicas) = (Some(*available), Some(*replicas));
+        }
         EventKind::Step { run, step, job, .. } => {
             (shown.run_id, shown.step, shown.job_id) = (Some(*run), Some(step.to_string()), *job);
         }
@@ -357,9 +404,10 @@ pub(super) fn feed_event(seq: EventSeq, event: &Event) -> FeedEvent {
 /// Returns the job of an event, if it has one.
 pub(super) fn event_job(event: &Event) -> Option<model::JobId> {
     match &event.kind {
-        EventKind::Job { job, .. } | EventKind::Started { job, .. } | EventKind::Overdue { job, .. } => {
-            Some(*job)
-        }
+        EventKind::Job { job, .. }
+        | EventKind::Started { job, .. }
+        | EventKind::Overdue { job, .. }
+        | EventKind::Health { job, .. } => Some(*job),
         _ => None,
     }
 }

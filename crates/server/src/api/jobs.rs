@@ -20,7 +20,9 @@ use model::firing::{FiringCause, Origin};
 use model::limits::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX, NOTE_LEN_MAX};
 use model::record::JobHead;
 use model::why::Why;
-use model::{BackfillId, JobId, JobSpec, JobStatus, Refusal, RunId, ScheduleId, Timestamp, WorkerId};
+use model::{
+    BackfillId, JobId, JobSpec, JobStatus, Refusal, RunId, ScheduleId, ServiceId, Timestamp, WorkerId,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::query::{JobFilter, JobRow, Page, Paged};
@@ -68,6 +70,7 @@ pub(super) fn routes(routes: &mut Routes) {
         JobNotFound,
         JobStarted,
         JobEnded,
+        Code::JobOfService,
         Code::PriorityClassNotAllowed,
         Code::VersionMismatch,
         InvalidHeader,
@@ -81,6 +84,7 @@ pub(super) fn routes(routes: &mut Routes) {
     let retry_refusals = [
         JobNotFound,
         JobNotEnded,
+        Code::JobOfService,
         Code::NamespaceJobLimit,
         Code::PriorityClassNotAllowed,
         Code::ScheduleRunLimit,
@@ -234,6 +238,8 @@ struct ListJobsParams {
     run: Option<RunId>,
     /// Only jobs of runs of the workflow with this name; runs that other runs called are included.
     workflow: Option<String>,
+    /// Only jobs of this service: its replicas, and earlier ones that have ended.
+    service: Option<ServiceId>,
     /// Only jobs that were submitted at this time or later.
     created_after: Option<Timestamp>,
     /// Only jobs that were submitted before this time.
@@ -264,6 +270,7 @@ impl ListJobsParams {
             backfill: self.backfill,
             run: self.run,
             workflow: self.workflow,
+            service: self.service,
             created_after: self.created_after,
             created_before: self.created_before,
         }
@@ -547,6 +554,13 @@ pub(super) async fn retry(
     if !status.is_final() {
         let detail = format!("cannot retry job `{id}`: it has not ended yet (`{status}`)");
         return Err(ApiError::new(Code::JobNotEnded, detail));
+    }
+    if let Some(replica) = &row.replica {
+        return Err(RequestError::Refused(Refusal::JobOfService {
+            job: id,
+            name: Arc::clone(&replica.name),
+        })
+        .into());
     }
     let now = SystemClock.now();
     let mut spec = JobSpec { run_at: None, after: Vec::new(), idempotency_key: key, ..convert::spec(row)? };

@@ -11,7 +11,7 @@
 //!   the OpenAPI document and the tests are made from it. `gate` authorizes a request and limits it; `cookie`: browser
 //!   sessions.
 //! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `workflows`, `calendars`,
-//!   `statistics`, `failures`, `alerts`, `servers`, `session` and `meta` have the handlers: parse, validate, request, respond. They
+//!   `services`, `statistics`, `failures`, `alerts`, `servers`, `session` and `meta` have the handlers: parse, validate, request, respond. They
 //!   decide nothing.
 //! - `rows`: rows by the id or name in a path, or the 404; `requests`: requests to the engine, and retries after a
 //!   version conflict; `submit`: from a body to jobs; `definitions`: shared parts of schedule and workflow definitions.
@@ -63,6 +63,7 @@ mod rows;
 mod schedules;
 mod schemas;
 mod servers;
+mod services;
 mod session;
 mod sse;
 mod statistics;
@@ -192,6 +193,7 @@ fn table() -> Routes {
     failures::routes(&mut routes);
     alerts::routes(&mut routes);
     workflows::routes(&mut routes);
+    services::routes(&mut routes);
     calendars::routes(&mut routes);
     access::routes(&mut routes);
     audit::routes(&mut routes);

@@ -36,6 +36,7 @@ const TAGS: &[(&str, &str)] = &[
     ("queues", "Queues of waiting jobs, with their limits."),
     ("namespaces", "Quotas of namespaces, and what their jobs use."),
     ("schedules", "Named rules that create jobs, and the outcome of each scheduled time."),
+    ("services", "Long-running jobs that are kept at a number of replicas."),
     ("workflows", "DAGs of steps that decide which jobs exist and when."),
     ("runs", "Runs of workflows, their steps and approvals."),
     ("backfills", "Backfills of past schedule ranges."),

@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use engine::{Expected, Input, Reply, ScheduleRequest, WorkflowRequest};
+use engine::{Expected, Input, Reply, ScheduleRequest, ServiceRequest, WorkflowRequest};
 use model::Refusal;
 use store::StoreError;
 
@@ -38,6 +38,16 @@ pub(super) async fn workflow(
 ) -> Result<Reply, RequestError> {
     let (request, actor) = (Box::new(request), Arc::clone(&actor.name));
     api.node.request(|ticket| Input::Workflow { ticket, request, actor }).await
+}
+
+/// Sends a request that concerns services.
+pub(super) async fn service(
+    api: &Api,
+    actor: &Actor,
+    request: ServiceRequest,
+) -> Result<Reply, RequestError> {
+    let (request, actor) = (Box::new(request), Arc::clone(&actor.name));
+    api.node.request(|ticket| Input::Service { ticket, request, actor }).await
 }
 
 /// Returns the refusal for an unexpected reply of the engine, which is a bug.
@@ -95,7 +105,8 @@ impl From<RequestError> for NotApplied {
                 Refusal::VersionMismatch { .. }
                 | Refusal::JobNotLive { .. }
                 | Refusal::ScheduleExists { .. }
-                | Refusal::WorkflowExists { .. },
+                | Refusal::WorkflowExists { .. }
+                | Refusal::ServiceExists { .. },
             ) => Self::Outdated,
             error => Self::Refused(error.into()),
         }

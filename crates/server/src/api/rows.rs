@@ -8,9 +8,9 @@
 
 use model::calendar::{CalendarRecord, CalendarSpec};
 use model::spec::DEFAULT;
-use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, WorkflowId};
+use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, ServiceId, WorkflowId};
 use serde::Deserialize;
-use store::query::{BackfillRow, ExecutionRow, JobRow, RunRow, ScheduleRow, WorkflowRow};
+use store::query::{BackfillRow, ExecutionRow, JobRow, RunRow, ScheduleRow, ServiceRow, WorkflowRow};
 use timetable::CalendarMap;
 
 use super::problem::{ApiError, Code, excerpt};
@@ -142,6 +142,25 @@ pub(super) async fn workflow(
         Err(_) => (store.workflow_named(namespace, name).await?, none_of("workflow", name, namespace)),
     };
     let missing = || ApiError::new(Code::WorkflowNotFound, detail.clone());
+    let row = found.ok_or_else(missing)?;
+    permit(actor, &row.head.spec.namespace, missing)?;
+    Ok(row)
+}
+
+/// Returns the service with this id or name.
+pub(super) async fn service(
+    api: &Api,
+    actor: &Actor,
+    name: &str,
+    namespace: Option<&str>,
+) -> Result<ServiceRow, ApiError> {
+    let store = api.node.store();
+    let namespace = namespace.unwrap_or(DEFAULT);
+    let (found, detail) = match name.parse::<ServiceId>() {
+        Ok(id) => (store.service(id).await?, format!("service `{id}` does not exist")),
+        Err(_) => (store.service_named(namespace, name).await?, none_of("service", name, namespace)),
+    };
+    let missing = || ApiError::new(Code::ServiceNotFound, detail.clone());
     let row = found.ok_or_else(missing)?;
     permit(actor, &row.head.spec.namespace, missing)?;
     Ok(row)

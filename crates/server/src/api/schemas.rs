@@ -28,8 +28,8 @@ pub(super) fn routes(routes: &mut Routes) {
 
 /// Show the JSON Schema of a definition file
 ///
-/// `job.json` describes files for `belfry submit -f`; `schedule.json`, `workflow.json`, `calendar.json`, `channel.json` and
-/// `alert.json` describe files for `belfry apply -f`.
+/// `job.json` describes files for `belfry submit -f`; `schedule.json`, `service.json`, `workflow.json`,
+/// `calendar.json`, `channel.json` and `alert.json` describe files for `belfry apply -f`.
 #[utoipa::path(get, path = "/schemas/{name}", tag = "server", params(("name" = String, Path)), responses(
     (status = 200, description = "JSON Schema 2020-12", content_type = "application/schema+json", body = Object),
 ))]
@@ -52,6 +52,7 @@ pub(super) fn all(document: &OpenApi) -> Vec<(&'static str, bytes::Bytes)> {
     let made = [
         ("job.json", alone(schemas, "A job of Belfry", job)),
         ("schedule.json", alone(schemas, "A schedule of Belfry", file("schedule", &schemas["ScheduleSpec"]))),
+        ("service.json", alone(schemas, "A service of Belfry", file("service", &schemas["ServiceSpec"]))),
         ("workflow.json", alone(schemas, "A workflow of Belfry", file("workflow", &schemas["WorkflowSpec"]))),
         ("calendar.json", alone(schemas, "A calendar of Belfry", file("calendar", &schemas["CalendarSpec"]))),
         ("channel.json", alone(schemas, "A channel of Belfry", file("channel", &schemas["ChannelSpec"]))),

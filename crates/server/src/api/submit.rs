@@ -184,7 +184,7 @@ pub(super) fn head(
         );
         return Err(vec![field_error("", &wrong)]);
     }
-    Ok(JobHead { spec: Arc::new(spec), body: body.into(), retry_of, origin: None, step: None })
+    Ok(JobHead { spec: Arc::new(spec), body: body.into(), retry_of, origin: None, step: None, replica: None })
 }
 
 /// Returns the idempotency key of a trigger; a repeated request must have the same content.

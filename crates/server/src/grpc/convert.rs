@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 
 use engine::input::{ExecutionEnd, Held};
 use engine::output::Assignment;
-use engine::{Input, Join, Report, Session, TaskRequest};
+use engine::{HealthReport, Input, Join, Report, Session, TaskRequest};
 use model::record::{FileVersion, Files, Outcome, Usage};
 use model::run::StepOrigin;
+use model::spec::HealthStatus;
 use model::worker::{Capabilities, Capacity, Health};
 use model::{Bytes, Duration, ExecutionId, Fence, Millicores, WorkerId, limits};
 use proto::v1;
@@ -70,6 +71,7 @@ pub(crate) fn join(hello: v1::Hello, session: Session) -> Result<Join, Malformed
         session,
         name: truncated(if hello.name.is_empty() { hello.worker_id } else { hello.name }),
         version: truncated(hello.version),
+        address: address(hello.address),
         labels: hello.labels.into_iter().collect(),
         capacity: capacity(hello.capacity.unwrap_or_default())?,
         capabilities: Capabilities {
@@ -78,9 +80,18 @@ pub(crate) fn join(hello: v1::Hello, session: Session) -> Result<Join, Malformed
             cpu_limit: capabilities.cpu_limit,
             pids_limit: capabilities.pids_limit,
             separate_user: capabilities.separate_user,
+            health_checks: capabilities.health_checks,
         },
         held: hello.executions.iter().map(held).collect::<Result<_, _>>()?,
     })
+}
+
+/// Returns the address of a worker: a host name or an IP address. Anything else counts as unknown, because the worker works
+/// without it.
+fn address(address: String) -> Option<String> {
+    let is_host = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b':' | b'_');
+    let is_address = !address.is_empty() && address.len() <= NAME_LEN_MAX && address.bytes().all(is_host);
+    is_address.then_some(address)
 }
 
 fn capacity(capacity: v1::Capacity) -> Result<Capacity, Malformed> {
@@ -271,6 +282,46 @@ fn output(bytes: &[u8]) -> Result<Option<std::sync::Arc<str>>, Malformed> {
     Ok(Some(object.get().into()))
 }
 
+/// Converts the health of executions.
+pub(crate) fn health(
+    worker: WorkerId,
+    session: Session,
+    batch: v1::HealthBatch,
+) -> Result<Option<Input>, Malformed> {
+    let reports: Vec<HealthReport> = batch
+        .executions
+        .into_iter()
+        .map(health_of)
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .flatten()
+        .collect();
+    Ok((!reports.is_empty()).then_some(Input::Health { worker, session, reports }))
+}
+
+/// Converts the health of one execution; `None` for a status that this release does not know.
+fn health_of(told: v1::ExecutionHealth) -> Result<Option<HealthReport>, Malformed> {
+    const WHAT: &str = "health";
+    use v1::execution_health::Status;
+    let execution = execution_id(&told.execution_id, WHAT)?;
+    bounded(WHAT, "the list of ports", told.ports.len(), limits::PORTS_MAX)?;
+    let status = match told.status() {
+        Status::Starting => HealthStatus::Starting,
+        Status::Healthy => HealthStatus::Healthy,
+        Status::Unhealthy => HealthStatus::Unhealthy,
+        Status::Unspecified => return Ok(None),
+    };
+    let mut ports = BTreeMap::new();
+    for (name, port) in told.ports {
+        bounded(WHAT, "the name of a port", name.len(), limits::PORT_NAME_LEN_MAX)?;
+        let number =
+            u16::try_from(port).map_err(|_| Malformed::new(WHAT, format!("`{port}` is not a port")))?;
+        ports.insert(name, number);
+    }
+    let detail = text(told.detail);
+    Ok(Some(HealthReport { execution, fence: Fence(told.fence), status, detail, ports }))
+}
+
 /// Converts a heartbeat.
 pub(crate) fn heartbeat(heartbeat: v1::Heartbeat) -> Result<Input, Malformed> {
     let health = heartbeat.health.unwrap_or_default();
@@ -309,6 +360,7 @@ fn welcome(welcome: &Welcome, servers: Vec<String>) -> v1::Welcome {
         lease_ms: welcome.lease.as_millis(),
         stops: welcome.stops.iter().map(stop).collect(),
         servers,
+        accepts_health: true,
     }
 }
 
@@ -333,6 +385,11 @@ fn assignment(assignment: &Assignment) -> v1::Assignment {
         }),
         step: assignment.step.as_deref().map(|step| Box::new(step_origin(step))),
         checkpoint_version: assignment.checkpoint.unwrap_or(0),
+        replica: assignment.replica.as_deref().map(|replica| v1::ReplicaOrigin {
+            service: replica.name.to_string(),
+            revision: replica.revision,
+            replica: replica.replica,
+        }),
     }
 }
 

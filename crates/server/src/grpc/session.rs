@@ -185,16 +185,23 @@ async fn reports(
     mut inbound: Streaming<WorkerMessage>,
 ) -> Status {
     loop {
-        let batch = match inbound.message().await {
-            Ok(Some(WorkerMessage { body: Some(Body::Reports(batch)) })) => batch,
-            Ok(Some(_)) => {
-                let error = Malformed::new("session message", "expected `reports`");
+        let inputs = match inbound.message().await {
+            Ok(Some(WorkerMessage { body: Some(Body::Reports(batch)) })) => {
+                inputs(worker, session, batch.reports)
+            }
+            Ok(Some(WorkerMessage { body: Some(Body::Health(batch)) })) => {
+                convert::health(worker, session, batch).map(|input| input.into_iter().collect())
+            }
+            // A message of a newer worker.
+            Ok(Some(WorkerMessage { body: None })) => continue,
+            Ok(Some(WorkerMessage { body: Some(Body::Hello(_)) })) => {
+                let error = Malformed::new("session message", "expected `reports` or `health`");
                 return malformed(services, Some(worker), &error);
             }
             Ok(None) => return Status::ok("the worker closed the stream"),
             Err(status) => return stream_error(services, worker, status),
         };
-        match inputs(worker, session, batch.reports) {
+        match inputs {
             Ok(inputs) => {
                 if services.node.report(inputs).await.is_err() {
                     return ended();

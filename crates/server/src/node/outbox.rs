@@ -275,6 +275,7 @@ mod tests {
                 body: "x".repeat(bytes).into(),
                 origin: None,
                 step: None,
+                replica: None,
                 checkpoint: None,
             },
         }

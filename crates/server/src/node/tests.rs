@@ -119,6 +119,7 @@ impl Lanes {
             session,
             name: "w".into(),
             version: "1".into(),
+            address: None,
             labels: [].into(),
             capacity: Capacity { slots: 1, ..Capacity::default() },
             capabilities: Capabilities::default(),
@@ -217,7 +218,8 @@ async fn submit(node: &Node, count: usize) -> Vec<model::JobId> {
 async fn try_submit(node: &Node, count: usize, key: Option<Key>) -> Result<Vec<model::JobId>, RequestError> {
     let spec = JobSpec::command(["true"]);
     let body = serde_json::to_string(&spec).unwrap().into();
-    let head = JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None };
+    let head =
+        JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None, replica: None };
     let jobs = vec![NewJob { head: Arc::new(head), key, actor: "test".into(), ended: Vec::new() }; count];
     match node.request(move |ticket| Input::Submit { ticket, jobs }).await? {
         Reply::Submitted(made) => Ok(made.into_iter().map(|made| made.job).collect()),

@@ -153,7 +153,14 @@ pub(crate) fn job() -> JobSpec {
 pub(crate) fn new_job(spec: JobSpec, key: Option<u128>) -> NewJob {
     let body = serde_json::to_string(&spec).unwrap().into();
     NewJob {
-        head: Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None }),
+        head: Arc::new(JobHead {
+            spec: Arc::new(spec),
+            body,
+            retry_of: None,
+            origin: None,
+            step: None,
+            replica: None,
+        }),
         key: key.map(|key| Key { key, body: 1 }),
         actor: "test".into(),
         ended: Vec::new(),

@@ -63,7 +63,6 @@ async fn malformed_messages_close_their_session_and_are_counted() {
         vec![Some(Body::Reports(v1::ReportBatch::default()))],
         vec![Some(bad_hello)],
         vec![Some(hello()), Some(hello())],
-        vec![Some(hello()), None],
         vec![Some(hello()), Some(reports(no_id))],
         vec![Some(hello()), Some(reports(no_body))],
     ];

@@ -17,10 +17,11 @@ use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, Work, fini
 use model::id::Epoch;
 use model::record::HistoryEntry;
 use model::run::{RunCause, RunTrigger, StepOrigin};
+use model::service::ReplicaOrigin;
 use model::spec::FinishAction;
 use model::{
-    BackfillId, Cause, Duration, ExecutionId, ExecutionStatus, JobId, JobSpec, RunId, ScheduleId, StepStatus,
-    Timestamp, WorkerId, WorkflowSpec,
+    BackfillId, Cause, Duration, ExecutionId, ExecutionStatus, JobId, JobSpec, RunId, ScheduleId, ServiceId,
+    StepStatus, Timestamp, WorkerId, WorkflowSpec,
 };
 
 use crate::history::{
@@ -41,6 +42,7 @@ pub(super) struct JobFacts<'a> {
     pub(super) spec: Option<&'a Arc<JobSpec>>,
     pub(super) origin: Option<&'a Origin>,
     pub(super) step: Option<&'a StepOrigin>,
+    pub(super) replica: Option<&'a ReplicaOrigin>,
     /// Ordered by their numbers.
     pub(super) executions: Vec<ExecutionId>,
     /// Event index, version and content of each accepted checkpoint.
@@ -203,6 +205,8 @@ pub(super) struct Facts<'a> {
     pub(super) executions: Map<ExecutionId, ExecutionFacts<'a>>,
     pub(super) workflow_runs: BTreeMap<RunId, RunFacts<'a>>,
     pub(super) schedules: BTreeMap<ScheduleId, ScheduleFacts<'a>>,
+    /// Event index of the first row of each service.
+    pub(super) services: BTreeMap<ServiceId, usize>,
     pub(super) requests: Map<u64, RequestFacts<'a>>,
     /// The execution that requested each checkpoint, and the event index of the request.
     pub(super) saves: Map<u64, (ExecutionId, usize)>,
@@ -214,6 +218,8 @@ pub(super) struct Facts<'a> {
     crashed: BTreeMap<WorkerId, Vec<usize>>,
     /// When the faults ended.
     pub(super) calm: Option<At<Timestamp>>,
+    /// When each service had to be as desired.
+    pub(super) services_due: Option<usize>,
     /// The end of the history, and the executions that workers still hold.
     pub(super) end: Option<At<&'a [ExecutionId]>>,
     /// Whether no more events about ended objects can follow.
@@ -234,6 +240,7 @@ impl<'a> Facts<'a> {
             executions: Map::default(),
             workflow_runs: BTreeMap::new(),
             schedules: BTreeMap::new(),
+            services: BTreeMap::new(),
             requests: Map::default(),
             saves: Map::default(),
             commits: Vec::new(),
@@ -242,6 +249,7 @@ impl<'a> Facts<'a> {
             woke: BTreeMap::new(),
             crashed: BTreeMap::new(),
             calm: None,
+            services_due: None,
             end: None,
             are_settled: false,
             lost_tail: false,
@@ -319,6 +327,7 @@ impl<'a> Facts<'a> {
             What::Crashed { worker } => self.crashed.entry(*worker).or_default().push(index),
             What::Calm => self.calm = Some((index, at)),
             What::End { unacknowledged } => self.end = Some((index, unacknowledged)),
+            What::ServicesDue => self.services_due = Some(index),
             What::Stray { .. } | What::Fault { .. } | What::Rebuilt { .. } | What::Inconsistent { .. } => {}
         }
     }
@@ -333,6 +342,7 @@ impl<'a> Facts<'a> {
                     job.origin = Some(origin);
                     self.schedules.entry(origin.schedule).or_default().runs.push(row.job.into());
                 }
+                job.replica = row.replica.as_deref().or(job.replica);
                 if let (true, Some(step)) = (row.new, row.step.as_deref()) {
                     job.step = Some(step);
                     let key = step.key();
@@ -367,7 +377,9 @@ impl<'a> Facts<'a> {
                 let run = self.workflow_runs.entry(added.run).or_default();
                 run.added.push((index, (added, *first, *count)));
             }
-            Row::Key { .. }
+            Row::Service(row) => drop(self.services.entry(row.service).or_insert(index)),
+            Row::ServiceRemoved(_)
+            | Row::Key { .. }
             | Row::Worker { .. }
             | Row::Queue { .. }
             | Row::Namespace { .. }
@@ -417,6 +429,13 @@ impl<'a> Facts<'a> {
         let What::Heard { worker, .. } = &event.what else { return false };
         let resumed = self.woke.get(worker).is_some_and(|times| times.contains(&event.at));
         resumed && self.lost.iter().any(|(_, known)| *known <= event.at)
+    }
+
+    /// Whether a client asked to cancel a job before the event at `index`.
+    pub(super) fn has_cancel_request(&self, job: JobId, index: usize) -> bool {
+        let is_cancel = |ask: &Ask| matches!(ask, Ask::Cancel { job: other } if *other == job);
+        let mut asks = self.requests.values().flat_map(|request| &request.asks);
+        asks.any(|(asked, ask)| *asked < index && is_cancel(ask))
     }
 
     /// Number of times that the newest commits were lost.
@@ -475,6 +494,14 @@ impl<'a> Facts<'a> {
     /// Whether the history contains the commits themselves, not only the feed.
     pub(super) fn exact(&self) -> bool {
         self.history.setup.store == StoreView::Commits
+    }
+
+    /// Returns the engine time of a commit.
+    pub(super) fn engine_time(&self, index: usize) -> Option<Timestamp> {
+        match &self.history.events.get(index)?.what {
+            What::Commit(commit) => Some(commit.now),
+            _ => None,
+        }
     }
 
     /// Returns the time of an event.

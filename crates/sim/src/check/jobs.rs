@@ -75,6 +75,10 @@ fn accepted(facts: &Facts<'_>, memory: &Memory, lost: &BTreeSet<JobId>, findings
                     let row = saved.into_iter().find(|(_, known, of)| (known, of) == (version, data));
                     told(facts, findings, job, row.map(|(at, ..)| *at), (asked, *index));
                 }
+                Answer::ServiceApplied { service } => {
+                    let row = facts.services.get(service).copied();
+                    told(facts, findings, service, row, (asked, *index));
+                }
                 Answer::Done => cancelled(facts, findings, request, (asked, *index)),
                 Answer::Refused { .. } | Answer::Unknown => {}
             }
@@ -246,6 +250,12 @@ fn invented(facts: &Facts<'_>, memory: &mut Memory, findings: &mut Findings) {
             // A feed contains jobs only.
             if facts.exact() && known.is_none_or(|(made, _)| made > index) {
                 findings.add(Invariant::I3, id, "its run does not exist", [*index]);
+            }
+            continue;
+        }
+        if let Some(replica) = job.replica {
+            if facts.exact() && facts.services.get(&replica.service).is_none_or(|made| made > index) {
+                findings.add(Invariant::I3, id, "its service does not exist", [*index]);
             }
             continue;
         }

@@ -57,6 +57,8 @@ struct Live {
     /// By namespace and key.
     keys: BTreeMap<(String, String), usize>,
     machines: BTreeMap<WorkerId, Held>,
+    /// Executions with a fixed port, by worker and port.
+    ports: BTreeMap<(WorkerId, u16), usize>,
     namespaces: BTreeMap<String, Held>,
 }
 
@@ -73,6 +75,9 @@ impl Live {
             *self.keys.entry(key).or_default() += 1;
         }
         self.machines.entry(worker).or_default().add(spec);
+        for port in fixed_ports(spec) {
+            *self.ports.entry((worker, port)).or_default() += 1;
+        }
         self.namespaces.entry(spec.namespace.clone()).or_default().add(spec);
         self.executions.insert(execution, (Arc::clone(spec), worker));
     }
@@ -88,6 +93,9 @@ impl Live {
             if *live.get() == 0 {
                 live.remove();
             }
+        }
+        for port in fixed_ports(&spec) {
+            self.ports.entry((worker, port)).and_modify(|live| *live -= 1);
         }
         let machine = self.machines.get_mut(&worker);
         for held in machine.into_iter().chain(self.namespaces.get_mut(&spec.namespace)) {
@@ -105,6 +113,10 @@ fn is_running(commit: &Commit, job: JobId) -> bool {
         _ => None,
     };
     commit.rows.iter().rev().find_map(of_job).unwrap_or(false)
+}
+
+fn fixed_ports(spec: &JobSpec) -> impl Iterator<Item = u16> {
+    spec.ports.iter().filter_map(|port| port.port)
 }
 
 fn key_of(spec: &JobSpec) -> Option<(String, String)> {
@@ -278,7 +290,7 @@ impl State {
         }
     }
 
-    /// I22: the executions of a machine fit into its capacity.
+    /// I22: the executions of a machine fit into its capacity, and none shares a fixed port.
     fn machines(&self, index: usize, assigned: &Assigned<'_>, findings: &mut Findings) {
         let workers: BTreeSet<WorkerId> = assigned.iter().map(|(row, _)| row.worker).collect();
         for worker in workers {
@@ -291,6 +303,15 @@ impl State {
                     "{slots} executions, {millicores} millicores and {bytes} bytes exceed {capacity:?}"
                 );
                 findings.add(Invariant::I22, worker, message, [index]);
+            }
+        }
+        for (row, spec) in assigned {
+            for port in fixed_ports(spec) {
+                let live = self.live.ports.get(&(row.worker, port)).copied().unwrap_or(0);
+                if live > 1 {
+                    let message = format!("{live} executions have the port {port}");
+                    findings.add(Invariant::I22, row.worker, message, [index]);
+                }
             }
         }
     }

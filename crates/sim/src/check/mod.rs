@@ -12,6 +12,7 @@
 //!   started by the end of others (I19).
 //! - [`limits`]: queues, keys, rates, machines (I20–I22).
 //! - [`preemptions`]: which jobs are preempted, and by which (I23).
+//! - [`services`]: numbers, availability and rollouts of the replicas of services (I24).
 //! - [`cluster`]: nothing is stuck, one owner, memory equals rows (I26–I28).
 //! - [`slices`]: the same checks on a history that is too long to be kept; [`memory`]: what they keep between slices.
 
@@ -25,6 +26,7 @@ mod oracle;
 mod preemptions;
 mod runs;
 mod schedules;
+mod services;
 mod slices;
 #[cfg(test)]
 mod tests;
@@ -65,6 +67,7 @@ pub enum Invariant {
     I21,
     I22,
     I23,
+    I24,
     I26,
     I27,
     I28,
@@ -98,6 +101,7 @@ impl Invariant {
         Self::I21,
         Self::I22,
         Self::I23,
+        Self::I24,
         Self::I26,
         Self::I27,
         Self::I28,
@@ -133,6 +137,7 @@ impl Invariant {
             Self::I21 => "rate limits are enforced",
             Self::I22 => "no worker is allocated more than its capacity",
             Self::I23 => "only jobs of a lower priority class are preempted, at no cost of retries",
+            Self::I24 => "a service reaches its desired replicas, and keeps enough of them available",
             Self::I26 => "nothing is stuck",
             Self::I27 => "a shard has one owner, with only short gaps",
             Self::I28 => "an engine rebuilt from its rows has the same state",
@@ -217,6 +222,7 @@ const NOT_JUDGED_IN_FEED: &[NotJudged] = &[
     not(Invariant::I19, "whether an end started the runs that it triggers"),
     not(Invariant::I21, "all of it: engine time stops and leaps with the wall clock"),
     not(Invariant::I23, "which job preempts another one"),
+    not(Invariant::I24, "all of it: a feed contains jobs only"),
     not(Invariant::I27, "all of it: the owner of the shards is unknown"),
     not(Invariant::I28, "all of it: no engine was rebuilt for comparison"),
     not(Invariant::I29, "all of it: a real cluster is not replayed"),

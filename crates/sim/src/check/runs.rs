@@ -20,8 +20,8 @@ use crate::history::TaskStep;
 pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
     for (&id, job) in &facts.jobs {
         results(facts, id, job, findings);
-        retries(id, job, findings);
-        lost_executions(id, job, findings);
+        retries(facts, id, job, findings);
+        lost_executions(facts, id, job, findings);
         backoffs(facts, id, job, findings);
         cancels(facts, id, job, findings);
         completion(facts, id, job, findings);
@@ -177,7 +177,8 @@ fn results(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Find
         .filter(|known| known.last().is_some_and(|row| row.status == ExecutionStatus::Succeeded))
         .collect();
     let expected = usize::from(last.status == JobStatus::Succeeded);
-    if succeeded.len() != expected {
+    // A replica that exits is started again, also after a success; see `services`.
+    if succeeded.len() != expected && job.replica.is_none() {
         let message = format!("the status is {}, but {} executions succeeded", last.status, succeeded.len());
         findings.add(Invariant::I9, id, message, job.rows.last().map(|(at, _)| *at));
     }
@@ -208,12 +209,14 @@ fn losses(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>, fi
 }
 
 /// I12: which executions count as failures, and how many are allowed.
-fn retries(id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
+fn retries(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
     let (Some(last), Some(spec)) = (job.last(), job.spec) else { return };
-    let count = |causes: &[Cause]| job.steps().filter(|(_, step)| causes.contains(&step.cause)).count();
+    let Some(steps) = counted_causes(facts, job) else { return };
+    let count = |causes: &[Cause]| steps.iter().filter(|cause| causes.contains(cause)).count();
+    let run_failures = [Cause::RunFailed, Cause::TimedOut, Cause::ReplicaExited];
     let at = job.rows.last().map(|(at, _)| *at);
     for (kind, counted, recorded, most) in [
-        ("run", last.run_failures, count(&[Cause::RunFailed, Cause::TimedOut]), spec.retry.max_retries),
+        ("run", last.run_failures, count(&run_failures), spec.retry.max_retries),
         ("start", last.start_failures, count(&[Cause::StartFailed]), spec.retry.max_start_retries),
     ] {
         if counted > most + 1 {
@@ -226,8 +229,36 @@ fn retries(id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
     }
 }
 
+/// Run time after which earlier failures of a replica do not count.
+const STABLE_RUN: Duration = Duration::from_secs(600);
+/// Difference between the recorded and the real run time up to which it is unknown whether a run was stable.
+const STABLE_RUN_SLACK: Duration = Duration::from_secs(10);
+
+/// Returns the causes of the transitions that count for the retries: for a replica, those from the end of its last
+/// stable run on. Returns `None` if it is unknown whether a run was stable.
+fn counted_causes(facts: &Facts<'_>, job: &JobFacts<'_>) -> Option<Vec<Cause>> {
+    let mut causes = Vec::new();
+    for (index, step) in job.steps() {
+        if job.replica.is_some() && step.from == Some(JobStatus::Running) {
+            let number = step.execution.and_then(|number| usize::try_from(number).ok());
+            let id = number.and_then(|number| job.executions.get(number.checked_sub(1)?));
+            let rows = id.and_then(|id| facts.executions.get(id)).map(|execution| &execution.rows);
+            let known = rows.into_iter().flatten().take_while(|(at, _)| *at <= index).last();
+            let started_at = known.and_then(|(_, row)| row.started_at);
+            let ran = started_at.zip(facts.engine_time(index)).map(|(started_at, now)| now.since(started_at));
+            match ran {
+                Some(ran) if ran >= STABLE_RUN + STABLE_RUN_SLACK => causes.clear(),
+                Some(ran) if ran + STABLE_RUN_SLACK >= STABLE_RUN => return None,
+                _ => {}
+            }
+        }
+        causes.push(step.cause);
+    }
+    Some(causes)
+}
+
 /// I12: how often an execution may be lost with its worker.
-fn lost_executions(id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
+fn lost_executions(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
     let (Some(last), Some(spec)) = (job.last(), job.spec) else { return };
     let at = job.rows.last().map(|(at, _)| *at);
     let most = spec.retry.max_lost;
@@ -240,6 +271,8 @@ fn lost_executions(id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
         let invariant = if count(Cause::Preempted) > 0 { Invariant::I23 } else { Invariant::I12 };
         findings.add(invariant, id, message, at);
     }
+    let Some(steps) = counted_causes(facts, job) else { return };
+    let count = |cause: Cause| steps.iter().filter(|other| **other == cause).count();
     let recorded = count(Cause::WorkerLost).saturating_sub(count(Cause::WorkerReturned));
     if recorded > last.losses as usize {
         let message = format!("{} losses counted, but {recorded} in the history", last.losses);
@@ -263,7 +296,7 @@ fn backoffs(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Fin
                 continue;
             }
             let failures = match step.cause {
-                Cause::RunFailed | Cause::TimedOut => Some(row.run_failures),
+                Cause::RunFailed | Cause::TimedOut | Cause::ReplicaExited => Some(row.run_failures),
                 Cause::StartFailed => Some(row.start_failures),
                 _ => None,
             };

@@ -17,7 +17,7 @@ use model::{Duration, ExecutionId, JobId, Timestamp};
 
 use super::facts::{ExecutionFacts, Facts, JobFacts, RequestFacts};
 use super::memory::Memory;
-use super::{Findings, Report, cluster, jobs, limits, preemptions, runs, schedules, triggers};
+use super::{Findings, Report, cluster, jobs, limits, preemptions, runs, schedules, services, triggers};
 use crate::history::{Answer, Ask, Event, History, Row, Setup, TaskStep, What};
 
 /// Minimum time without events about a job before it counts as finished.
@@ -31,6 +31,7 @@ pub(super) struct State {
     pub(super) memory: Memory,
     pub(super) limits: limits::State,
     pub(super) preemptions: preemptions::Preemptions,
+    pub(super) services: services::Services,
     pub(super) order: jobs::Order,
     pub(super) triggers: triggers::Triggers,
     pub(super) findings: Findings,
@@ -104,16 +105,21 @@ impl FinishedObjects {
                     | Row::Queue { .. }
                     | Row::Namespace { .. }
                     | Row::Backfill { .. }
-                    | Row::Workflow(_) => false,
+                    | Row::Workflow(_)
+                    | Row::ServiceRemoved(_) => false,
+                    // The first row shows that the service exists.
+                    Row::Service(row) => row.new,
                     _ => true,
                 });
                 !commit.rows.is_empty()
             }
             // Only the newest ownership before the end of the faults counts.
             What::Owned { .. } => event.at > self.since,
-            What::Read { .. } | What::Fault { .. } | What::Rebuilt { .. } | What::Inconsistent { .. } => {
-                false
-            }
+            What::Read { .. }
+            | What::Fault { .. }
+            | What::ServicesDue
+            | What::Rebuilt { .. }
+            | What::Inconsistent { .. } => false,
             What::StoreFull { .. }
             | What::TailLost { .. }
             | What::Stray { .. }
@@ -166,18 +172,27 @@ impl State {
         schedules::check(&facts, &mut self.findings);
         schedules::in_time(&facts, &mut self.findings);
         super::workflows::check(&facts, &mut self.findings);
+        self.services.finish(&facts, &mut self.findings);
         cluster::check(&facts, &mut self.findings);
     }
 
     /// Follows the state between commits, from this event on.
     fn follow_commits(&mut self, facts: &Facts<'_>, from: usize) {
+        let mut due = facts.services_due.filter(|due| *due >= from);
         for &(index, commit) in facts.commits.iter().filter(|(index, _)| *index >= from) {
+            if let Some(due) = due.take_if(|due| *due < index) {
+                self.services.judge_desired(due, &mut self.findings);
+            }
             self.order.take(facts, index, commit, &mut self.findings);
             self.limits.take(facts, index, commit, &mut self.findings);
             self.preemptions.take(facts, index, commit, &mut self.findings);
             if facts.exact() {
+                self.services.take(facts, index, commit, &mut self.findings);
                 self.triggers.take(facts, index, commit, &mut self.findings);
             }
+        }
+        if let Some(due) = due {
+            self.services.judge_desired(due, &mut self.findings);
         }
     }
 }

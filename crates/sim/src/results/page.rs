@@ -32,6 +32,7 @@ const PROMISES: &[(&str, &[Invariant])] = &[
             Invariant::I21,
             Invariant::I22,
             Invariant::I23,
+            Invariant::I24,
         ],
     ),
     ("steps lost, repeated or against their join rule", &[Invariant::I19]),

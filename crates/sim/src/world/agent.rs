@@ -67,6 +67,8 @@ pub(super) struct Agent {
     sent: BTreeMap<u64, i64>,
     /// End of the newest granted lease.
     granted_until: i64,
+    /// Number of the last message about the health of executions.
+    pub(super) health_seq: u64,
 }
 
 /// A machine that runs tasks.
@@ -165,6 +167,7 @@ impl World {
         }
         // Reports that the supervisor sent meanwhile have waited in the socket.
         self.tell_supervisor(worker, SupervisorMessage::RepeatReports);
+        self.send_health(worker, None);
     }
 
     fn tell_agent(&mut self, worker: usize, delay: Duration, message: AgentMessage) {
@@ -201,11 +204,12 @@ impl World {
 
     fn travel(&mut self, worker: usize, connection: u64, ordered: bool, upward: bool, what: WorldEvent) {
         let (loss, duplicate) = (self.net.loss, self.net.duplicate);
+        let is_stream = matches!(&what, WorldEvent::Server { message: ServerMessage::Health { .. }, .. });
         if self.net.dice.chance(loss) {
             return self.lose(worker, connection, ordered);
         }
         let at = match ordered {
-            true => self.net.arrival(self.now, connection, upward),
+            true => self.net.arrival(self.now, connection, upward, is_stream),
             false => self.now + self.net.delay(),
         };
         if self.net.dice.chance(duplicate) {
@@ -274,6 +278,7 @@ impl World {
             name: format!("worker-{worker}"),
             version: "sim".into(),
             labels: BTreeMap::new(),
+            address: None,
             capacity: this.capacity.clone(),
             capabilities: Capabilities::of_processes(),
             held,
@@ -337,6 +342,7 @@ impl World {
                         .for_each(|stop| self.tell_supervisor(worker, SupervisorMessage::Stop(stop)));
                 }
                 self.tell_supervisor(worker, SupervisorMessage::RepeatReports);
+                self.send_health(worker, None);
                 self.send_beat(worker);
             }
             AgentMessage::Assign(assignment) => {
@@ -380,6 +386,12 @@ impl World {
         let connection = self.workers[worker].agent.connection;
         let report = Box::new(report);
         self.send_up(worker, ServerMessage::Report { connection, execution, fence, report });
+    }
+
+    /// Returns the session of an agent that passes reports on.
+    pub(super) fn session_of_agent(&self, worker: usize) -> Option<Session> {
+        let agent = &self.workers[worker].agent;
+        agent.session.filter(|_| self.is_in_session(worker))
     }
 
     /// Whether the agent passes reports of the supervisor on.

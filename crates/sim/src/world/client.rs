@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use engine::input::ServiceRequest;
 use engine::input::{Key, NewBackfill};
 use engine::output::Assignment;
 use engine::{Expected, Input, NewJob, NewSchedule, ScheduleRequest, TaskRequest, Ticket, WorkflowRequest};
@@ -33,8 +34,10 @@ use model::{
     WorkerId,
 };
 
+use super::health::Checks;
 use super::plan::concern;
 use super::server::ServerMessage;
+use super::services::{Behavior, ServiceShape};
 use super::store::Store;
 use super::task::RunOptions;
 use super::{World, WorldEvent};
@@ -67,6 +70,7 @@ pub(super) enum Op {
     Admit(WorkerId, Admission),
     Schedule(ScheduleRequest),
     Workflow(WorkflowRequest),
+    Service(ServiceRequest),
     Task(ExecutionId, Fence, TaskRequest),
 }
 
@@ -88,6 +92,9 @@ impl Op {
             }
             Self::Workflow(request) => {
                 Input::Workflow { ticket, request: Box::new(request), actor: "sim".into() }
+            }
+            Self::Service(request) => {
+                Input::Service { ticket, request: Box::new(request), actor: "sim".into() }
             }
             Self::Task(execution, fence, request) => {
                 Input::Task { ticket: Some(ticket), execution, fence, request: Box::new(request) }
@@ -122,6 +129,10 @@ pub(super) enum ClientMessage {
     RetryRun,
     AskRun,
     AddElements,
+    ApplyService(usize),
+    AskService,
+    SettleServices,
+    DeleteServices,
     Save,
     PauseSchedules,
     OpenAll,
@@ -174,7 +185,7 @@ impl Submission {
         (spec.run_at, spec.start_deadline) = (self.run_at, self.start_deadline);
         spec.finish_by = self.finish_by;
         spec.after = self.after.into_iter().flatten().collect();
-        JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None }
+        JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None, replica: None }
     }
 }
 
@@ -185,6 +196,9 @@ pub(super) struct Clients {
     /// Draws everything about workflows.
     pub(super) run_dice: Dice,
     pub(super) save_dice: Dice,
+    /// Draws everything about services.
+    pub(super) service_dice: Dice,
+    pub(super) services: Vec<ServiceShape>,
     upstream_dice: Dice,
     quota_dice: Dice,
     deadline_dice: Dice,
@@ -217,6 +231,8 @@ impl Clients {
             dice,
             run_dice: Dice::new(seed, concern::RUNS),
             save_dice: Dice::new(seed, concern::SAVES),
+            service_dice: Dice::new(seed, concern::SERVICES),
+            services: Vec::new(),
             upstream_dice: Dice::new(seed, concern::UPSTREAM),
             quota_dice: Dice::new(seed, concern::QUOTAS),
             deadline_dice,
@@ -241,7 +257,8 @@ impl Clients {
         let body = &assignment.body;
         *self.run_options.entry(Arc::clone(body)).or_insert_with(|| {
             let spec: JobSpec = serde_json::from_str(body).expect("a body is a serialized spec");
-            RunOptions { delivery: spec.delivery, timeout: spec.timeout, grace: spec.grace }
+            let replica = Behavior::of(&spec).map(|behavior| (behavior, Checks::of(&spec)));
+            RunOptions { delivery: spec.delivery, timeout: spec.timeout, grace: spec.grace, replica }
         })
     }
 }
@@ -295,6 +312,7 @@ impl World {
             self.put(self.begin, WorldEvent::Client(ClientMessage::ApplyTogether(first)));
         }
         self.schedule_runs();
+        self.schedule_services();
         for _ in 0..self.plan.saves {
             let at = self.begin + self.clients.save_dice.millis(0, rough);
             self.put(at, WorldEvent::Client(ClientMessage::Save));
@@ -312,6 +330,10 @@ impl World {
             ClientMessage::RetryRun => self.retry_run(),
             ClientMessage::AskRun => self.ask_of_run(),
             ClientMessage::AddElements => self.add_elements(),
+            ClientMessage::ApplyService(index) => self.apply_service(index),
+            ClientMessage::AskService => self.ask_of_service(),
+            ClientMessage::SettleServices => self.settle_services(),
+            ClientMessage::DeleteServices => self.delete_services(),
             ClientMessage::Save => self.save_checkpoint(),
             ClientMessage::PauseSchedules => self.pause_all(),
             ClientMessage::OpenAll => self.open_all(),
@@ -569,7 +591,7 @@ impl World {
         );
     }
 
-    fn admit(&mut self, worker: WorkerId, admission: Admission) {
+    pub(super) fn admit(&mut self, worker: WorkerId, admission: Admission) {
         let ask = Ask::Queue { name: format!("{worker} {admission:?}") };
         self.begin_request(ask, Arc::new(Op::Admit(worker, admission)), true);
     }
@@ -661,10 +683,12 @@ impl World {
                     | Op::Namespace(..)
                     | Op::Admit(..)
                     | Op::Workflow(WorkflowRequest::Pause { .. })
+                    | Op::Service(_)
             )
         };
         self.clients.open.retain(|_, asked| !holds(&asked.op));
         self.resume_runs();
+        self.repair_services();
         let (_, workers) = self.store.known();
         for worker in workers {
             self.admit(worker, Admission::Open);

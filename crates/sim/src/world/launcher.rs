@@ -80,12 +80,10 @@ impl World {
             return self.launch_failed(worker, execution, "checkpoint_failed");
         }
         let wish = self.clients.run_options_of(&assignment);
-        let exit = i32::from(self.draw_failure(0.25));
-        // Tasks are short after the faults, so that everything ends soon.
-        let longest =
-            if self.calm_since.is_some() { model::Duration::from_secs(1) } else { self.plan.task_max };
-        let longest = micros(longest).unsigned_abs();
-        let length = i64::try_from(self.task_dice.between(1_000, longest.max(1_001))).unwrap_or(1_000);
+        let (length, exit) = match wish.replica {
+            Some((behavior, _)) => self.draw_replica(behavior),
+            None => self.draw_task(),
+        };
         self.stats.tasks += 1;
         let step = TaskStep::Started { job: assignment.job, fence: assignment.fence, worker: id };
         self.record(What::Task { execution, step });
@@ -97,6 +95,17 @@ impl World {
         let longest = if self.draw_failure(share) { slow } else { LOAD_MILLIS };
         let delay = self.task_dice.millis(0, longest);
         self.supervisor_in(worker, delay, SupervisorMessage::Loaded { execution });
+    }
+
+    /// Draws how long a task runs, in microseconds, and its exit code.
+    fn draw_task(&mut self) -> (i64, i32) {
+        let exit = i32::from(self.draw_failure(0.25));
+        // Tasks are short after the faults, so that everything ends soon.
+        let longest =
+            if self.calm_since.is_some() { model::Duration::from_secs(1) } else { self.plan.task_max };
+        let longest = micros(longest).unsigned_abs();
+        let length = i64::try_from(self.task_dice.between(1_000, longest.max(1_001))).unwrap_or(1_000);
+        (length, exit)
     }
 
     /// Passes the newest checkpoint of its job to a task. Only the current execution gets it.
@@ -128,6 +137,8 @@ impl World {
         self.handle(worker, Event::Launched { execution, at, exit });
         if exit.is_some() {
             self.look_for_remains(worker, execution);
+        } else {
+            self.begin_checks(worker, execution);
         }
     }
 }

@@ -16,15 +16,16 @@
 //!   [`standby`]: what a following standby reads; [`members`]: how servers see each other; [`rebuild`]: an engine
 //!   that is rebuilt from the rows for comparison.
 //! - [`store`]: rows, leases, epochs; [`calls`]: store calls and their answers.
-//! - [`agent`], [`supervisor`] with its [`launcher`], [`fuse`], [`task`]: the parts of a worker.
-//! - [`client`]: clients that submit jobs and change objects; [`runs`]: clients of workflows. [`nemesis`]: fault
-//!   injection.
+//! - [`agent`], [`supervisor`] with its [`launcher`], [`fuse`], [`task`], [`health`]: the parts of a worker.
+//! - [`client`]: clients that submit jobs and change objects; [`runs`]: clients of workflows; [`services`]: clients of
+//!   services. [`nemesis`]: fault injection.
 
 mod agenda;
 mod agent;
 mod calls;
 mod client;
 mod fuse;
+mod health;
 mod launcher;
 mod members;
 mod nemesis;
@@ -32,6 +33,7 @@ pub mod plan;
 mod rebuild;
 mod runs;
 mod server;
+mod services;
 mod sessions;
 mod standby;
 mod store;
@@ -91,6 +93,12 @@ enum WorldEvent {
         life: u32,
         execution: ExecutionId,
         run: u32,
+    },
+    /// A worker checks the health of a task.
+    Check {
+        worker: usize,
+        life: u32,
+        execution: ExecutionId,
     },
     Store(Box<StoreCall>),
     /// A server announces itself in the store, and reads the list of servers.
@@ -188,6 +196,8 @@ pub struct World {
     workers: Vec<Worker>,
     worker_dice: Dice,
     task_dice: Dice,
+    /// Draws the tasks of replicas, and their health.
+    replica_dice: Dice,
     clients: Clients,
     history: History,
     stats: Stats,
@@ -233,6 +243,7 @@ impl World {
             workers: Vec::new(),
             worker_dice: Dice::new(seed, concern::WORKERS),
             task_dice: Dice::new(seed, concern::TASKS),
+            replica_dice: Dice::new(seed, concern::REPLICAS),
             clients: Clients::new(seed, plan.with_keys),
             history,
             stats: Stats::default(),
@@ -306,6 +317,7 @@ impl World {
             WorldEvent::TaskEnd { worker, life, execution, run } => {
                 self.task_ends(worker, life, execution, run);
             }
+            WorldEvent::Check { worker, life, execution } => self.check_health(worker, life, execution),
             WorldEvent::Store(call) => self.execute_store_call(*call),
             WorldEvent::Look { server, life, number, id, lag } => {
                 self.execute_poll(server, life, number, id, lag);
@@ -361,10 +373,10 @@ impl Net {
     }
 
     /// Returns the arrival time of a message: after earlier messages of the connection, unless messages are
-    /// reordered.
-    fn arrival(&mut self, now: Timestamp, connection: u64, upward: bool) -> Timestamp {
+    /// reordered. Messages of a stream never are.
+    fn arrival(&mut self, now: Timestamp, connection: u64, upward: bool, is_stream: bool) -> Timestamp {
         let at = now + self.delay();
-        if self.reorder {
+        if self.reorder && !is_stream {
             return at;
         }
         let last = self.order.entry((connection, upward)).or_default();

@@ -35,6 +35,8 @@ pub(crate) mod concern {
     pub(crate) const DEADLINES: u64 = 17;
     pub(crate) const CLASSES: u64 = 18;
     pub(crate) const QUOTAS: u64 = 19;
+    pub(crate) const SERVICES: u64 = 20;
+    pub(crate) const REPLICAS: u64 = 21;
 }
 
 /// A deliberate bug in the model around the cores.
@@ -299,6 +301,10 @@ pub struct Plan {
     pub run_asks: u32,
     /// Number of checkpoints that running tasks save.
     pub saves: u32,
+    /// Number of services, as far as the workers have slots for them.
+    pub services: u32,
+    /// Number of client requests about services.
+    pub service_asks: u32,
     /// Whether some jobs share a concurrency key.
     pub with_keys: bool,
     /// Maximum duration of a task.
@@ -346,6 +352,8 @@ impl Plan {
             runs: 0,
             run_asks: 0,
             saves: 0,
+            services: 0,
+            service_asks: 0,
             with_keys: true,
             task_max: seconds(dice.between(1, 30)),
             faults: Vec::new(),
@@ -366,6 +374,8 @@ impl Plan {
                 plan.jobs *= 40;
                 plan.other_asks *= 20;
                 plan.rebuild_every = seconds(300);
+                // Hundreds of runs may wait for a workflow that admits one at a time.
+                plan.calm = seconds(21_600);
             }
             Profile::Calm => mean = Duration::ZERO,
             Profile::Load => {
@@ -393,15 +403,17 @@ impl Plan {
         if profile != Profile::Load {
             plan.saves = u32::try_from(dice.between(0, 4)).unwrap_or(0) * plan.jobs;
             plan.draw_commits_ahead();
+            plan.draw_services(profile);
         }
         plan
     }
 
-    /// Returns a world without faults whose size suits most scenarios: two servers, three workers.
+    /// Returns a world without faults and services whose size suits most scenarios: two servers, three workers.
     pub fn quiet(seed: u64) -> Self {
         let seconds = Duration::from_secs;
         let plan = Self::draw(seed, Profile::Calm);
-        Self { servers: 2, workers: 3, rough: seconds(120), task_max: seconds(10), jobs: 40, ..plan }
+        let plan = Self { servers: 2, workers: 3, rough: seconds(120), task_max: seconds(10), ..plan };
+        Self { jobs: 40, services: 0, service_asks: 0, ..plan }
     }
 
     /// Adds a deliberate bug to the plan.
@@ -488,6 +500,16 @@ impl Plan {
         if dice.chance(0.5) {
             self.commits_ahead = 2 + dice.below(3);
             self.ahead_inputs = usize::try_from(dice.between(1, 4)).unwrap_or(1);
+        }
+    }
+
+    /// Draws the services, from a separate stream: the faults of the seed's world stay the same.
+    fn draw_services(&mut self, profile: Profile) {
+        let mut dice = Dice::new(self.seed, concern::SERVICES);
+        let (most, times) = if profile == Profile::Long { (6, 20) } else { (3, 1) };
+        self.services = u32::try_from(dice.between(0, most)).unwrap_or(0);
+        if self.services > 0 {
+            self.service_asks = times * u32::try_from(dice.between(0, 20)).unwrap_or(0);
         }
     }
 

@@ -26,7 +26,7 @@ use super::calls::{Loaded, Verdict};
 use super::client::Op;
 use super::members::Member;
 use super::plan::Mutation;
-use super::sessions::Link;
+use super::sessions::{HealthMessage, Link};
 use super::{World, WorldEvent};
 use crate::history::What;
 
@@ -54,6 +54,7 @@ pub(super) enum ServerMessage {
     Hello { worker: usize, connection: u64, join: Box<Join> },
     Heartbeat { worker: usize, connection: u64, session: Session, seq: u64 },
     Report { connection: u64, execution: ExecutionId, fence: Fence, report: Box<Report> },
+    Health { message: Box<HealthMessage> },
     Close { connection: u64 },
     // From clients.
     Ask { request: u64, attempt: u32, op: Arc<Op> },
@@ -62,7 +63,14 @@ pub(super) enum ServerMessage {
 impl ServerMessage {
     /// Whether the message comes from a client or a worker.
     fn comes_by_a_lane(&self) -> bool {
-        matches!(self, Self::Hello { .. } | Self::Heartbeat { .. } | Self::Report { .. } | Self::Ask { .. })
+        matches!(
+            self,
+            Self::Hello { .. }
+                | Self::Heartbeat { .. }
+                | Self::Report { .. }
+                | Self::Health { .. }
+                | Self::Ask { .. }
+        )
     }
 }
 
@@ -208,6 +216,7 @@ impl World {
             ServerMessage::Report { connection, execution, fence, report } => {
                 self.report(server, connection, execution, fence, *report);
             }
+            ServerMessage::Health { message } => self.health(server, *message),
             ServerMessage::Close { connection } => self.close_session(server, connection),
             ServerMessage::Ask { request, attempt, op } => self.ask(server, request, attempt, &op),
         }

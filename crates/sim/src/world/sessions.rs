@@ -3,6 +3,7 @@
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use engine::input::HealthReport;
 use engine::{Effect, Input, Join, Reply, Report, Session};
 use model::{Duration, ExecutionId, Fence, Refusal, StopReason, WorkerId};
 
@@ -17,6 +18,8 @@ pub(super) struct Link {
     worker: usize,
     id: WorkerId,
     connection: u64,
+    /// Number of the last message about the health of executions.
+    health_seq: u64,
 }
 
 impl World {
@@ -100,6 +103,9 @@ impl World {
             Ok(Reply::Applied(applied)) => {
                 applied.first().map_or(Answer::Done, |one| Answer::Applied { schedule: one.schedule })
             }
+            Ok(Reply::AppliedServices(applied)) => {
+                applied.first().map_or(Answer::Done, |one| Answer::ServiceApplied { service: one.service })
+            }
             Ok(Reply::RunStarted { run, .. }) => Answer::Started { run },
             Ok(Reply::CheckpointSaved { version }) => Answer::Saved { version },
             Ok(Reply::ElementsAdded(added)) => Answer::Added { first: added.first, count: added.count },
@@ -120,7 +126,7 @@ impl World {
     pub(super) fn open_session(&mut self, server: usize, worker: usize, connection: u64, mut join: Join) {
         let session = Session(self.number());
         join.session = session;
-        let link = Link { worker, id: join.worker, connection };
+        let link = Link { worker, id: join.worker, connection, health_seq: 0 };
         let this = &mut self.servers[server];
         if this.connections.contains_key(&connection) {
             return;
@@ -152,6 +158,19 @@ impl World {
         self.input(server, Input::Report { worker, session, execution, fence, report });
     }
 
+    /// Passes the health of executions on. A duplicate is dropped, as by a stream; one of an earlier session reaches the
+    /// engine, which must drop it.
+    pub(super) fn health(&mut self, server: usize, message: HealthMessage) {
+        let HealthMessage { worker, session, seq, reports } = message;
+        if let Some(link) = self.servers[server].sessions.get_mut(&session) {
+            if seq <= link.health_seq {
+                return;
+            }
+            link.health_seq = seq;
+        }
+        self.input(server, Input::Health { worker, session, reports });
+    }
+
     /// Deliberate bug: takes any report for a report of the live execution of its job.
     fn maybe_misattributed(
         &mut self,
@@ -166,6 +185,16 @@ impl World {
         let (session, _) = sessions.find(|(_, link)| link.id == worker)?;
         Some((worker, *session, newest, fence))
     }
+}
+
+/// The health of executions of a worker.
+#[derive(Debug, Clone)]
+pub(super) struct HealthMessage {
+    pub(super) worker: WorkerId,
+    pub(super) session: Session,
+    /// Number of the message; grows in a session.
+    pub(super) seq: u64,
+    pub(super) reports: Vec<HealthReport>,
 }
 
 /// A stop message.

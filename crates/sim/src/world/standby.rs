@@ -29,7 +29,8 @@ fn page_of(row: &LiveRow) -> Page {
             _ => Page::ReadLate,
         },
         Some(LiveKey::Schedule(id)) if id.to_bits().is_multiple_of(2) => Page::ReadLate,
-        Some(LiveKey::Run(_)) | None => Page::ReadEarly,
+        Some(LiveKey::Service(id)) if id.to_bits().is_multiple_of(2) => Page::ReadLate,
+        Some(LiveKey::Run(_) | LiveKey::Service(_)) | None => Page::ReadEarly,
         Some(_) => Page::AtOnce,
     }
 }

@@ -22,9 +22,10 @@ use model::firing::{BackfillState, BackfillStatus, ScheduleState, ScheduleStatus
 use model::id::Epoch;
 use model::record::{Batch, Change, Lease, LiveRow};
 use model::run::{RunHead, StepOrigin, WorkflowHead};
+use model::service::{ServiceHead, ServiceState};
 use model::{
-    Duration, ExecutionId, Fence, JobId, JobStatus, RunId, RunStatus, ScheduleId, ServerId, ShardId,
-    StepStatus, Timestamp, WorkerId, WorkflowId, WorkflowSpec,
+    Duration, ExecutionId, Fence, JobId, JobStatus, RunId, RunStatus, ScheduleId, ServerId, ServiceId,
+    ShardId, StepStatus, Timestamp, WorkerId, WorkflowId, WorkflowSpec,
 };
 
 use self::rows::Rows;
@@ -239,10 +240,26 @@ impl Store {
         self.rows.ended.get(&job).copied()
     }
 
-    /// Whether no job, run or backfill is live.
+    /// Whether no job, run, service or backfill is live.
     pub(crate) fn is_quiet(&self) -> bool {
         let running = |(_, state): &(_, BackfillState)| state.status == BackfillStatus::Running;
-        self.rows.jobs.is_empty() && self.rows.runs.is_empty() && !self.rows.backfills.values().any(running)
+        let rows = &self.rows;
+        rows.jobs.is_empty()
+            && rows.runs.is_empty()
+            && rows.services.is_empty()
+            && !rows.backfills.values().any(running)
+    }
+
+    /// Returns every service that is not being deleted.
+    pub(crate) fn services(&self) -> Vec<(ServiceId, Arc<ServiceHead>, ServiceState)> {
+        let live = self.rows.services.iter().filter(|(_, (_, state))| !state.deleting);
+        live.map(|(&id, (head, state))| (id, Arc::clone(head), state.clone())).collect()
+    }
+
+    /// Returns every live replica of a service.
+    pub(crate) fn replicas(&self) -> Vec<JobId> {
+        let live = self.rows.jobs.iter().filter(|(_, (head, _))| head.replica.is_some());
+        live.map(|(id, _)| *id).collect()
     }
 
     /// Returns every workflow with its generation.

@@ -12,12 +12,14 @@ use std::sync::Arc;
 
 use engine::TaskRequest;
 use engine::input::ExecutionEnd;
-use model::spec::Delivery;
+use model::spec::{Delivery, HealthStatus};
 use model::{Duration, ExecutionId, Fence, Timestamp};
 use supervisor::{EndReason, Event};
 
 use super::agent::micros;
 use super::client::Op;
+use super::health::Checks;
+use super::services::Behavior;
 use super::supervisor::{End, SupervisorMessage};
 use super::{World, WorldEvent};
 use crate::history::{Ask, TaskStep, What};
@@ -35,6 +37,8 @@ pub(super) struct RunOptions {
     pub(super) delivery: Delivery,
     pub(super) timeout: Option<Duration>,
     pub(super) grace: Duration,
+    /// For a replica of a service: how it behaves, and what the worker reports of its health.
+    pub(super) replica: Option<(Behavior, Checks)>,
 }
 
 /// A process, from its creation to its end.
@@ -43,7 +47,7 @@ pub(super) struct Task {
     pub(super) alive: bool,
     /// Whether its program is loaded, and the supervisor knows it.
     pub(super) loaded: bool,
-    fence: Fence,
+    pub(super) fence: Fence,
     exempt: bool,
     /// Remaining running time in microseconds, as of `since`.
     left: i64,
@@ -53,6 +57,9 @@ pub(super) struct Task {
     suspended: bool,
     since: Option<Timestamp>,
     run: u32,
+    pub(super) replica: Option<(Behavior, Checks)>,
+    /// Result of its health checks; `None` before the first one, and without checks.
+    pub(super) health: Option<HealthStatus>,
 }
 
 impl Task {
@@ -69,7 +76,14 @@ impl Task {
             suspended: false,
             since: None,
             run: 0,
+            replica: wish.replica,
+            health: None,
         }
+    }
+
+    /// Whether it is halted, so that it answers no health check.
+    pub(super) fn is_halted(&self) -> bool {
+        self.frozen || self.suspended
     }
 
     pub(super) fn is_frozen(&self) -> bool {
@@ -87,7 +101,7 @@ impl Task {
 }
 
 impl World {
-    fn task(&mut self, worker: usize, execution: ExecutionId) -> Option<&mut Task> {
+    pub(super) fn task(&mut self, worker: usize, execution: ExecutionId) -> Option<&mut Task> {
         self.workers[worker].supervisor.tasks.get_mut(&execution).filter(|task| task.alive)
     }
 
@@ -222,6 +236,7 @@ impl World {
         let how = match verdict {
             EndReason::Stopped(_) => ExecutionEnd::Stopped,
             EndReason::TimedOut => ExecutionEnd::TimedOut,
+            EndReason::Unhealthy => ExecutionEnd::Failed,
             EndReason::Orphaned | EndReason::ShutDown => ExecutionEnd::Interrupted,
             EndReason::ByItself if exit == 0 => ExecutionEnd::Succeeded,
             EndReason::ByItself => ExecutionEnd::Failed,

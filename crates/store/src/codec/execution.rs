@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use model::record::{ExecutionRecord, FileVersion, Files, Outcome, Usage};
+use model::spec::{ExecutionHealth, HealthStatus};
 use model::{Duration, ExecutionId, ExecutionStatus, Fence, JobId, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +43,48 @@ struct PreemptionRow {
     by: [u8; 16],
     /// Whether the worker reported files. Otherwise the row of the files before this one is only its default.
     has_files: bool,
+}
+
+/// Health and ports of an execution; follow the preemption if the worker reported them.
+#[derive(Default, Serialize, Deserialize)]
+struct HealthRow<'a> {
+    status: u8,
+    since: i64,
+    #[serde(borrow)]
+    detail: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    ports: Vec<(Cow<'a, str>, u16)>,
+    /// Whether the worker reported files. Otherwise the row of the files is only its default.
+    has_files: bool,
+    /// Whether the execution is preempted. Otherwise the row of the preemption is only its default.
+    is_preempted: bool,
+}
+
+/// Returns the code of a health status. A code never changes its meaning.
+const fn health_code(status: HealthStatus) -> u8 {
+    match status {
+        HealthStatus::Starting => 0,
+        HealthStatus::Healthy => 1,
+        HealthStatus::Unhealthy => 2,
+    }
+}
+
+impl TryFrom<HealthRow<'_>> for ExecutionHealth {
+    type Error = DecodeError;
+
+    fn try_from(row: HealthRow<'_>) -> Result<Self, DecodeError> {
+        let status = HealthStatus::ALL.iter().copied().find(|known| health_code(*known) == row.status);
+        Ok(Self {
+            status: status.ok_or(DecodeError::Value {
+                column: REST,
+                what: "health status",
+                found: row.status.into(),
+            })?,
+            since: Timestamp::from_micros(row.since),
+            detail: row.detail.map(Into::into),
+            ports: row.ports.into_iter().map(|(name, port)| (name.into_owned(), port)).collect(),
+        })
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -115,6 +158,8 @@ impl ExecutionColumns {
     }
 }
 
+const REST: &str = "rest";
+
 /// Seals the fields of an execution without their own columns.
 pub(crate) fn seal_execution(record: &ExecutionRecord) -> Vec<u8> {
     let rest = ExecutionRest {
@@ -133,7 +178,15 @@ pub(crate) fn seal_execution(record: &ExecutionRecord) -> Vec<u8> {
     let preemption = record
         .preempted_by
         .map(|job| PreemptionRow { by: job.to_bits().to_be_bytes(), has_files: files.is_some() });
-    let rows = RowsWriter::new(&rest).then(files.as_ref()).then(preemption.as_ref());
+    let health = record.health.as_deref().map(|health| HealthRow {
+        status: health_code(health.status),
+        since: health.since.as_micros(),
+        detail: health.detail.as_deref().map(Cow::Borrowed),
+        ports: health.ports.iter().map(|(name, port)| (Cow::Borrowed(name.as_str()), *port)).collect(),
+        has_files: files.is_some(),
+        is_preempted: preemption.is_some(),
+    });
+    let rows = RowsWriter::new(&rest).then(files.as_ref()).then(preemption.as_ref()).then(health.as_ref());
     rows.seal(ExecutionColumns::of(record).context())
 }
 
@@ -142,12 +195,20 @@ pub(crate) fn open_execution(
     columns: &ExecutionColumns,
     sealed: &[u8],
 ) -> Result<ExecutionRecord, DecodeError> {
-    let mut rows = RowsReader::open(columns.context(), "rest", sealed)?;
+    let mut rows = RowsReader::open(columns.context(), REST, sealed)?;
     let rest: ExecutionRest<'_> = rows.first()?;
     let files: Option<FilesRow<'_>> = rows.optional()?;
     let preemption: Option<PreemptionRow> = rows.optional()?;
+    let health: Option<HealthRow<'_>> = rows.optional()?;
     rows.end()?;
-    let files = files.filter(|_| preemption.as_ref().is_none_or(|preemption| preemption.has_files));
+    // A later row tells whether an earlier one is present or only its default.
+    let preemption = preemption.filter(|_| health.as_ref().is_none_or(|health| health.is_preempted));
+    let has_files = match (&health, &preemption) {
+        (Some(health), _) => health.has_files,
+        (None, Some(preemption)) => preemption.has_files,
+        (None, None) => true,
+    };
+    let files = files.filter(|_| has_files);
     let status = ExecutionStatus::from_code(columns.status).ok_or(DecodeError::Value {
         column: "status",
         what: "status of an execution",
@@ -172,5 +233,6 @@ pub(crate) fn open_execution(
         }),
         files: files.map(|files| Box::new(files.into())),
         preempted_by: preemption.map(|preemption| JobId::from_bits(u128::from_be_bytes(preemption.by))),
+        health: health.map(ExecutionHealth::try_from).transpose()?.map(Box::new),
     })
 }

@@ -14,9 +14,11 @@ use std::sync::Arc;
 use model::firing::Origin;
 use model::record::{HistoryEntry, JobHead, JobState, Outcome};
 use model::run::{ElementOrigin, StepOrigin};
+use model::service::ReplicaOrigin;
 use model::spec::{UpstreamCondition, UpstreamJob};
 use model::{
-    BackfillId, ExecutionId, Fence, JobId, JobSpec, JobStatus, RunId, ScheduleId, Timestamp, WorkerId,
+    BackfillId, ExecutionId, Fence, JobId, JobSpec, JobStatus, RunId, ScheduleId, ServiceId, Timestamp,
+    WorkerId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +34,8 @@ const HAS_RETRY_OF: u8 = 1;
 const HAS_ORIGIN: u8 = 2;
 /// Flag in the first byte of a head: the workflow run and step follow.
 const HAS_STEP: u8 = 4;
+/// Flag in the first byte of a head: the service and the number of the replica follow.
+const HAS_REPLICA: u8 = 8;
 
 /// Schedule and scheduled time that created a job.
 #[derive(Serialize, Deserialize)]
@@ -123,6 +127,38 @@ impl From<StepRow<'_>> for StepOrigin {
     }
 }
 
+/// Replica of a service that a job is.
+#[derive(Serialize, Deserialize)]
+struct ReplicaRow<'a> {
+    service: [u8; 16],
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    revision: u64,
+    replica: u32,
+}
+
+impl<'a> From<&'a ReplicaOrigin> for ReplicaRow<'a> {
+    fn from(replica: &'a ReplicaOrigin) -> Self {
+        Self {
+            service: replica.service.to_bits().to_be_bytes(),
+            name: Cow::Borrowed(&replica.name),
+            revision: replica.revision,
+            replica: replica.replica,
+        }
+    }
+}
+
+impl From<ReplicaRow<'_>> for ReplicaOrigin {
+    fn from(row: ReplicaRow<'_>) -> Self {
+        Self {
+            service: ServiceId::from_bits(u128::from_be_bytes(row.service)),
+            name: row.name.into(),
+            revision: row.revision,
+            replica: row.replica,
+        }
+    }
+}
+
 const HEAD: &str = "head";
 
 /// Seals the head of a job, without the parsed spec.
@@ -130,8 +166,12 @@ pub(crate) fn seal_head(id: JobId, head: &JobHead) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(head.body.len() + 2 + 16 + 96 + CRC_LEN);
     let has = |there: bool, flag| if there { flag } else { 0 };
     bytes.push(FORMAT);
-    let step = has(head.step.is_some(), HAS_STEP);
-    bytes.push(has(head.retry_of.is_some(), HAS_RETRY_OF) | has(head.origin.is_some(), HAS_ORIGIN) | step);
+    bytes.push(
+        has(head.retry_of.is_some(), HAS_RETRY_OF)
+            | has(head.origin.is_some(), HAS_ORIGIN)
+            | has(head.step.is_some(), HAS_STEP)
+            | has(head.replica.is_some(), HAS_REPLICA),
+    );
     if let Some(job) = head.retry_of {
         bytes.extend_from_slice(&job.to_bits().to_be_bytes());
     }
@@ -140,6 +180,9 @@ pub(crate) fn seal_head(id: JobId, head: &JobHead) -> Vec<u8> {
     }
     if let Some(step) = &head.step {
         bytes = postcard::to_extend(&StepRow::from(&**step), bytes).expect("a step is plain data");
+    }
+    if let Some(replica) = &head.replica {
+        bytes = postcard::to_extend(&ReplicaRow::from(&**replica), bytes).expect("a replica is plain data");
     }
     bytes.extend_from_slice(head.body.as_bytes());
     seal_bytes(Context::of(id.to_bits()), bytes)
@@ -152,6 +195,7 @@ pub(crate) struct DecodedHead<'a> {
     pub(crate) retry_of: Option<JobId>,
     pub(crate) origin: Option<Arc<Origin>>,
     pub(crate) step: Option<Arc<StepOrigin>>,
+    pub(crate) replica: Option<Arc<ReplicaOrigin>>,
 }
 
 /// Opens what [`seal_head`] sealed.
@@ -159,7 +203,7 @@ pub(crate) fn open_head(id: JobId, sealed: &[u8]) -> Result<DecodedHead<'_>, Dec
     let bytes = open_bytes(Context::of(id.to_bits()), HEAD, sealed)?;
     let short = || DecodeError::Short { column: HEAD, len: sealed.len() };
     let (&flags, mut rest) = bytes.split_first().ok_or_else(short)?;
-    if flags & !(HAS_RETRY_OF | HAS_ORIGIN | HAS_STEP) != 0 {
+    if flags & !(HAS_RETRY_OF | HAS_ORIGIN | HAS_STEP | HAS_REPLICA) != 0 {
         return Err(DecodeError::Value { column: HEAD, what: "set of flags", found: flags.into() });
     }
     let mut retry_of = None;
@@ -179,8 +223,14 @@ pub(crate) fn open_head(id: JobId, sealed: &[u8]) -> Result<DecodedHead<'_>, Dec
             .map_err(|error| DecodeError::decode(HEAD, error))?;
         (step, rest) = (Some(Arc::new(StepOrigin::from(row))), behind);
     }
+    let mut replica = None;
+    if flags & HAS_REPLICA != 0 {
+        let (row, behind) = postcard::take_from_bytes::<ReplicaRow<'_>>(rest)
+            .map_err(|error| DecodeError::decode(HEAD, error))?;
+        (replica, rest) = (Some(Arc::new(ReplicaOrigin::from(row))), behind);
+    }
     let body = str::from_utf8(rest).map_err(|error| DecodeError::decode(HEAD, error))?;
-    Ok(DecodedHead { body, retry_of, origin, step })
+    Ok(DecodedHead { body, retry_of, origin, step, replica })
 }
 
 /// Parses the spec in a body.

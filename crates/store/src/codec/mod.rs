@@ -19,6 +19,7 @@ mod job;
 mod ledger;
 mod run;
 mod schedule;
+mod service;
 mod statistics;
 #[cfg(feature = "postgres")]
 mod touched;
@@ -57,6 +58,7 @@ pub(crate) use schedule::{
     ScheduleColumns, calendar_context, open_schedule, open_schedule_head, parse_schedule_spec,
     schedule_status, schedule_status_code, seal_schedule, seal_schedule_head,
 };
+pub(crate) use service::{open_service, open_service_head, seal_service, seal_service_head};
 pub(crate) use statistics::{
     ChunkKey, open_counted, open_points, seal_counted, seal_points, subject_columns, subject_from,
 };

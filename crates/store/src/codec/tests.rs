@@ -16,12 +16,19 @@ use model::firing::{
 use model::record::{Event, EventKind, ExecutionRecord, HistoryEntry, JobHead, JobState, Usage};
 use model::run::BatchKey;
 use model::schedule::OverlapPolicy;
+use model::service::{
+    ReplicaCounts, ReplicaOrigin, Revision, RevisionCause, Rollout, RolloutStatus, ServiceHead, ServiceSpec,
+    ServiceState,
+};
+use model::spec::{ExecutionHealth, HealthStatus};
 use model::worker::{Admission, WorkerStatus};
-use model::{BackfillId, Duration, ExecutionId, ExecutionStatus, Fence, JobId, ScheduleId, WorkerId};
+use model::{
+    BackfillId, Duration, ExecutionId, ExecutionStatus, Fence, JobId, ScheduleId, ServiceId, WorkerId,
+};
 
 use super::job::DecodedHead;
 use super::*;
-use crate::suite::sample::{Sampler, schedule_head_of};
+use crate::suite::sample::{Sampler, head_of, schedule_head_of};
 
 /// Opens a blob, and returns whether the result is the original record.
 type Opens = Box<dyn Fn(&[u8]) -> bool>;
@@ -47,6 +54,8 @@ fn blobs(seed: u64) -> Vec<(Vec<u8>, Opens)> {
     let backfill_state = sampler.backfill_state(BackfillStatus::Cancelled);
     let run = sampler.run_id(model::ShardId(3));
     let added = sampler.element_batch(BatchKey { run, step: 7, first: 300 });
+    let service = sampler.service_id(model::ShardId(3));
+    let (service_head, service_state) = (sampler.service_head(), sampler.service_state());
     let bare = JobState { history: Vec::new(), ..state.clone() };
     vec![
         (
@@ -61,8 +70,9 @@ fn blobs(seed: u64) -> Vec<(Vec<u8>, Opens)> {
             seal_head(id, &head),
             Box::new(move |bytes| {
                 open_head(id, bytes).is_ok_and(|found| {
-                    let DecodedHead { body, retry_of, origin, step } = found;
-                    (body, retry_of, &origin, &step) == (&*head.body, head.retry_of, &head.origin, &head.step)
+                    let DecodedHead { body, retry_of, origin, step, replica } = found;
+                    (body, retry_of, &origin, &step, &replica)
+                        == (&*head.body, head.retry_of, &head.origin, &head.step, &head.replica)
                 })
             }),
         ),
@@ -104,6 +114,14 @@ fn blobs(seed: u64) -> Vec<(Vec<u8>, Opens)> {
         (
             seal_elements(&added),
             Box::new(move |bytes| open_elements(added.key, bytes).is_ok_and(|found| found == added)),
+        ),
+        (
+            seal_service_head(service, &service_head),
+            Box::new(move |bytes| open_service_head(service, bytes).is_ok_and(|found| found == service_head)),
+        ),
+        (
+            seal_service(service, &service_state),
+            Box::new(move |bytes| open_service(service, bytes).is_ok_and(|found| found == service_state)),
         ),
         (
             seal_events(seed, &events),
@@ -201,6 +219,7 @@ fn fixed_blobs() -> [Vec<u8>; 5] {
         retry_of: Some(id),
         origin: None,
         step: None,
+        replica: None,
     };
     let record = ExecutionRecord {
         id: execution,
@@ -221,6 +240,7 @@ fn fixed_blobs() -> [Vec<u8>; 5] {
         }),
         files: None,
         preempted_by: None,
+        health: None,
     };
     let kinds = [
         EventKind::Job {
@@ -274,6 +294,7 @@ fn fixed_schedule_blobs() -> [Vec<u8>; 6] {
         retry_of: None,
         origin: Some(origin.into()),
         step: None,
+        replica: None,
     };
     let line = LedgerRecord {
         schedule,
@@ -355,6 +376,103 @@ fn fixed_schedule_blobs() -> [Vec<u8>; 6] {
         seal_backfill_head(&asked),
         seal_backfill(backfill, &progress),
     ]
+}
+
+/// As above, for the records of version 15.
+#[test]
+fn the_format_of_services_matches_existing_files() {
+    let crcs = fixed_service_blobs().map(|sealed| crc32fast::hash(&sealed[..sealed.len() - CRC_LEN]));
+    assert_eq!(crcs, [2_909_050_680, 1_132_285_302, 2_380_605_484, 2_597_940_713]);
+}
+
+fn fixed_service_blobs() -> [Vec<u8>; 4] {
+    let at = Timestamp::from_millis;
+    let (job, service) = (JobId::from_bits(1 << 100), ServiceId::from_bits(4 << 100));
+    let replica = ReplicaOrigin { service, name: "web".into(), revision: 300, replica: 2 };
+    let head = JobHead {
+        body: "a body".into(),
+        replica: Some(replica.into()),
+        ..head_of(model::JobSpec::command(["true"]))
+    };
+    let record = ExecutionRecord {
+        outcome: None,
+        usage: None,
+        files: None,
+        preempted_by: None,
+        started_at: Some(at(2)),
+        finished_at: None,
+        assigned_at: at(1),
+        id: ExecutionId::from_bits(2 << 100),
+        worker: WorkerId::from_bits(3 << 100),
+        health: Some(Box::new(ExecutionHealth {
+            status: HealthStatus::Unhealthy,
+            since: at(5),
+            detail: Some("钟".into()),
+            ports: [("http".to_owned(), 8_080)].into(),
+        })),
+        ..Sampler::new(1).execution(job, 1, ExecutionStatus::Running)
+    };
+    let revision = Revision {
+        number: 300,
+        body: "a body".into(),
+        created_at: at(1),
+        cause: RevisionCause::RolledBack,
+        rollback_to: Some(298),
+        actor: "me".into(),
+        completed: true,
+    };
+    let spec: ServiceSpec =
+        serde_json::from_str(r#"{"name":"web","job":{"run":{"process":{"command":["true"]}}}}"#).unwrap();
+    let service_head =
+        ServiceHead { spec: spec.into(), body: "a body".into(), revisions: vec![revision.into()] };
+    let state = ServiceState {
+        deleting: false,
+        version: 300,
+        created_at: at(1),
+        updated_at: at(2),
+        replicas: 3,
+        rollout: Rollout {
+            revision: 300,
+            status: RolloutStatus::Failed,
+            paused: true,
+            promoted: false,
+            started_at: at(3),
+            progressed_at: at(4),
+            reached: 1,
+            ended_at: Some(at(5)),
+            reason: Some("so".into()),
+        },
+        stable_revision: Some(299),
+        counts: ReplicaCounts {
+            live: 1,
+            running: 2,
+            available: 3,
+            updated: 4,
+            updated_available: 5,
+            stopping: 6,
+        },
+    };
+    [
+        seal_head(job, &head),
+        seal_execution(&record),
+        seal_service_head(service, &service_head),
+        seal_service(service, &state),
+    ]
+}
+
+/// Files, the preempting job and the health of an execution are stored one after the other.
+#[test]
+fn each_optional_part_of_an_execution_may_be_absent() {
+    let mut sampler = Sampler::new(1);
+    let job = sampler.job_id(model::ShardId(3));
+    for parts in 0..8 {
+        let mut record = sampler.execution(job, 1, ExecutionStatus::Running);
+        record.files = (parts & 1 != 0).then(Default::default);
+        record.preempted_by = (parts & 2 != 0).then(|| sampler.job_id(model::ShardId(3)));
+        record.health = (parts & 4 != 0).then(|| Box::new(sampler.health()));
+        let found = open_execution(&ExecutionColumns::of(&record), &seal_execution(&record));
+        assert_eq!(found, Ok(record));
+    }
 }
 
 /// The codes in columns that queries compare with, as in existing files.

@@ -11,7 +11,7 @@
 use model::changelog::{LiveChange, LiveKey};
 use model::id::Epoch;
 use model::record::{KeyRecord, RunKeyRecord};
-use model::{BackfillId, JobId, RunId, ScheduleId, ShardId, Timestamp, WorkflowId};
+use model::{BackfillId, JobId, RunId, ScheduleId, ServiceId, ShardId, Timestamp, WorkflowId};
 
 use super::{Context, DecodeError, FORMAT, open_bytes, seal_bytes};
 
@@ -74,6 +74,7 @@ fn put(bytes: &mut Vec<u8>, touched: &LiveChange) {
             bytes.extend_from_slice(&expired_before.as_micros().to_be_bytes());
         }
         LiveChange::Rows(LiveKey::Namespaces) => bytes.push(12),
+        LiveChange::Rows(LiveKey::Service(service)) => put_id(bytes, 13, service.to_bits()),
     }
 }
 
@@ -113,6 +114,7 @@ fn take(tag: u8, rest: &mut &[u8]) -> Result<LiveChange, DecodeError> {
             LiveChange::KeysPurged { shard, expired_before: timestamp(rest)? }
         }
         12 => LiveChange::Rows(LiveKey::Namespaces),
+        13 => LiveChange::Rows(LiveKey::Service(ServiceId::from_bits(bits(rest)?))),
         unknown => {
             return Err(DecodeError::Value { column: COLUMN, what: "changelog tag", found: unknown.into() });
         }
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     fn touched() -> impl Strategy<Value = LiveChange> {
-        let kinds = (0..13u8, any::<[u128; 3]>(), any::<i64>(), any::<u16>());
+        let kinds = (0..14u8, any::<[u128; 3]>(), any::<i64>(), any::<u16>());
         kinds.prop_map(|(tag, [a, b, c], micros, shard)| {
             let expires_at = Timestamp::from_micros(micros);
             match tag {
@@ -159,6 +161,8 @@ mod tests {
                 10 => {
                     LiveChange::RunKey(RunKeyRecord { key: a, body: b, run: RunId::from_bits(c), expires_at })
                 }
+                11 => LiveChange::Rows(LiveKey::Namespaces),
+                12 => LiveChange::Rows(LiveKey::Service(ServiceId::from_bits(a))),
                 _ => LiveChange::KeysPurged { shard: ShardId(shard), expired_before: expires_at },
             }
         })

@@ -121,7 +121,7 @@ const fn table(name: &'static str, key: usize, columns: &'static [Column]) -> Ta
 }
 
 /// All copied tables, in this order. The shards come last, because no server can own a shard before.
-pub(crate) static TABLES: [Table; 42] = [
+pub(crate) static TABLES: [Table; 45] = [
     table(
         "meta",
         1,
@@ -170,6 +170,9 @@ pub(crate) static TABLES: [Table; 42] = [
     table("workflows", 1, WORKFLOWS),
     table("workflow_heads", 2, &[id("id"), big("generation"), bytes("head")]),
     table("workflow_labels", 3, &[text("key"), text("value"), id("workflow")]),
+    table("services", 1, SERVICES),
+    table("service_heads", 1, &[id("id"), bytes("head")]),
+    table("service_labels", 3, &[text("key"), text("value"), id("service")]),
     table("runs", 1, RUNS),
     table("run_heads", 1, &[id("id"), id("definition"), bytes("head")]),
     table("run_definitions", 1, &[id("hash"), bytes("body")]),
@@ -221,6 +224,7 @@ const JOBS: &[Column] = &[
     id("schedule"),
     id("backfill"),
     id("run"),
+    id("service"),
     shard_of("id"),
 ];
 
@@ -294,6 +298,9 @@ const WORKFLOWS: &[Column] = &[
     bytes("state"),
     shard_of("id"),
 ];
+
+const SERVICES: &[Column] =
+    &[id("id"), text("namespace"), text("name"), text("owner"), bytes("state"), shard_of("id")];
 
 const RUNS: &[Column] = &[
     id("id"),

@@ -15,7 +15,8 @@ use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow, NamespaceRecord, QueueRecord, WorkerRecord};
 use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{
-    BackfillId, Duration, ExecutionId, JobId, RunId, ScheduleId, ServerId, ShardId, Timestamp, WorkflowId,
+    BackfillId, Duration, ExecutionId, JobId, RunId, ScheduleId, ServerId, ServiceId, ShardId, Timestamp,
+    WorkflowId,
 };
 use tokio::sync::mpsc::Sender;
 
@@ -27,8 +28,8 @@ use crate::failures::FailureQuery;
 use crate::query::{
     Artifact, ArtifactDeletion, ArtifactFilter, BackfillRow, Counts, DeletionReason, EventPage, EventSeq,
     ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter, LedgerPosition, Page,
-    Paged, Quarantined, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow, WorkflowFilter,
-    WorkflowRow,
+    Paged, Quarantined, ReplicaRow, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow,
+    ServiceFilter, ServiceRow, WorkflowFilter, WorkflowRow,
 };
 use crate::statistics::{Series, StatisticsQuery};
 use crate::{
@@ -186,6 +187,11 @@ methods! {
         RunSteps: run_steps(run: RunId) -> Vec<StepRecord>;
         RunElements: run_elements(run: RunId, step: u32, after: Option<u32>, limit: usize) -> Vec<StepRecord>;
         ElementBatches: element_batches(run: RunId) -> Vec<ElementBatch>;
+        Service: service(id: ServiceId) -> Option<ServiceRow>;
+        ServiceNamed: service_named(namespace: &str, name: &str) -> Option<ServiceRow>;
+        Services: services(filter: &ServiceFilter, page: Page<ServiceId>) -> Paged<ServiceRow>;
+        Replicas: replicas(service: ServiceId) -> Vec<ReplicaRow>;
+        ReplicasIn: replicas_in(namespaces: Option<&[String]>, limit: usize) -> Paged<ReplicaRow>;
         Executions: executions(filter: &ExecutionFilter, page: Page<ExecutionId>) -> Paged<ExecutionRow>;
         Execution: execution(id: ExecutionId) -> Option<ExecutionRow>;
         Events: events(after: EventSeq, limit: usize) -> EventPage;

@@ -11,6 +11,7 @@
 mod audit;
 mod ledger;
 mod schedules;
+mod services;
 mod workflows;
 
 use model::{ExecutionStatus, JobId, JobStatus, Timestamp};
@@ -21,6 +22,7 @@ use crate::rows::{EXECUTION_COLUMNS, JOB_COLUMNS, Table};
 pub(crate) use audit::audit;
 pub(crate) use ledger::ledger;
 pub(crate) use schedules::{backfills, schedules, upcoming};
+pub(crate) use services::{Replicas, services};
 #[cfg(feature = "postgres")]
 pub(crate) use workflows::definitions_sql;
 pub(crate) use workflows::{runs, workflows};
@@ -243,6 +245,7 @@ fn job_conditions(filter: &JobFilter, after: Option<JobId>) -> Conditions {
     conditions.add_optional("t.schedule = ?", filter.schedule.map(|schedule| Value::Id(schedule.to_bits())));
     conditions.add_optional("t.backfill = ?", filter.backfill.map(|backfill| Value::Id(backfill.to_bits())));
     conditions.add_optional("t.run = ?", filter.run.map(|run| Value::Id(run.to_bits())));
+    conditions.add_optional("t.service = ?", filter.service.map(|service| Value::Id(service.to_bits())));
     let of_workflow = "EXISTS (SELECT 1 FROM runs r WHERE r.id = t.run AND r.name = ?)";
     conditions.add_optional(of_workflow, filter.workflow.clone());
     for (key, value) in filter.labels.iter().skip(usize::from(by_label)) {
@@ -254,15 +257,19 @@ fn job_conditions(filter: &JobFilter, after: Option<JobId>) -> Conditions {
     conditions
 }
 
-/// Returns whether a list scans the first label. The jobs of a schedule or a run are usually fewer than those of a
-/// label.
+/// Returns whether a list scans the first label. The jobs of a schedule, a run or a service are usually fewer than
+/// those of a label.
 fn scans_labels(filter: &JobFilter) -> bool {
     !filter.labels.is_empty() && !names_jobs_or_origin(filter)
 }
 
-/// Returns whether a filter names jobs, or their schedule, backfill or run: each of these has an index.
+/// Returns whether a filter names jobs, or their schedule, backfill, run or service: each of these has an index.
 fn names_jobs_or_origin(filter: &JobFilter) -> bool {
-    !filter.ids.is_empty() || filter.schedule.is_some() || filter.backfill.is_some() || filter.run.is_some()
+    !filter.ids.is_empty()
+        || filter.schedule.is_some()
+        || filter.backfill.is_some()
+        || filter.run.is_some()
+        || filter.service.is_some()
 }
 
 /// Returns whether a list scans the live executions: each running job has one, so they are few, whatever the number of
@@ -330,7 +337,7 @@ fn ended_job_legs(filter: &JobFilter, any: bool, mut statuses: Vec<u8>) -> Vec<L
     vec![job_leg(filter, Table::JobsEnded, index, (!any).then(|| one_of(&statuses)))]
 }
 
-/// Only live jobs of a schedule or a run have an index; running jobs are found through their executions.
+/// Only live jobs of a schedule, a run or a service have an index; running jobs are found through their executions.
 fn live_job_index(filter: &JobFilter) -> Option<&'static str> {
     if filter.run.is_some() {
         Some("jobs_run")
@@ -338,6 +345,8 @@ fn live_job_index(filter: &JobFilter) -> Option<&'static str> {
         Some("jobs_backfill")
     } else if filter.schedule.is_some() {
         Some("jobs_schedule")
+    } else if filter.service.is_some() {
+        Some("jobs_service")
     } else {
         None
     }
@@ -351,6 +360,8 @@ fn ended_job_index(filter: &JobFilter) -> Option<&'static str> {
         Some("jobs_ended_backfill")
     } else if filter.schedule.is_some() {
         Some("jobs_ended_schedule")
+    } else if filter.service.is_some() {
+        Some("jobs_ended_service")
     } else if filter.name.is_some() {
         Some("jobs_ended_name")
     } else if filter.owner.is_some() {
@@ -377,6 +388,7 @@ fn job_leg(filter: &JobFilter, table: Table, index: Option<&'static str>, condit
         Some("jobs_schedule" | "jobs_ended_schedule") => " AND t.schedule IS NOT NULL",
         Some("jobs_backfill" | "jobs_ended_backfill") => " AND t.backfill IS NOT NULL",
         Some("jobs_run" | "jobs_ended_run") => " AND t.run IS NOT NULL",
+        Some("jobs_service" | "jobs_ended_service") => " AND t.service IS NOT NULL",
         _ => "",
     };
     let condition = match (condition, partial) {
@@ -423,7 +435,7 @@ fn execution_legs(filter: &ExecutionFilter) -> Vec<Leg> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use model::{BackfillId, RunId, ScheduleId, WorkerId};
+    use model::{BackfillId, RunId, ScheduleId, ServiceId, WorkerId};
 
     use super::*;
     use crate::sqlite::list_plans as plans;
@@ -445,7 +457,8 @@ mod tests {
     fn every_list_of_jobs_reads_an_index_in_its_order() {
         let text = |text: &str| Some(text.to_owned());
         let (schedule, backfill) = (Some(ScheduleId::from_bits(1)), Some(BackfillId::from_bits(1)));
-        let run = Some(RunId::from_bits(1));
+        let (run, service) = (Some(RunId::from_bits(1)), Some(ServiceId::from_bits(1)));
+        let running = vec![JobStatus::Running];
         let (failed, label) = (vec![JobStatus::Failed], BTreeMap::from([("k".into(), "v".into())]));
         let filters = [
             (JobFilter::default(), "PRIMARY KEY"),
@@ -462,6 +475,11 @@ mod tests {
                 "t USING INDEX jobs_run (run=?",
             ),
             (JobFilter { run, schedule, ..JobFilter::default() }, "jobs_ended_run (run=? AND id<?)"),
+            (JobFilter { service, ..JobFilter::default() }, "jobs_ended_service (service=? AND id<?)"),
+            (
+                JobFilter { service, labels: label.clone(), statuses: running, ..JobFilter::default() },
+                "t USING INDEX jobs_service (service=?",
+            ),
             (JobFilter { schedule, backfill, ..JobFilter::default() }, "jobs_ended_backfill"),
             (
                 JobFilter { text: text("a"), namespace: text("b"), ..JobFilter::default() },

@@ -29,11 +29,12 @@ enum Group {
     Backfills,
     Workflows,
     Runs,
+    Services,
     Jobs,
 }
 
 impl Group {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Workers,
         Self::Queues,
         Self::Namespaces,
@@ -42,6 +43,7 @@ impl Group {
         Self::Backfills,
         Self::Workflows,
         Self::Runs,
+        Self::Services,
         Self::Jobs,
     ];
 
@@ -56,6 +58,7 @@ impl Group {
             (Self::Backfills, LiveKey::Backfill(id)) => Some(id.to_bits()),
             (Self::Workflows, LiveKey::Workflow(id)) => Some(id.to_bits()),
             (Self::Runs, LiveKey::Run(id)) => Some(id.to_bits()),
+            (Self::Services, LiveKey::Service(id)) => Some(id.to_bits()),
             (Self::Jobs, LiveKey::Job(id)) => Some(id.to_bits()),
             _ => None,
         }
@@ -91,6 +94,7 @@ impl Group {
                      ORDER BY t.run, t.list, t.number"
                 )),
             ],
+            Self::Services => vec![by_id(live!(services, "t.id = ANY($1) ORDER BY t.id"))],
             Self::Jobs => vec![
                 by_id(live!(jobs, "t.id = ANY($1) ORDER BY t.id")),
                 by_id(live!(executions, "t.job = ANY($1) ORDER BY t.id")),
@@ -110,6 +114,7 @@ impl Group {
             Self::Backfills => add_live(reread, load::sorted(Table::Backfills, found, load::backfill)?),
             Self::Workflows => add_live(reread, load::sorted(Table::Workflows, found, load::workflow)?),
             Self::Runs => runs(answers, reread)?,
+            Self::Services => add_live(reread, load::sorted(Table::Services, found, load::service)?),
             Self::Jobs => {
                 add_live(reread, load::sorted(Table::Jobs, found, load::job)?);
                 add_live(reread, load::sorted(Table::Executions, &answers[1], load::execution)?);

@@ -64,6 +64,13 @@ macro_rules! live {
             $which
         )
     };
+    (services, $which:literal) => {
+        concat!(
+            "SELECT t.id, t.state, h.head
+            FROM services t LEFT JOIN service_heads h ON h.id = t.id WHERE ",
+            $which
+        )
+    };
     (runs, $which:literal) => {
         concat!(
             "SELECT t.id, t.status, t.expires_at, t.state, h.definition, h.head
@@ -156,6 +163,7 @@ impl Loading<'_> {
         self.backfills(&lost_schedules).await?;
         self.workflows().await?;
         self.runs().await?;
+        self.services().await?;
         self.run_keys().await?;
         self.keys().await?;
         let (executions, lost) = self.executions().await?;
@@ -268,6 +276,18 @@ impl Loading<'_> {
         loop {
             let page = self.page(page!(workflows), after).await?;
             self.send_sorted(sorted(Table::Workflows, &page, workflow)?).await?;
+            match last_id(&page)? {
+                Some(last) => after = last,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn services(&mut self) -> Result<(), Failure> {
+        let mut after = 0;
+        loop {
+            let page = self.page(page!(services), after).await?;
+            self.send_sorted(sorted(Table::Services, &page, service)?).await?;
             match last_id(&page)? {
                 Some(last) => after = last,
                 None => return Ok(()),
@@ -534,6 +554,11 @@ fn live_backfill(BackfillRow { head, state }: BackfillRow) -> LiveRow {
 /// Decodes a row of [`live!(workflows)`](live).
 pub(super) fn workflow(row: &Row) -> Result<LiveRow, DecodeError> {
     rows::workflow(row).map(LiveRow::from)
+}
+
+/// Decodes a row of [`live!(services)`](live).
+pub(super) fn service(row: &Row) -> Result<LiveRow, DecodeError> {
+    rows::service(row).map(LiveRow::from)
 }
 
 /// Decodes a row of [`live!(executions)`](live).

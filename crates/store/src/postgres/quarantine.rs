@@ -75,6 +75,7 @@ impl DamagedRow {
                 | Table::Keys
                 | Table::Workflows
                 | Table::WorkflowHeads
+                | Table::Services
                 | Table::Runs
                 | Table::ElementBatches
                 | Table::Steps

@@ -14,17 +14,17 @@ use model::failures::FailureGroup;
 use model::firing::LedgerRecord;
 use model::record::{NamespaceRecord, QueueRecord, WorkerRecord};
 use model::run::{ElementBatch, StepRecord, WorkflowHead};
-use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkflowId};
+use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, ServiceId, Timestamp, WorkflowId};
 use tokio_postgres::Row;
 
 use super::{PostgresStore, load, param, views};
 use crate::codec::DecodeError;
 use crate::failures::FailureQuery;
-use crate::lists::{self, List};
+use crate::lists::{self, Dialect, List, Replicas};
 use crate::query::{
     BackfillRow, Counts, EventPage, EventSeq, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts,
-    LedgerFilter, LedgerPosition, Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter,
-    ScheduleRow, WorkflowFilter, WorkflowRow,
+    LedgerFilter, LedgerPosition, Page, Paged, ReplicaRow, RunFilter, RunRow, ScheduleCounts, ScheduleFilter,
+    ScheduleRow, ServiceFilter, ServiceRow, WorkflowFilter, WorkflowRow,
 };
 use crate::rows as shared;
 use crate::statistics::{Series, StatisticsQuery};
@@ -185,6 +185,40 @@ impl Reads for PostgresStore {
     async fn element_batches(&self, run: RunId) -> Result<Vec<ElementBatch>, StoreError> {
         let query = views::element_batches_query(run);
         self.ask_all(&[query], |answers| views::element_batches(&answers[0])).await
+    }
+
+    async fn service(&self, id: ServiceId) -> Result<Option<ServiceRow>, StoreError> {
+        let query = views::service_query("t.id = $1", vec![param::id(id.to_bits())]);
+        Ok(self.ask_all(&[query], |answers| views::service(&answers[0])).await?.pop())
+    }
+
+    async fn service_named(&self, namespace: &str, name: &str) -> Result<Option<ServiceRow>, StoreError> {
+        let condition = "t.namespace = $1 AND t.name = $2";
+        let query = views::service_query(condition, vec![param::text(namespace), param::text(name)]);
+        Ok(self.ask_all(&[query], |answers| views::service(&answers[0])).await?.pop())
+    }
+
+    async fn services(
+        &self,
+        filter: &ServiceFilter,
+        page: Page<ServiceId>,
+    ) -> Result<Paged<ServiceRow>, StoreError> {
+        self.ask_page(lists::services(filter, page), shared::service, |service| service.id).await
+    }
+
+    async fn replicas(&self, service: ServiceId) -> Result<Vec<ReplicaRow>, StoreError> {
+        let of = Replicas::of(service, Dialect::Postgres);
+        self.ask_all(&views::replicas_queries(&of), views::replicas).await
+    }
+
+    async fn replicas_in(
+        &self,
+        namespaces: Option<&[String]>,
+        limit: usize,
+    ) -> Result<Paged<ReplicaRow>, StoreError> {
+        let of = Replicas::within(namespaces, limit, Dialect::Postgres);
+        let (found, skipped) = self.ask_rows(&views::replicas_queries(&of), views::replicas).await?;
+        Ok(of.page(found, skipped))
     }
 
     async fn executions(

@@ -18,7 +18,7 @@ use crate::StoreError;
 /// Migrations, each from one version to the next. A released migration is never changed.
 const MIGRATIONS: &[&str] = &[
     VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9,
-    VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14, VERSION_15,
+    VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14, VERSION_15, VERSION_16,
 ];
 
 /// Schema version that this program writes.
@@ -568,6 +568,39 @@ CREATE TABLE namespaces (
     name        {text} PRIMARY KEY,
     record      BYTEA NOT NULL
 );
+";
+
+/// Services, and the health of executions, as in the embedded store.
+const VERSION_16: &str = "
+ALTER TABLE jobs ADD COLUMN service UUID;
+ALTER TABLE jobs_ended ADD COLUMN service UUID;
+CREATE INDEX jobs_service ON jobs (service, id) WHERE service IS NOT NULL;
+CREATE INDEX jobs_ended_service ON jobs_ended (service, id) WHERE service IS NOT NULL;
+
+CREATE TABLE services (
+    id          UUID PRIMARY KEY,
+    namespace   {text} NOT NULL,
+    name        {text} NOT NULL,
+    owner       {text},
+    state       BYTEA NOT NULL,
+    shard       INTEGER NOT NULL
+) {hot};
+CREATE UNIQUE INDEX services_name ON services (namespace, name);
+CREATE INDEX services_namespace ON services (namespace, id);
+CREATE INDEX services_owner ON services (owner, id) WHERE owner IS NOT NULL;
+
+CREATE TABLE service_heads (
+    id          UUID PRIMARY KEY,
+    head        BYTEA NOT NULL
+);
+
+CREATE TABLE service_labels (
+    key         {text} NOT NULL,
+    value       {text} NOT NULL,
+    service     UUID NOT NULL,
+    PRIMARY KEY (key, value, service)
+);
+CREATE INDEX service_labels_service ON service_labels (service);
 ";
 
 /// Maximum number of attempts to create the first tables, if another server does so at the same time.

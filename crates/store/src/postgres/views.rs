@@ -22,15 +22,16 @@ use super::param::{self, Param, big, optional_text, text};
 use super::quarantine::{DamagedRow, Key};
 use super::rows::Decoded;
 use crate::codec::{DecodeError, NO_LIST, firing_outcome_from, open_events, schedule_status};
-use crate::lists::{self, Dialect, List};
+use crate::lists::{self, Dialect, List, Replicas};
 use crate::query::{
-    BackfillRow, Counts, EventPage, EventSeq, ExecutionRow, JobRow, LedgerCounts, RunRow, ScheduleCounts,
-    ScheduleRow, WorkflowRow,
+    BackfillRow, Counts, EventPage, EventSeq, ExecutionRow, JobRow, LedgerCounts, ReplicaRow, RunRow,
+    ScheduleCounts, ScheduleRow, ServiceRow, WorkflowRow,
 };
 use crate::rows::{
     self, BACKFILL_COLUMNS, BACKFILL_REST, CHECKPOINT_COLUMNS, Definitions, ELEMENTS_COLUMNS,
     EXECUTION_COLUMNS, Fields, JOB_COLUMNS, RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS, SCHEDULE_REST,
-    STEP_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
+    SERVICE_COLUMNS, SERVICE_REST, STEP_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS,
+    WORKFLOW_REST,
 };
 
 /// Builds the queries for the legs of a list.
@@ -137,6 +138,34 @@ pub(super) fn workflow_version(answer: &[Row]) -> Result<Decoded<WorkflowHead>, 
     let mut sorted = Decoded::default();
     sorted.take(Table::WorkflowHeads, answer, rows::workflow_version)?;
     Ok(sorted)
+}
+
+/// Selects services that match a condition.
+pub(super) fn service_query(condition: &str, params: Vec<Param>) -> Query {
+    let sql = format!("SELECT {SERVICE_COLUMNS} FROM services t {SERVICE_REST} WHERE {condition}");
+    Query::new(sql, params)
+}
+
+/// Decodes the answer to [`service_query`].
+pub(super) fn service(answer: &[Row]) -> Result<Decoded<ServiceRow>, DecodeError> {
+    let mut sorted = Decoded::default();
+    sorted.take(Table::Services, answer, rows::service)?;
+    Ok(sorted)
+}
+
+/// Selects the jobs of replicas, and their live executions.
+pub(super) fn replicas_queries(of: &Replicas) -> [Query; 2] {
+    let values = || of.values.iter().map(param::value).collect();
+    [of.jobs_sql(), of.executions_sql()].map(|sql| Query::new(sql, values()))
+}
+
+/// Decodes the answers to [`replicas_queries`].
+pub(super) fn replicas(answers: &[Vec<Row>]) -> Result<Decoded<ReplicaRow>, DecodeError> {
+    let (mut jobs, mut executions) = (Decoded::default(), Decoded::default());
+    jobs.take(Table::Jobs, &answers[0], rows::replica)?;
+    executions.take(Table::Executions, &answers[1], rows::execution)?;
+    let damaged = jobs.damaged.into_iter().chain(executions.damaged).collect();
+    Ok(Decoded { good: rows::with_executions(jobs.good, executions.good), damaged })
 }
 
 /// Selects a run, and its definition.

@@ -28,8 +28,8 @@ use crate::codec::{Context, DecodeError, open_counted, open_events, open_points}
 use crate::rows::{
     self, AUDIT_COLUMNS, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS, CHECKPOINT_COLUMNS,
     ELEMENTS_COLUMNS, ENTRY_COLUMNS, EXECUTION_COLUMNS, Fields, JOB_COLUMNS, KEY_COLUMNS, LEDGER_COLUMNS,
-    RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS, SCHEDULE_REST, STEP_COLUMNS, Table, WORKFLOW_COLUMNS,
-    WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
+    RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS, SCHEDULE_REST, SERVICE_COLUMNS, SERVICE_REST, STEP_COLUMNS,
+    Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
 };
 
 /// Maximum number of reported problems.
@@ -230,6 +230,7 @@ const ROWS: &[(Table, &str, &str)] = &[
     (Table::Calendars, CALENDAR_COLUMNS, ""),
     (Table::Workflows, WORKFLOW_COLUMNS, WORKFLOW_REST),
     (Table::WorkflowHeads, WORKFLOW_HEAD_COLUMNS, ""),
+    (Table::Services, SERVICE_COLUMNS, SERVICE_REST),
     (Table::Runs, RUN_COLUMNS, RUN_REST),
     (Table::ElementBatches, ELEMENTS_COLUMNS, ""),
     (Table::Steps, STEP_COLUMNS, ""),
@@ -296,6 +297,7 @@ fn decode(table: Table, row: &Row<'_>, pins: &mut DefinitionCache<'_>) -> Result
         Table::Calendars => rows::calendar(row).map(drop),
         Table::Workflows => rows::workflow(row).map(drop),
         Table::WorkflowHeads => rows::workflow_version(row).map(drop),
+        Table::Services => rows::service(row).map(drop),
         Table::Runs => rows::run(row, |hash| pins.pinned(hash)).map(drop),
         Table::ElementBatches => rows::elements(row).map(drop),
         Table::Steps => rows::step(row).map(drop),

@@ -9,7 +9,7 @@
 //! that no firing changes.
 
 use model::firing::{LedgerRecord, ScheduleStatus};
-use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkflowId};
+use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, ServiceId, Timestamp, WorkflowId};
 use rusqlite::{Connection, Row, params, types};
 
 use super::error::Failure;
@@ -22,7 +22,7 @@ use crate::lists::{self, Dialect, List, Value};
 use crate::query::{
     BackfillRow, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter,
     LedgerPosition, Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow,
-    WorkflowFilter, WorkflowRow,
+    ServiceFilter, ServiceRow, WorkflowFilter, WorkflowRow,
 };
 use crate::rows::{self, Table};
 
@@ -33,8 +33,8 @@ pub(super) struct Found<T> {
     pub(super) damaged: Vec<DamagedRow>,
 }
 
-fn values(list: &List) -> impl Iterator<Item = types::Value> {
-    list.conditions.values.iter().map(|value| match value {
+fn values(values: &[Value]) -> impl Iterator<Item = types::Value> {
+    values.iter().map(|value| match value {
         Value::Id(bits) => types::Value::Blob(bits.to_be_bytes().to_vec()),
         Value::BackfillKey(0) => types::Value::Blob(Vec::new()),
         Value::BackfillKey(bits) => types::Value::Blob(bits.to_be_bytes().to_vec()),
@@ -60,11 +60,26 @@ fn run<T>(
 ) -> Result<Decoded<T>, Failure> {
     let mut sorted = Decoded::default();
     for (table, sql) in statements {
-        let mut statement = connection.prepare_cached(&sql)?;
-        let mut rows = statement.query(rusqlite::params_from_iter(values(list)))?;
-        while let Some(row) = rows.next()? {
-            sorted.push(table, row, decode(row))?;
-        }
+        let found = rows_of(connection, table, &sql, &list.conditions.values, &mut decode)?;
+        sorted.good.extend(found.good);
+        sorted.damaged.extend(found.damaged);
+    }
+    Ok(sorted)
+}
+
+/// Decodes the rows of one statement.
+pub(super) fn rows_of<T>(
+    connection: &Connection,
+    table: Table,
+    sql: &str,
+    parameters: &[Value],
+    mut decode: impl FnMut(&Row<'_>) -> Result<T, DecodeError>,
+) -> Result<Decoded<T>, Failure> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(rusqlite::params_from_iter(values(parameters)))?;
+    let mut sorted = Decoded::default();
+    while let Some(row) = rows.next()? {
+        sorted.push(table, row, decode(row))?;
     }
     Ok(sorted)
 }
@@ -172,6 +187,15 @@ pub(super) fn workflows(
     page(connection, &lists::workflows(filter, after), |row| rows::workflow(row), |workflow| workflow.id)
 }
 
+/// Returns a page of services.
+pub(super) fn services(
+    connection: &Connection,
+    filter: &ServiceFilter,
+    after: Page<ServiceId>,
+) -> Result<Found<ServiceRow>, Failure> {
+    page(connection, &lists::services(filter, after), |row| rows::service(row), |service| service.id)
+}
+
 /// Returns a page of runs, each with the newest transition of its history. Each definition is read once.
 pub(super) fn runs(
     connection: &Connection,
@@ -257,15 +281,18 @@ pub(super) fn schedule_counts(
 /// Returns SQLite's query plan for each leg of a list.
 #[cfg(test)]
 pub(crate) fn plans(list: &List) -> String {
+    let plan = |leg| sql_plan(&list.sql(leg, Dialect::Sqlite), &list.conditions.values);
+    list.legs.iter().map(plan).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns SQLite's query plan for a statement.
+#[cfg(test)]
+pub(crate) fn sql_plan(sql: &str, parameters: &[Value]) -> String {
     let connection = Connection::open_in_memory().unwrap();
     super::schema::migrate(&connection, 0, 1).unwrap();
-    let plan = |leg| {
-        let sql = format!("EXPLAIN QUERY PLAN {}", list.sql(leg, Dialect::Sqlite));
-        let mut statement = connection.prepare(&sql).unwrap();
-        let steps = statement
-            .query_map(rusqlite::params_from_iter(values(list)), |row| row.get::<_, String>(3))
-            .unwrap();
-        steps.map(Result::unwrap).collect::<Vec<_>>().join("; ")
-    };
-    list.legs.iter().map(plan).collect::<Vec<_>>().join("\n")
+    let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let steps = statement
+        .query_map(rusqlite::params_from_iter(values(parameters)), |row| row.get::<_, String>(3))
+        .unwrap();
+    steps.map(Result::unwrap).collect::<Vec<_>>().join("; ")
 }

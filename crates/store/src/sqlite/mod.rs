@@ -68,7 +68,7 @@ mod tests;
 
 pub use check::{Backup, BackupError, CheckReport, backup, check};
 #[cfg(test)]
-pub(crate) use lists::plans as list_plans;
+pub(crate) use lists::{plans as list_plans, sql_plan};
 #[cfg(feature = "postgres")]
 pub(crate) use {
     quarantine::{cells_of_readable, readable_cells},

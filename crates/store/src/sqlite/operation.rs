@@ -162,6 +162,7 @@ impl Operation {
                         | Change::Backfill { head: Some(_), .. }
                         | Change::Workflow { head: Some(_), .. }
                         | Change::Run { head: Some(_), .. }
+                        | Change::Service { head: Some(_), .. }
                         | Change::ElementBatch(_)
                         | Change::Checkpoint(_)
                 )

@@ -10,14 +10,15 @@ use model::failures::FailureGroup;
 use model::firing::LedgerRecord;
 use model::record::{NamespaceRecord, QueueRecord, WorkerRecord};
 use model::run::{ElementBatch, StepRecord, WorkflowHead};
-use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkflowId};
+use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, ServiceId, Timestamp, WorkflowId};
 
 use super::{SqliteStore, lists, load, statistics, views};
 use crate::failures::FailureQuery;
+use crate::lists::{Dialect, Replicas};
 use crate::query::{
     BackfillRow, Counts, EventPage, EventSeq, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts,
-    LedgerFilter, LedgerPosition, Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter,
-    ScheduleRow, WorkflowFilter, WorkflowRow,
+    LedgerFilter, LedgerPosition, Page, Paged, ReplicaRow, RunFilter, RunRow, ScheduleCounts, ScheduleFilter,
+    ScheduleRow, ServiceFilter, ServiceRow, WorkflowFilter, WorkflowRow,
 };
 use crate::statistics::{Series, StatisticsQuery};
 use crate::{Reads, StoreError};
@@ -173,6 +174,43 @@ impl Reads for SqliteStore {
 
     async fn element_batches(&self, run: RunId) -> Result<Vec<ElementBatch>, StoreError> {
         self.ask_all(move |connection| views::element_batches(connection, run)).await
+    }
+
+    async fn service(&self, id: ServiceId) -> Result<Option<ServiceRow>, StoreError> {
+        Ok(self.ask_all(move |connection| views::service(connection, id)).await?.pop())
+    }
+
+    async fn service_named(&self, namespace: &str, name: &str) -> Result<Option<ServiceRow>, StoreError> {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let found = self.ask_all(move |connection| views::service_named(connection, &namespace, &name));
+        Ok(found.await?.pop())
+    }
+
+    async fn services(
+        &self,
+        filter: &ServiceFilter,
+        page: Page<ServiceId>,
+    ) -> Result<Paged<ServiceRow>, StoreError> {
+        let filter = filter.clone();
+        self.ask_page(move |connection| lists::services(connection, &filter, page)).await
+    }
+
+    async fn replicas(&self, service: ServiceId) -> Result<Vec<ReplicaRow>, StoreError> {
+        let of = Replicas::of(service, Dialect::Sqlite);
+        self.ask_all(move |connection| views::replicas(connection, &of)).await
+    }
+
+    async fn replicas_in(
+        &self,
+        namespaces: Option<&[String]>,
+        limit: usize,
+    ) -> Result<Paged<ReplicaRow>, StoreError> {
+        let of = Replicas::within(namespaces, limit, Dialect::Sqlite);
+        self.ask_page(move |connection| {
+            let found = views::replicas(connection, &of)?;
+            Ok(lists::Found { page: of.page(found.good, found.damaged.len()), damaged: found.damaged })
+        })
+        .await
     }
 
     async fn executions(

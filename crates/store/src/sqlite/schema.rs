@@ -23,7 +23,7 @@ pub(super) const APPLICATION_ID: i32 = 0x426c_6679;
 /// A released migration is never changed, because files exist that went through it.
 const MIGRATIONS: &[&str] = &[
     VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9,
-    VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14,
+    VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14, VERSION_15,
 ];
 
 /// Schema version that this program writes.
@@ -551,6 +551,42 @@ const VERSION_14: &str = "
 CREATE TABLE namespaces (
     name        TEXT PRIMARY KEY,
     record      BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+";
+
+/// Services, and the health of executions. An older program reads neither the service in the head of a job nor
+/// the last part of the `rest` of an execution, which is its health.
+const VERSION_15: &str = "
+-- The jobs of one service are few among all jobs. Other jobs are in none of these indexes.
+ALTER TABLE jobs ADD COLUMN service BLOB;
+ALTER TABLE jobs_ended ADD COLUMN service BLOB;
+CREATE INDEX jobs_service ON jobs (service, id) WHERE service IS NOT NULL;
+CREATE INDEX jobs_ended_service ON jobs_ended (service, id) WHERE service IS NOT NULL;
+
+-- The columns that a change of a replica rewrites. The unique key is a safeguard.
+CREATE TABLE services (
+    id          BLOB PRIMARY KEY,
+    namespace   TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    owner       TEXT,
+    state       BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX services_name ON services (namespace, name);
+CREATE INDEX services_namespace ON services (namespace, id);
+CREATE INDEX services_owner ON services (owner, id) WHERE owner IS NOT NULL;
+
+-- Specs with their newest revisions.
+CREATE TABLE service_heads (
+    id          BLOB PRIMARY KEY,
+    head        BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Only services with labels have rows.
+CREATE TABLE service_labels (
+    key         TEXT NOT NULL,
+    value       TEXT NOT NULL,
+    service     BLOB NOT NULL,
+    PRIMARY KEY (key, value, service)
 ) STRICT, WITHOUT ROWID;
 ";
 

@@ -49,16 +49,17 @@ statements! {
     job_look_ended: "SELECT status, namespace, head FROM jobs_ended WHERE id = ?1";
     job_head: "SELECT head FROM jobs WHERE id = ?1";
     job_names: "SELECT namespace, name FROM jobs WHERE id = ?1";
-    job_insert: "INSERT INTO jobs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+    job_insert: "INSERT INTO jobs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
     job_insert_ended:
-        "INSERT INTO jobs_ended VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+        "INSERT INTO jobs_ended VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
     job_update: "UPDATE jobs SET status = ?2, worker = ?3, expires_at = ?4, state = ?5, history = ?6
         WHERE id = ?1";
     job_update_all: "UPDATE jobs SET status = ?2, worker = ?3, expires_at = ?4, namespace = ?5,
         owner = ?6, queue = ?7, name = ?8, state = ?9, history = ?10, head = ?11, schedule = ?12,
-        backfill = ?13, run = ?14 WHERE id = ?1";
+        backfill = ?13, run = ?14, service = ?15 WHERE id = ?1";
     job_end: "INSERT OR FAIL INTO jobs_ended
-        SELECT id, ?2, ?3, ?4, namespace, owner, queue, name, ?5, ?6, head, schedule, backfill, run
+        SELECT id, ?2, ?3, ?4, namespace, owner, queue, name, ?5, ?6, head, schedule, backfill, run,
+            service
         FROM jobs WHERE id = ?1";
     job_delete: "DELETE FROM jobs WHERE id = ?1";
     job_delete_ended: "DELETE FROM jobs_ended WHERE id = ?1";
@@ -171,6 +172,17 @@ statements! {
     elements_insert: "INSERT INTO element_batches VALUES (?1, ?2, ?3, ?4)";
     step_put: "INSERT INTO steps VALUES (?1, ?2, ?3, ?4, ?5)
         ON CONFLICT (run, list, number) DO UPDATE SET status = excluded.status, state = excluded.state";
+
+    service_insert: "INSERT INTO services VALUES (?1, ?2, ?3, ?4, ?5)";
+    service_update: "UPDATE services SET state = ?2 WHERE id = ?1";
+    service_update_all: "UPDATE services SET namespace = ?2, name = ?3, owner = ?4, state = ?5 WHERE id = ?1";
+    service_delete: "DELETE FROM services WHERE id = ?1";
+    service_head: "SELECT head FROM service_heads WHERE id = ?1";
+    service_head_insert: "INSERT INTO service_heads VALUES (?1, ?2)";
+    service_head_update: "UPDATE service_heads SET head = ?2 WHERE id = ?1";
+    service_head_delete: "DELETE FROM service_heads WHERE id = ?1";
+    service_label_insert: "INSERT OR IGNORE INTO service_labels VALUES (?1, ?2, ?3)";
+    service_label_delete: "DELETE FROM service_labels WHERE key = ?1 AND value = ?2 AND service = ?3";
 
     calendar_put: "INSERT OR REPLACE INTO calendars VALUES (?1, ?2, ?3)";
     calendar_delete: "DELETE FROM calendars WHERE namespace = ?1 AND name = ?2";

@@ -1,5 +1,5 @@
-//! The smaller queries: single rows (job, execution, schedule, backfill, calendar, workflow, run), the steps
-//! of a run, counts and events.
+//! The smaller queries: single rows (job, execution, schedule, backfill, calendar, workflow, run, service), the
+//! steps of a run, the replicas of services, counts and events.
 //!
 //! `reads` calls each function on a reader's connection, in a snapshot. An object that has moved to the
 //! history is found as well: live rows are searched first. Rows that cannot be decoded are returned beside
@@ -10,21 +10,24 @@
 use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
 use model::run::{ElementBatch, StepRecord, WorkflowHead};
-use model::{BackfillId, ExecutionId, JobId, JobStatus, RunId, ScheduleId, WorkflowId};
+use model::{BackfillId, ExecutionId, JobId, JobStatus, RunId, ScheduleId, ServiceId, WorkflowId};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 
 use super::error::Failure;
+use super::lists;
 use super::quarantine::DamagedRow;
 use super::rows::Decoded;
 use crate::codec::{DecodeError, NO_LIST, open_events};
+use crate::lists::Replicas;
 use crate::query::{
-    BackfillRow, Counts, EventPage, EventSeq, ExecutionRow, JobRow, RunRow, ScheduleRow, WorkflowRow,
+    BackfillRow, Counts, EventPage, EventSeq, ExecutionRow, JobRow, ReplicaRow, RunRow, ScheduleRow,
+    ServiceRow, WorkflowRow,
 };
 use crate::rows::{
     self, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS, CHECKPOINT_COLUMNS, Definitions,
     ELEMENTS_COLUMNS, EXECUTION_COLUMNS, JOB_COLUMNS, ParsedDefinition, RUN_COLUMNS, RUN_REST,
-    SCHEDULE_COLUMNS, SCHEDULE_REST, STEP_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS,
-    WORKFLOW_REST,
+    SCHEDULE_COLUMNS, SCHEDULE_REST, SERVICE_COLUMNS, SERVICE_REST, STEP_COLUMNS, Table, WORKFLOW_COLUMNS,
+    WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
 };
 
 /// Returns a live row by ID, or else the row in the history.
@@ -125,6 +128,39 @@ pub(super) fn workflow_version(
     let values = params![id.to_bits().to_be_bytes(), generation];
     let decode = |row: &Row<'_>| rows::workflow_version(row);
     all(connection, Table::WorkflowHeads, WORKFLOW_HEAD_COLUMNS, from, values, decode)
+}
+
+/// Returns a service, if it exists.
+pub(super) fn service(connection: &Connection, id: ServiceId) -> Result<Decoded<ServiceRow>, Failure> {
+    one_service(connection, "t.id = ?1", params![id.to_bits().to_be_bytes()])
+}
+
+/// Returns a service by name, if it exists.
+pub(super) fn service_named(
+    connection: &Connection,
+    namespace: &str,
+    name: &str,
+) -> Result<Decoded<ServiceRow>, Failure> {
+    one_service(connection, "t.namespace = ?1 AND t.name = ?2", params![namespace, name])
+}
+
+fn one_service(
+    connection: &Connection,
+    condition: &str,
+    values: &[&dyn ToSql],
+) -> Result<Decoded<ServiceRow>, Failure> {
+    let from = format!("services t {SERVICE_REST} WHERE {condition}");
+    all(connection, Table::Services, SERVICE_COLUMNS, &from, values, |row| rows::service(row))
+}
+
+/// Returns live replicas with their executions, ordered by namespace, service and number.
+pub(super) fn replicas(connection: &Connection, of: &Replicas) -> Result<Decoded<ReplicaRow>, Failure> {
+    let (jobs, executions) = (of.jobs_sql(), of.executions_sql());
+    let jobs = lists::rows_of(connection, Table::Jobs, &jobs, &of.values, |row| rows::replica(row))?;
+    let executions =
+        lists::rows_of(connection, Table::Executions, &executions, &of.values, |row| rows::execution(row))?;
+    let damaged = jobs.damaged.into_iter().chain(executions.damaged).collect();
+    Ok(Decoded { good: rows::with_executions(jobs.good, executions.good), damaged })
 }
 
 /// Returns a run with its history, if it exists.

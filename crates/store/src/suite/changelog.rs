@@ -19,6 +19,7 @@ use model::run::{BatchKey, RunStatus, WorkflowState};
 use model::{BackfillId, Duration, ExecutionStatus, JobStatus, ScheduleId, ShardId, WorkerId, WorkflowId};
 
 use super::schedules::Schedule;
+use super::services::Service;
 use super::workflows::{ENDED, LIVE, Run};
 use super::{Fixture, HOUR, Job, SHARDS, Subject, execution, new_execution};
 use crate::changelog::Changelog;
@@ -139,6 +140,7 @@ struct RandomChanges<S> {
     runs: Vec<Run>,
     schedules: Vec<Schedule>,
     workflows: Vec<(WorkflowId, WorkflowState)>,
+    services: Vec<Service>,
     backfills: Vec<BackfillId>,
     workers: Vec<WorkerId>,
     /// Next index for elements; each is used once.
@@ -149,8 +151,9 @@ impl<S: Subject> RandomChanges<S> {
     async fn seeded(seed: u64) -> Self {
         let scene = Fixture::seeded(seed).await;
         let (jobs, runs, schedules) = (Vec::new(), Vec::new(), Vec::new());
-        let (workflows, backfills, workers) = (Vec::new(), Vec::new(), Vec::new());
-        Self { scene, jobs, runs, schedules, workflows, backfills, workers, elements: 0 }
+        let (workflows, services, backfills) = (Vec::new(), Vec::new(), Vec::new());
+        let workers = Vec::new();
+        Self { scene, jobs, runs, schedules, workflows, services, backfills, workers, elements: 0 }
     }
 
     /// Returns the index of an existing row in two of three cases, if there is one.
@@ -166,6 +169,7 @@ impl<S: Subject> RandomChanges<S> {
             Self::run,
             Self::schedule,
             Self::workflow,
+            Self::service,
             Self::backfill,
             Self::registry,
             Self::forget,
@@ -278,6 +282,27 @@ impl<S: Subject> RandomChanges<S> {
         vec![Change::Workflow { id: *id, new: false, head: None, state: state.clone() }]
     }
 
+    fn service(&mut self) -> Vec<Change> {
+        let Some(index) = Self::one_of(&mut self.scene, self.services.len()) else {
+            let service = self.scene.service();
+            self.services.push(service.clone());
+            return vec![service.change(true)];
+        };
+        match self.scene.sampler.below(3) {
+            0 => vec![Change::RemoveService(self.services.swap_remove(index).id)],
+            1 => {
+                let service = self.scene.service_with_new_spec(&self.services[index]);
+                self.services[index] = service.clone();
+                vec![service.change(false)]
+            }
+            _ => {
+                let state = self.scene.sampler.service_state();
+                self.services[index].state = state;
+                vec![self.services[index].state_change()]
+            }
+        }
+    }
+
     fn backfill(&mut self) -> Vec<Change> {
         let Some(index) = Self::one_of(&mut self.scene, self.backfills.len()) else {
             let shard = self.scene.sampler.pick(&SHARDS);
@@ -378,6 +403,7 @@ pub async fn missing_rows_have_no_live_rows<S: Subject>() {
     let ended = Change::Backfill { id: backfill, head: Some(Arc::new(head)), state };
     scene.commit([vec![job.change(true), ended], run.changes()].concat()).await;
     let (schedule, workflow) = (scene.schedule().id, scene.workflow().0);
+    let service = scene.service().id;
     let keys = [
         LiveKey::Workers,
         LiveKey::Queues,
@@ -386,6 +412,7 @@ pub async fn missing_rows_have_no_live_rows<S: Subject>() {
         LiveKey::Backfill(backfill),
         LiveKey::Workflow(workflow),
         LiveKey::Run(run.id),
+        LiveKey::Service(service),
         LiveKey::Job(job.id),
     ];
     assert_eq!(scene.changelog().live_rows(&keys).await.unwrap().rows, []);
@@ -431,7 +458,7 @@ pub async fn the_changelog_names_every_type_of_change<S: Subject>() {
         assert_eq!(life.scene.changelog().end().await.unwrap(), end);
         place = end;
     }
-    assert_eq!(kinds.len(), 13, "{kinds:?}");
+    assert_eq!(kinds.len(), 14, "{kinds:?}");
 }
 
 /// G5. A standby may drop it without reading anything.

@@ -45,6 +45,7 @@ fn matches(filter: &JobFilter, job: &Job) -> bool {
         && filter.schedule.is_none_or(|id| origin.is_some_and(|origin| origin.schedule == id))
         && filter.backfill.is_none_or(|id| origin.is_some_and(|origin| origin.backfill == Some(id)))
         && filter.run.is_none_or(|id| job.head.step.as_ref().is_some_and(|step| step.run == id))
+        && filter.service.is_none_or(|id| job.head.replica.as_ref().is_some_and(|found| found.service == id))
 }
 
 /// Commits random live and ended jobs; returns them newest first.
@@ -101,6 +102,13 @@ pub async fn every_filter_of_jobs_finds_the_matching_jobs<S: Subject>() {
         JobFilter { run, ..JobFilter::default() },
         JobFilter { run, schedule, ..JobFilter::default() },
         JobFilter { run, labels: label("team", "钟楼"), ..JobFilter::default() },
+    ]);
+    let service = jobs.iter().find_map(|job| job.head.replica.as_ref()).map(|replica| replica.service);
+    filters.extend([
+        JobFilter { service, ..JobFilter::default() },
+        JobFilter { service, statuses: vec![JobStatus::Running], ..JobFilter::default() },
+        JobFilter { service, statuses: vec![JobStatus::Failed], ..JobFilter::default() },
+        JobFilter { service, labels: label("team", "钟楼"), ..JobFilter::default() },
     ]);
     let few: Vec<_> = jobs.iter().step_by(7).map(|job| job.id).chain([JobId::from_bits(1)]).collect();
     filters.extend([

@@ -39,6 +39,7 @@ pub mod runs;
 pub mod sample;
 pub mod schedules;
 pub mod servers;
+pub mod services;
 pub mod statistics;
 pub mod workflows;
 
@@ -147,8 +148,8 @@ impl<S: Subject> Fixture<S> {
         let shard = self.sampler.pick(&SHARDS);
         let mut spec = self.sampler.spec();
         edit(&mut spec);
-        let JobHead { retry_of, origin, step, .. } = (*self.sampler.head()).clone();
-        let head = Arc::new(JobHead { retry_of, origin, step, ..head_of(spec) });
+        let JobHead { retry_of, origin, step, replica, .. } = (*self.sampler.head()).clone();
+        let head = Arc::new(JobHead { retry_of, origin, step, replica, ..head_of(spec) });
         Job { id: self.sampler.job_id(shard), head, state: self.sampler.state(status) }
     }
 
@@ -268,6 +269,14 @@ macro_rules! store_suite {
             runs: expired_runs_are_listed_longest_expired_first,
             runs: a_run_is_deleted_with_all_its_steps,
             runs: a_definition_is_kept_while_a_run_uses_it,
+            services: every_field_of_a_service_survives,
+            services: a_load_sends_services_before_their_replicas,
+            services: every_filter_of_services_finds_the_matching_services,
+            services: service_names_are_unique_and_free_once_removed,
+            services: a_missing_service_cannot_be_changed,
+            services: a_service_of_a_shard_without_a_lease_is_refused,
+            services: replicas_are_read_with_their_live_executions,
+            services: replicas_are_found_by_the_namespaces_of_their_services,
             elements: added_elements_are_read_completely_and_in_order,
             elements: added_elements_are_loaded_while_their_run_is_live,
             elements: elements_are_added_once_at_an_index,

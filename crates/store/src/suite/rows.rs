@@ -94,6 +94,7 @@ fn sorted(mut rows: Vec<LiveRow>) -> Vec<String> {
         LiveRow::RunKey(key) => (11, key.key),
         LiveRow::ElementBatch(batch) => (12, batch.key.run.to_bits()),
         LiveRow::Namespace(record) => (13, record.name.bytes().map(u128::from).sum()),
+        LiveRow::Service { id, .. } => (14, id.to_bits()),
         LiveRow::Calendar(record) => (7, record.spec.name.bytes().map(u128::from).sum()),
     });
     rows.iter().map(|row| format!("{row:?}")).collect()
@@ -177,6 +178,7 @@ pub async fn a_load_returns_the_rows_of_the_leased_shards_only<S: Subject>() {
             LiveRow::Step(record) => record.key.run.shard(),
             LiveRow::ElementBatch(batch) => batch.key.run.shard(),
             LiveRow::RunKey(key) => key.run.shard(),
+            LiveRow::Service { id, .. } => id.shard(),
             LiveRow::Worker(_) | LiveRow::Queue(_) | LiveRow::Namespace(_) | LiveRow::Calendar(_) => continue,
         };
         assert_eq!(shard, wanted);

@@ -13,6 +13,7 @@ use crate::shell::Shell;
 enum Step {
     Assign { execution: u8, at_most_once: bool, timeout: Option<u64> },
     Stop { execution: u8, grace: u64, discard: bool },
+    CheckFailed(u8),
     Renew(u64),
     Write,
     Begin(u8),
@@ -38,6 +39,7 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         3 => (any::<u8>(), prop_oneof![Just(0u64), 1u64..2_000], any::<bool>())
             .prop_map(|(execution, grace, discard)| Step::Stop { execution, grace, discard }),
+        1 => any::<u8>().prop_map(Step::CheckFailed),
         6 => (1u64..6_000).prop_map(Step::Renew),
         8 => Just(Step::Write),
         8 => any::<u8>().prop_map(Step::Begin),
@@ -64,6 +66,7 @@ fn play(shell: &mut Shell, step: &Step) {
             shell.assign(execution(number), ExecutionPolicy { at_most_once, timeout, grace: 300 });
         }
         Step::Stop { execution: number, grace, discard } => shell.stop(execution(number), grace, discard),
+        Step::CheckFailed(number) => shell.check_failed(execution(number)),
         Step::Renew(millis) => shell.renew(millis),
         Step::Write => shell.write(),
         Step::Begin(number) => shell.begin(execution(number)),

@@ -280,6 +280,11 @@ impl Shell {
         self.tell(Event::StopRequested { execution, fence: Fence(7), grace, discard, reason });
     }
 
+    /// The agent reports that a startup or liveness check has failed too often.
+    pub(crate) fn check_failed(&mut self, execution: ExecutionId) {
+        self.tell(Event::CheckFailed { execution, fence: Fence(7), since: self.now.boot });
+    }
+
     /// Makes the batch that is being written durable.
     pub(crate) fn write(&mut self) {
         if let Some(batch) = self.writing.take() {

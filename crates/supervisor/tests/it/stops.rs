@@ -1,7 +1,7 @@
 //! Stops in every phase of an execution.
 
-use model::{ExecutionId, StopReason};
-use supervisor::{EndReason, ExecutionPolicy, Report};
+use model::{ExecutionId, Fence, StopReason};
+use supervisor::{EndReason, Event, ExecutionPolicy, Report};
 
 use crate::shell::{End, Plain, Shell};
 
@@ -116,6 +116,90 @@ fn a_frozen_task_is_killed_without_a_grace_period() {
     shell.pass(0, 60_000);
     shell.stop(ONE, GRACE, false);
     assert!(shell.processes[&ONE].was_killed);
+}
+
+/// Returns a shell in which the execution runs.
+fn running() -> Shell {
+    let mut shell = shell();
+    assign(&mut shell);
+    shell.write_all();
+    shell.begin(ONE);
+    shell.load(ONE);
+    shell
+}
+
+#[test]
+fn an_unhealthy_task_gets_sigterm_first_and_is_killed_after_its_grace_period() {
+    let mut shell = running();
+    shell.check_failed(ONE);
+    assert!(shell.processes[&ONE].was_terminated && shell.processes[&ONE].is_alive);
+    // The agent counts failures again; the kill is not delayed.
+    shell.pass(0, GRACE - 1);
+    shell.check_failed(ONE);
+    shell.pass(0, 1);
+    assert!(shell.processes[&ONE].was_killed);
+    shell.reap(ONE, true);
+    shell.write_all();
+    assert!(has_ended(&shell, EndReason::Unhealthy, false), "{:?}", last(&shell));
+    assert!(shell.to_store.is_empty(), "it has not succeeded");
+}
+
+#[test]
+fn a_failed_check_with_another_fence_has_no_effect() {
+    let mut shell = running();
+    shell.tell(Event::CheckFailed { execution: ONE, fence: Fence(6), since: shell.now.boot });
+    assert!(!shell.processes[&ONE].was_terminated);
+}
+
+#[test]
+fn a_failed_check_of_an_execution_that_is_stopped_keeps_the_reason() {
+    let mut shell = running();
+    shell.stop(ONE, GRACE, false);
+    shell.check_failed(ONE);
+    assert_eq!(shell.core.end_reason(ONE), Some(EndReason::Stopped(StopReason::Cancelled)));
+}
+
+#[test]
+fn a_failed_check_of_a_frozen_task_has_no_effect() {
+    let mut shell = running();
+    shell.pass(0, 60_000);
+    shell.check_failed(ONE);
+    assert!(shell.processes[&ONE].frozen && !shell.processes[&ONE].was_killed);
+    shell.renew(60_000);
+    assert_eq!(shell.core.end_reason(ONE), Some(EndReason::ByItself));
+}
+
+/// The messages of an agent may wait while the supervisor is stopped.
+#[test]
+fn checks_that_failed_before_a_thaw_have_no_effect() {
+    let mut shell = running();
+    let since = shell.now.boot;
+    shell.pass(0, 60_000);
+    shell.renew(60_000);
+    shell.tell(Event::CheckFailed { execution: ONE, fence: Fence(7), since });
+    assert!(!shell.processes[&ONE].was_terminated);
+    shell.pass(0, 1);
+    shell.check_failed(ONE);
+    assert!(shell.processes[&ONE].was_terminated);
+}
+
+#[test]
+fn a_failed_check_of_an_execution_that_is_not_running_has_no_effect() {
+    let mut shell = shell();
+    shell.check_failed(ONE);
+    assign(&mut shell);
+    shell.check_failed(ONE);
+    shell.write_all();
+    shell.begin(ONE);
+    shell.check_failed(ONE);
+    shell.load(ONE);
+    assert!(!shell.processes[&ONE].was_terminated);
+    shell.exit(ONE);
+    shell.tell(Event::Exited { execution: ONE });
+    shell.check_failed(ONE);
+    shell.reap(ONE, false);
+    shell.write_all();
+    assert!(has_ended(&shell, EndReason::ByItself, false), "{:?}", last(&shell));
 }
 
 #[test]

@@ -178,6 +178,7 @@ impl Heartbeats<'_> {
             let late = is_on(Mutation::AgentCountsLeasesFromAnswers);
             let from = if late { self.shared.machine.boot_millis() } else { sent };
             let boot_millis = from + grant.lease_ms;
+            self.shared.lease.renew(self.shared.machine.boot_millis(), boot_millis);
             self.shared.send_request(Request::Lease(LeaseUntil { boot_millis })).await;
         }
         Ok(())

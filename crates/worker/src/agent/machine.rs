@@ -13,6 +13,7 @@ use proto::v1::Health;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::transport::{Channel, Endpoint, Error};
 
+use super::address::local_address;
 use super::health::Probe;
 use super::supervisor::{self, ConnectError};
 use crate::clock::{BootMillis, boot_millis};
@@ -41,6 +42,9 @@ pub(crate) trait Machine: Debug + Send + Sync {
     /// Returns a connection to a server that is opened, and reopened, on use.
     fn connect_lazily(&self, endpoint: &Endpoint) -> Channel;
 
+    /// Returns the local IP address of connections to the server at `url`; empty if it is unknown.
+    fn local_address<'a>(&'a self, url: &'a str) -> BoxFuture<'a, String>;
+
     /// Returns the time of the supervisor's clock, on which leases are counted.
     fn boot_millis(&self) -> BootMillis;
 
@@ -63,6 +67,10 @@ impl Machine for Host {
 
     fn connect_lazily(&self, endpoint: &Endpoint) -> Channel {
         endpoint.connect_lazy()
+    }
+
+    fn local_address<'a>(&'a self, url: &'a str) -> BoxFuture<'a, String> {
+        Box::pin(local_address(url))
     }
 
     fn boot_millis(&self) -> BootMillis {

@@ -6,12 +6,14 @@
 //!
 //! - [`supervisor`]: finds or starts the supervisor of the folder, and connects to it.
 //! - [`session`]: receives assignments, stops and acknowledgements; sends reports.
-//! - [`heartbeat`]: heartbeats and leases; [`health`]: the measurements in a heartbeat.
+//! - [`heartbeat`]: heartbeats and leases; [`lease`]: the current lease; [`health`]: the measurements in a heartbeat.
+//! - [`health_checks`]: health checks of running executions.
 //! - [`logs`]: sends logs, receives acknowledgements.
 //! - [`artifacts`]: downloads inputs before a start; [`outputs`]: uploads outputs after a success.
 //! - [`tasks`]: requests of running tasks through their sockets, and their checkpoint files.
 //! - [`pending_requests`]: checks that the supervisor responds; [`lock`]: allows one agent per folder.
 //! - [`connect`]: connections, tokens and backoff; [`server_rotation`]: order in which the servers are tried.
+//! - [`address`]: default of the address in `Hello`.
 //! - [`machine`]: interface to the supervisor's socket, the network and the clock.
 //!
 //! Session, heartbeats and logs each have their own connection, so that many logs delay no report and no heartbeat.
@@ -21,10 +23,13 @@
 //! session fill up, then the socket of the supervisor. The supervisor then sends only the newest state of each
 //! execution. Logs are bounded by the window of the supervisor.
 
+mod address;
 mod artifacts;
 mod connect;
 mod health;
+mod health_checks;
 mod heartbeat;
+mod lease;
 mod lock;
 mod logs;
 pub(crate) mod machine;
@@ -47,6 +52,8 @@ use crate::config::AgentConfig;
 use crate::layout::Layout;
 use crate::link::{Answer, LogPart, Owner, Request, ToSupervisor};
 use connect::{Backoff, Server, Servers};
+use health_checks::{HealthTable, Watches};
+use lease::Lease;
 use machine::{Host, Machine};
 use outputs::Uploads;
 use pending_requests::PendingRequests;
@@ -94,6 +101,9 @@ struct Shared {
     /// Protocol version of the supervisor.
     version: u32,
     asks: Arc<PendingRequests>,
+    lease: Arc<Lease>,
+    /// Health of the running executions with ports or health checks.
+    health: Arc<HealthTable>,
     /// Server of the open session; `None` while no session is open.
     session: watch::Sender<Option<Server>>,
 }
@@ -175,14 +185,17 @@ async fn serve(config: &Arc<AgentConfig>, machine: &Arc<dyn Machine>, servers: &
         running: Arc::default(),
         version: greeting.version,
         asks: Arc::default(),
+        lease: Arc::default(),
+        health: Arc::default(),
         session: watch::Sender::new(None),
     };
     tracing::info!(worker_id = %shared.worker_id, "connected to the supervisor");
     let uploads = Uploads::new(shared.clone());
     let upstream = Upstream::new(shared.clone());
     let saves = Saves::new(upstream.clone());
+    let watches = Watches::new(shared.clone());
     tokio::select! {
-        () = forward_messages(inbound, &shared, events, log_parts, uploads, saves) => {}
+        () = forward_messages(inbound, &shared, events, log_parts, Work { uploads, saves, watches }) => {}
         () = tasks::serve(shared.layout.clone(), upstream) => {}
         () = outbound.run(to_write) => {}
         () = pending_requests::watch(&shared) => {}
@@ -191,14 +204,20 @@ async fn serve(config: &Arc<AgentConfig>, machine: &Arc<dyn Machine>, servers: &
     }
 }
 
+/// Work for single executions that the supervisor requests.
+struct Work {
+    uploads: Uploads,
+    saves: Saves,
+    watches: Watches,
+}
+
 /// Forwards messages of the supervisor until the connection closes.
 async fn forward_messages(
     mut inbound: Inbound,
     shared: &Shared,
     events: mpsc::Sender<Event>,
     log_parts: mpsc::UnboundedSender<LogPart>,
-    mut uploads: Uploads,
-    mut saves: Saves,
+    mut work: Work,
 ) {
     loop {
         let answer = match inbound.next().await {
@@ -222,8 +241,10 @@ async fn forward_messages(
                 shared.asks.blocked_by_server(events.send(Event::Reports(reports.reports))).await.ok();
             }
             Answer::LogPart(part) => drop(log_parts.send(part)),
-            Answer::Store(store) => uploads.begin(store),
-            Answer::Save(save) => saves.begin(save),
+            Answer::Store(store) => work.uploads.begin(store),
+            Answer::Save(save) => work.saves.begin(save),
+            Answer::Watched(watched) => work.watches.begin(watched),
+            Answer::Unwatched(ended) => work.watches.end(&ended.execution_id),
             Answer::Pong(pong) => shared.asks.answered(pong),
         }
     }

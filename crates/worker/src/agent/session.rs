@@ -24,6 +24,7 @@ use tonic::{Code, Status, Streaming};
 
 use super::artifacts::{self, Artifacts};
 use super::connect::Server;
+use super::health_checks::HealthTable;
 use super::server_rotation::{ServerRotation, SessionResult};
 use super::session_error::SessionError;
 use super::{Shared, heartbeat};
@@ -32,6 +33,8 @@ use crate::link::{self, Holdings, Request, Start, Starts, SupervisorGreeting};
 /// Maximum number of reports in one message, and approximate maximum of its bytes: a server accepts at most 4 MiB.
 const REPORTS_A_MESSAGE: usize = 4_096;
 const MESSAGE_BYTES: usize = 2 << 20;
+/// Maximum number of executions in one message with health.
+const HEALTH_A_MESSAGE: usize = 1_000;
 /// Capacity of the queue of messages to the server.
 const TO_SERVER: usize = 16;
 
@@ -40,6 +43,15 @@ const TO_SERVER: usize = 16;
 pub(super) enum Event {
     Holdings(Holdings),
     Reports(Vec<v1::Report>),
+}
+
+impl Event {
+    fn into_reports(self) -> Vec<v1::Report> {
+        match self {
+            Self::Holdings(holdings) => holdings.reports,
+            Self::Reports(reports) => reports,
+        }
+    }
 }
 
 /// Whether the servers accept the token, as last logged.
@@ -159,11 +171,12 @@ impl Session<'_> {
     ) -> Result<std::convert::Infallible, SessionError> {
         let client = discarding(events, timeout(self.patience, self.server.connect())).await;
         let mut client = client.map_err(|_| self.timeout_error())??;
+        let address = discarding(events, self.address()).await;
         let holdings = self.holdings(events).await?;
         artifacts::sweep(&self.shared.layout, &holdings.held);
         let (to_server, outbox) = mpsc::channel(TO_SERVER);
         let Holdings { held, reports, .. } = holdings;
-        send(&to_server, WorkerBody::Hello(self.hello(held))).await?;
+        send(&to_server, WorkerBody::Hello(self.hello(held, address))).await?;
         let call = timeout(self.patience, client.session(ReceiverStream::new(outbox)));
         let mut inbox = call.await.map_err(|_| self.timeout_error())??.into_inner();
         let first = timeout(self.patience, inbox.message()).await.map_err(|_| self.timeout_error())??;
@@ -176,9 +189,11 @@ impl Session<'_> {
         self.shared.send_request(Request::Stops(v1::StopBatch { stops })).await;
         self.shared.session.send_replace(Some(self.server.clone()));
         self.shared.servers.learn(&welcome.servers);
+        // A server of an earlier release ends the session at a message that it does not know.
+        let health = welcome.accepts_health.then_some(&*self.shared.health);
 
         let ended = tokio::select! {
-            ended = report(&to_server, reports, events) => ended,
+            ended = report(&to_server, reports, events, health) => ended,
             ended = self.listen(&mut inbox) => ended,
             ended = Box::pin(heartbeat::run(self.shared, self.server, &welcome)) => ended,
         };
@@ -203,7 +218,15 @@ impl Session<'_> {
         }
     }
 
-    fn hello(&self, held: Vec<v1::JournaledExecution>) -> v1::Hello {
+    /// Returns the address under which tasks of the worker can be reached; empty if it is unknown.
+    async fn address(&self) -> String {
+        match &self.shared.config.address {
+            Some(address) => address.clone(),
+            None => self.shared.machine.local_address(&self.server.url).await,
+        }
+    }
+
+    fn hello(&self, held: Vec<v1::JournaledExecution>, address: String) -> v1::Hello {
         let config = &self.shared.config;
         let capacity = &config.capacity;
         v1::Hello {
@@ -220,6 +243,7 @@ impl Session<'_> {
             }),
             capabilities: self.greeting.capabilities.clone(),
             executions: if is_on(Mutation::AgentHidesHeldExecutions) { Vec::new() } else { held },
+            address,
         }
     }
 
@@ -257,31 +281,57 @@ async fn send(to_server: &mpsc::Sender<WorkerMessage>, body: WorkerBody) -> Resu
     to_server.send(WorkerMessage { body: Some(body) }).await.map_err(|_| SessionError::Closed)
 }
 
-/// Sends reports in batches, first those of the holdings.
+/// Sends reports in batches, first those of the holdings, and then the health of executions, if the server accepts it.
 async fn report(
     to_server: &mpsc::Sender<WorkerMessage>,
     held: Vec<v1::Report>,
     events: &mut mpsc::Receiver<Event>,
+    health: Option<&HealthTable>,
 ) -> Result<std::convert::Infallible, SessionError> {
     let mut reports = if is_on(Mutation::AgentReportsOnce) { Vec::new() } else { held };
     let mut batch = Vec::new();
+    if let Some(health) = health {
+        health.mark_all_unsent();
+    }
+    let wait_for_health = async || match health {
+        Some(health) => health.wait_for_unsent().await,
+        None => std::future::pending().await,
+    };
     loop {
-        while !reports.is_empty() {
-            crashpoint::reach(Point::AgentHasReports);
-            let rest = reports.split_off(fitting(&reports));
-            send(to_server, WorkerBody::Reports(v1::ReportBatch { reports })).await?;
-            reports = rest;
-        }
-        if events.recv_many(&mut batch, super::EVENTS).await == 0 {
-            return Err(SessionError::NoSupervisor);
-        }
-        for event in batch.drain(..) {
-            match event {
-                Event::Reports(more) => reports.extend(more),
-                Event::Holdings(holdings) => reports.extend(holdings.reports),
+        send_reports(to_server, std::mem::take(&mut reports)).await?;
+        let executions = health.map(|health| health.take_unsent(HEALTH_A_MESSAGE)).unwrap_or_default();
+        if executions.is_empty() {
+            tokio::select! {
+                count = events.recv_many(&mut batch, super::EVENTS) => {
+                    if count == 0 {
+                        return Err(SessionError::NoSupervisor);
+                    }
+                }
+                () = wait_for_health() => {}
             }
+            reports.extend(batch.drain(..).flat_map(Event::into_reports));
+        } else {
+            // The report of a start was queued before the health of the execution was in the table, and is sent first.
+            while let Ok(event) = events.try_recv() {
+                reports.extend(event.into_reports());
+            }
+            send_reports(to_server, std::mem::take(&mut reports)).await?;
+            send(to_server, WorkerBody::Health(v1::HealthBatch { executions })).await?;
         }
     }
+}
+
+async fn send_reports(
+    to_server: &mpsc::Sender<WorkerMessage>,
+    mut reports: Vec<v1::Report>,
+) -> Result<(), SessionError> {
+    while !reports.is_empty() {
+        crashpoint::reach(Point::AgentHasReports);
+        let rest = reports.split_off(fitting(&reports));
+        send(to_server, WorkerBody::Reports(v1::ReportBatch { reports })).await?;
+        reports = rest;
+    }
+    Ok(())
 }
 
 /// Returns the number of reports that fit into one message; at least 1 unless `reports` is empty.

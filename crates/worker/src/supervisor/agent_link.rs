@@ -4,9 +4,12 @@
 //! empty. Messages are not queued: they are created from the executions when there is space. So a slow agent costs no
 //! memory and receives the newest state.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+
+use model::ExecutionId;
 
 use crate::link::{self, Answer, Request, ToAgent, ToSupervisor};
 
@@ -27,6 +30,8 @@ pub(super) struct AgentLink {
     pub(super) synced: bool,
     /// Generation of the agent's log connection, if it is open.
     pub(super) logs: Option<u64>,
+    /// Executions to send as watched or as no longer watched; `None` if the agent runs no health checks.
+    pub(super) watches: Option<VecDeque<ExecutionId>>,
 }
 
 impl AgentLink {
@@ -45,6 +50,7 @@ impl AgentLink {
             blocked: false,
             synced: false,
             logs: None,
+            watches: None,
         })
     }
 

@@ -1,8 +1,8 @@
 //! Processes the requests of the agent, and sends reports, outputs to store and logs to it.
 //!
-//! `receive_from_agent` passes each request on, mostly as an event of the core. `flush_agent` sends what is
-//! new, in this order: reports, outputs to store, logs. It stops while the socket is full; the loop calls it
-//! again when the socket is writable.
+//! `receive_from_agent` passes each request on, mostly as an event of the core. `flush_agent` sends what is new, in
+//! this order: reports, outputs to store, watched executions, logs. It stops while the socket is full; the loop calls
+//! it again when the socket is writable.
 //!
 //! # Invariants
 //! - One agent is connected. A new one replaces it and gets all executions and unacknowledged reports again.
@@ -21,7 +21,7 @@ use super::poller::token;
 use super::{Supervisor, logs};
 use crate::link::{
     Answer, Holdings, LOG_PART_COST, LOG_WINDOW, LogPart, Owner, Pong, Reports, Request, Store, Stored,
-    SupervisorGreeting, VERSION,
+    SupervisorGreeting, VERSION, WATCH_VERSION,
 };
 
 /// Maximum number of reports in one message, and approximate maximum of its bytes. An agent accepts no frame larger
@@ -92,6 +92,9 @@ impl Supervisor {
             Request::Greeting(greeting) => {
                 self.handle_event(Event::AgentConnected { slots: greeting.slots as usize });
                 self.greet();
+                if greeting.version >= WATCH_VERSION {
+                    self.queue_all_watches();
+                }
             }
             Request::Sync(sync) => self.send_holdings(sync.generation),
             Request::Starts(starts) => self.take_starts(starts.starts),
@@ -107,6 +110,8 @@ impl Supervisor {
             Request::LogAcks(acks) => acks.acks.iter().for_each(|ack| self.take_log_ack(ack)),
             Request::Stored(stored) => self.stored(stored),
             Request::Saved(saved) => self.saved(&saved),
+            Request::Unhealthy(unhealthy) => self.unhealthy(unhealthy),
+            Request::Checked(checked) => self.checked(checked),
             Request::Ping(ping) => {
                 let trouble = self.trouble().unwrap_or_default();
                 self.send_to_agent(Answer::Pong(Pong { number: ping.number, trouble }));
@@ -197,6 +202,7 @@ impl Supervisor {
                 cpu_limit: self.cgroups.limits_cpu(),
                 pids_limit: self.cgroups.limits_pids(),
                 separate_user: self.user.is_some(),
+                health_checks: true,
             }),
             owner: self.user.as_ref().map(|user| Owner { uid: user.uid, gid: user.gid }),
         };
@@ -248,7 +254,8 @@ impl Supervisor {
     /// Sends new state to the agent, as far as it accepts it.
     pub(super) fn flush_agent(&mut self) {
         loop {
-            let told = self.send_reports() | self.send_store_requests() | self.send_logs();
+            let told =
+                self.send_reports() | self.send_store_requests() | self.send_watches() | self.send_logs();
             let Some(agent) = &mut self.agent else { return };
             let left = match agent.flush() {
                 Ok(left) => left,

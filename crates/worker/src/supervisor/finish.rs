@@ -75,6 +75,7 @@ impl Supervisor {
             task.exit = Some(exit);
             task.exited = boot_millis();
         }
+        self.queue_watch(id);
     }
 
     /// Returns the tasks among `exited` that have left processes behind.
@@ -181,6 +182,7 @@ impl Supervisor {
         let Some(verdict) = self.core.end_reason(id) else { return };
         let Some(mut task) = self.tasks.remove(&id) else { return };
         let Some(exit) = task.exit else { return };
+        self.ports.release(&task.ports);
         let mut finished = task.finished(&exit, verdict);
         if let Some(group) = task.group.take() {
             self.cgroups.take_back(group);

@@ -27,6 +27,7 @@ use supervisor::StartFailure;
 
 use super::convert::start_failed;
 use super::folders::{Folder, OUTPUT_FILE, SCRIPT_FILE, STOP_REASON_FILE};
+use super::ports::PortNumbers;
 use super::task::StartRequest;
 use crate::clock::{BootMillis, ClockReading, now, unix_millis};
 use crate::layout::CHECKPOINT_FILE;
@@ -105,6 +106,7 @@ pub(super) struct Prepared {
     pub(super) folder: Folder,
     pub(super) group: Option<Group>,
     pub(super) streams: Streams,
+    pub(super) ports: PortNumbers,
 }
 
 /// Standard input of a process, and its output pipes as (read end, write end).
@@ -248,12 +250,12 @@ impl Thread {
                 start_failed("runtime_unknown", "this worker supports only the `process` runtime").into()
             );
         };
-        let (folder, streams) = (prepared.folder.path.as_path(), &prepared.streams);
-        let argv = arguments(process, folder);
-        let directory = process.working_directory.as_deref().map_or(folder, Path::new);
+        let (folder, streams) = (&prepared.folder, &prepared.streams);
+        let argv = arguments(process, &folder.path);
+        let directory = working_directory(order, folder);
         let program = Program {
             argv: c_strings(&argv)?,
-            env: c_strings(&environment(*id, order, process, &prepared.folder))?,
+            env: c_strings(&environment(*id, order, folder, &prepared.ports))?,
             search: process.env.get("PATH").map_or(PATH, String::as_str),
             directory: c_strings(&[directory.display().to_string()])?.pop().unwrap_or_default(),
             stdin: streams.stdin.as_ref().unwrap_or(&self.dev_null).as_fd(),
@@ -293,8 +295,20 @@ fn arguments(process: &ProcessRun, folder: &Path) -> Vec<String> {
     argv
 }
 
+/// Returns the working directory of a task [default: the folder of its execution].
+pub(super) fn working_directory<'a>(order: &'a StartRequest, folder: &'a Folder) -> &'a Path {
+    let Run::Process(process) = &order.spec.run else { return &folder.path };
+    process.working_directory.as_deref().map_or(&folder.path, Path::new)
+}
+
 /// Environment of a task: defaults, the variables of the job, and the `BELFRY_` variables.
-fn environment(id: ExecutionId, order: &StartRequest, process: &ProcessRun, folder: &Folder) -> Vec<String> {
+pub(super) fn environment(
+    id: ExecutionId,
+    order: &StartRequest,
+    folder: &Folder,
+    ports: &PortNumbers,
+) -> Vec<String> {
+    let Run::Process(process) = &order.spec.run else { return Vec::new() };
     let door = folder.task_socket.as_ref();
     let folder = folder.path.display();
     let defaults = [
@@ -324,7 +338,21 @@ fn environment(id: ExecutionId, order: &StartRequest, process: &ProcessRun, fold
     env.extend(door.map(|door| format!("BELFRY_SOCKET={}", door.path().display())));
     env.extend(assignment.origin.iter().flat_map(of_schedule));
     env.extend(assignment.step.as_deref().into_iter().flat_map(of_step));
+    env.extend(assignment.replica.iter().flat_map(of_replica));
+    env.extend(order.spec.ports.iter().filter_map(|port| {
+        let number = ports.get(&port.name)?;
+        Some(format!("{}={number}", port.variable()))
+    }));
     env
+}
+
+/// Variables for a task that is a replica of a service.
+fn of_replica(replica: &v1::ReplicaOrigin) -> [String; 3] {
+    [
+        format!("BELFRY_SERVICE={}", replica.service),
+        format!("BELFRY_SERVICE_REVISION={}", replica.revision),
+        format!("BELFRY_REPLICA={}", replica.replica),
+    ]
 }
 
 /// Variables for a task of a schedule: its scheduled time and interval.
@@ -447,7 +475,7 @@ mod tests {
         });
         let folder = Folder::of_test(dir.path().to_str().unwrap());
         let streams = Streams { stdin: None, stdout: pipe(), stderr: pipe() };
-        let prepared = Prepared { folder, group: None, streams };
+        let prepared = Prepared { folder, group: None, streams, ports: PortNumbers::new() };
         launcher.publish_lease(crate::clock::boot_millis());
         launcher.launch(Launch {
             id: ExecutionId::from_bits(1),
@@ -491,10 +519,9 @@ mod tests {
         let Run::Process(process) = &mut spec.run else { unreachable!() };
         process.env.insert("PATH".into(), "/opt/bin".into());
         process.env.insert("A".into(), "b=c".into());
-        let process = process.clone();
         let assignment = v1::Assignment::default();
         let order = StartRequest { assignment, spec, staged: false, inputs: Vec::new() };
-        let env = environment(ExecutionId::from_bits(1), &order, &process, &Folder::of_test("/x"));
+        let env = environment(ExecutionId::from_bits(1), &order, &Folder::of_test("/x"), &PortNumbers::new());
         let mut names: Vec<_> = env.iter().filter_map(|var| var.split('=').next()).collect();
         assert!(env.contains(&"PATH=/opt/bin".to_owned()) && env.contains(&"A=b=c".to_owned()));
         names.sort_unstable();

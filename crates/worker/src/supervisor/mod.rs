@@ -11,6 +11,7 @@
 //! - [`start`]: prepares a task, and follows its launch.
 //! - [`finish`]: ended children, and their remaining processes and files.
 //! - [`task_socket`]: passes connections of tasks to the agent; [`checkpoint`]: reads the checkpoint files of tasks.
+//! - [`ports`]: ports of executions; [`watches`]: executions whose health checks the agent runs.
 //! - [`exits`]: ended and orphaned children, and the executions that they belong to.
 //! - [`convert`]: converts values of the core to messages and records.
 //! - [`task`], [`folders`], [`journal`], [`logs`], [`fuse_link`], [`agent_link`], [`poller`]: parts of the shell.
@@ -30,10 +31,12 @@ pub(crate) mod journal;
 mod launcher;
 mod logs;
 mod poller;
+mod ports;
 mod setup;
 mod start;
 pub(crate) mod task;
 mod task_socket;
+mod watches;
 mod writer;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -61,6 +64,7 @@ use journal::JournalError;
 use launcher::{Launch, Launcher};
 use logs::{Bounds, ExecutionLog};
 use poller::{Alarm, Poller, Token, token};
+use ports::Ports;
 use start::Launching;
 use task::Task;
 use task_socket::Calls;
@@ -102,6 +106,7 @@ struct Supervisor {
     cgroups: Cgroups,
     folders: Folders,
     launcher: Launcher,
+    ports: Ports,
 
     poller: Poller,
     /// Time for which the alarm of the core is set.

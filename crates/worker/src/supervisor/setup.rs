@@ -33,6 +33,7 @@ use super::journal::{Held, Journal, State};
 use super::launcher::Launcher;
 use super::logs::{self, Bounds};
 use super::poller::{Poller, token};
+use super::ports::Ports;
 use super::task_socket::Calls;
 use super::writer::Writer;
 use super::{JOURNAL_COMPACT, Supervisor, SupervisorError, failed};
@@ -110,6 +111,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
         cgroups,
         folders: Folders::new(layout.clone(), owner, folder_remover),
         launcher,
+        ports: Ports::new(config.port_range, entropy().unwrap_or_default()),
         poller,
         core_alarm: None,
         signals,

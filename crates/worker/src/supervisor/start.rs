@@ -4,8 +4,8 @@
 //! take_starts ─> core (journal, lease) ─> launch_some ─> prepare ─> launcher thread ─> take_launched ─> started
 //! ```
 //!
-//! A launch needs a control group, an entry in the fuse's table, a folder and pipes. They are created before
-//! the process, so that a task never runs unguarded, and are released if it does not start. A launch whose
+//! A launch needs its ports, a control group, an entry in the fuse's table, a folder and pipes. They are created
+//! before the process, so that a task never runs unguarded, and are released if it does not start. A launch whose
 //! lease has expired waits in `held_back` with its resources.
 //!
 //! Programs are loaded on threads, because an unresponsive file system can block a load for minutes.
@@ -180,6 +180,7 @@ impl Supervisor {
     fn release_launch(&mut self, launch: Launch) {
         let Launch { id, prepared, .. } = launch;
         self.launching.remove(&id);
+        self.ports.release(&prepared.ports);
         self.guards.release(id);
         self.folders.take_back(prepared.folder);
         prepared.group.into_iter().for_each(|group| self.cgroups.take_back(group));
@@ -222,6 +223,21 @@ impl Supervisor {
 
     /// Prepares the resources of the process.
     fn prepare(&mut self, id: ExecutionId, order: &StartRequest) -> Result<Prepared, LaunchFailure> {
+        let ports = self.ports.allocate(id, &order.spec.ports).map_err(LaunchFailure::Failed)?;
+        match self.prepare_process(id, order) {
+            Ok((group, folder, streams)) => Ok(Prepared { folder, group, streams, ports }),
+            Err(failure) => {
+                self.ports.release(&ports);
+                Err(failure)
+            }
+        }
+    }
+
+    fn prepare_process(
+        &mut self,
+        id: ExecutionId,
+        order: &StartRequest,
+    ) -> Result<(Option<Group>, Folder, Streams), LaunchFailure> {
         let failed = |code, detail: String| LaunchFailure::Failed(start_failed(code, detail));
         let limits = &order.spec.resources.limits;
         let group =
@@ -236,7 +252,7 @@ impl Supervisor {
             ));
         }
         match self.make_folder(id, order) {
-            Ok((folder, streams)) => Ok(Prepared { folder, group, streams }),
+            Ok((folder, streams)) => Ok((group, folder, streams)),
             Err(error) => {
                 group.into_iter().for_each(|group| self.cgroups.take_back(group));
                 Err(match error.kind() {
@@ -280,7 +296,7 @@ impl Supervisor {
     fn started(&mut self, id: ExecutionId, order: StartRequest, prepared: Prepared, process: Process) {
         crashpoint::reach(Point::StartAfterExec);
         let Process { pid, started, started_unix_millis, group_errno: outside } = process;
-        let Prepared { folder, mut group, streams: Streams { stdout, stderr, .. } } = prepared;
+        let Prepared { folder, mut group, streams: Streams { stdout, stderr, .. }, ports } = prepared;
         // The table already has a record, so the update cannot fail.
         let number = group.as_ref().map_or(0, |group| group.number);
         let _has_room = self.guards.guard(guarded(id, &order, Some(pid), number));
@@ -304,6 +320,9 @@ impl Supervisor {
             order,
             pid,
             folder,
+            ports,
+            health: None,
+            check_failure: None,
             task_socket: None,
             started: started.boot,
             started_unix_millis,
@@ -326,6 +345,7 @@ impl Supervisor {
             self.note_exit(id, exit);
         }
         self.handle_event(Event::Launched { execution: id, at: started, exit });
+        self.queue_watch(id);
         if exit.is_some() {
             self.after_exits(vec![id]);
         }

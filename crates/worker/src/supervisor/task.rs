@@ -13,10 +13,15 @@ use super::convert::start_failed;
 use super::error_line::LastOutput;
 use super::folders::Folder;
 use super::poller::Token;
+use super::ports::PortNumbers;
 use crate::clock::unix_millis;
+use crate::link::CheckedHealth;
 use crate::process::cgroup::Group;
 use crate::process::spawn::{Exit, own_peak_memory, signal_name};
 use crate::process::tree::Root;
+
+/// Error code of an execution whose startup or liveness check has failed too often.
+const UNHEALTHY: &str = "unhealthy";
 
 /// An assignment with its parsed spec.
 #[derive(Debug)]
@@ -50,6 +55,12 @@ impl StartRequest {
         self.spec.delivery == Delivery::AtMostOnce
     }
 
+    /// Returns whether the agent needs the ports or health checks of the execution.
+    pub(super) fn is_watched(&self) -> bool {
+        let has_checks = self.spec.health.as_deref().is_some_and(|checks| !checks.is_empty());
+        has_checks || !self.spec.ports.is_empty()
+    }
+
     /// Returns the properties of the execution that the core needs.
     pub(crate) fn terms(&self) -> ExecutionPolicy {
         ExecutionPolicy {
@@ -66,6 +77,11 @@ pub(super) struct Task {
     pub(super) order: StartRequest,
     pub(super) pid: i32,
     pub(super) folder: Folder,
+    pub(super) ports: PortNumbers,
+    /// Last health that an agent has sent.
+    pub(super) health: Option<CheckedHealth>,
+    /// Reason of an agent to end the task as unhealthy.
+    pub(super) check_failure: Option<String>,
     /// Token of its watched socket.
     pub(super) task_socket: Option<Token>,
     /// State of its checkpoint file.
@@ -113,6 +129,7 @@ impl Task {
             peak_memory_bytes: peak,
             started_at_unix_ms: self.started_unix_millis,
             finished_at_unix_ms: unix_millis(),
+            error: if verdict == EndReason::Unhealthy { UNHEALTHY.to_owned() } else { String::new() },
             ..v1::Finished::default()
         }
     }
@@ -125,6 +142,9 @@ impl Task {
                 How::TimedOut,
                 timeout.map_or_else(String::new, |t| format!("ran longer than its timeout of {t}")),
             ),
+            EndReason::Unhealthy => {
+                (How::Exited, self.check_failure.clone().unwrap_or_else(|| "a health check failed".into()))
+            }
             EndReason::Orphaned => {
                 (How::Interrupted, "the worker was disconnected from the servers for too long".into())
             }

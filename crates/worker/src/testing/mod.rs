@@ -199,6 +199,10 @@ impl Machine for Simulated {
         endpoint.connect_with_connector_lazy(self.connector())
     }
 
+    fn local_address<'a>(&'a self, _: &'a str) -> BoxFuture<'a, String> {
+        Box::pin(std::future::ready(String::new()))
+    }
+
     fn boot_millis(&self) -> u64 {
         self.world.millis()
     }

@@ -227,7 +227,7 @@ impl Supervisor {
             }),
             Request::Lease(lease) => self.handle(Event::LeaseRenewed { until: lease.boot_millis }),
             Request::LogsFrom(_) | Request::LogAcks(_) | Request::Stored(_) | Request::Saved(_) => {}
-            Request::Ping(_) | Request::Put(_) => {}
+            Request::Ping(_) | Request::Put(_) | Request::Unhealthy(_) | Request::Checked(_) => {}
         }
     }
 
@@ -343,7 +343,7 @@ impl Supervisor {
     fn exited(&mut self, execution: ExecutionId, exit: i32) {
         self.handle(Event::Exited { execution });
         let how = match self.core.end_reason(execution) {
-            Some(EndReason::ByItself) => How::Exited,
+            Some(EndReason::ByItself | EndReason::Unhealthy) => How::Exited,
             Some(EndReason::Stopped(_)) => How::Stopped,
             Some(EndReason::TimedOut) => How::TimedOut,
             Some(EndReason::Orphaned | EndReason::ShutDown) => How::Interrupted,

@@ -7,6 +7,7 @@
 //! - [`rig`]: the worker under test. [`server`]: its server. [`proxy`]: a network between them that fails.
 //! - [`run`], [`stop`], [`tasks`], [`logs`], [`artifacts`]: tasks. [`lease`], [`launch`]: leases and slow
 //!   launches.
+//! - [`services`]: ports and health checks.
 //! - [`session`], [`journal`], [`pids`]: sessions, recovery, and processes with reused ids.
 //!
 //! A new test must be added to the list in `trials`.
@@ -27,6 +28,7 @@ mod proxy;
 mod rig;
 mod run;
 mod server;
+mod services;
 mod session;
 mod stop;
 mod tasks;
@@ -142,6 +144,20 @@ fn trials() -> Vec<Trial> {
         pids {
             a_task_with_a_reused_process_id_is_not_reported_as_ended,
         }
+        services {
+            a_task_with_a_free_port_serves_and_its_health_is_reported,
+            a_failed_liveness_check_ends_the_task_as_unhealthy,
+            a_startup_check_that_never_succeeds_ends_the_task_as_unhealthy,
+            a_command_check_runs_beside_the_task_and_the_task_learns_why_it_ends,
+            a_restarted_agent_continues_the_health_checks,
+            a_new_session_gets_the_health_of_all_tasks,
+            failed_checks_of_a_frozen_task_do_not_count,
+            a_fixed_port_belongs_to_one_task_at_a_time,
+            a_start_fails_if_no_port_of_the_range_is_free,
+            a_replica_gets_its_service_and_ports_in_its_environment,
+            a_worker_reports_its_address,
+            an_agent_of_an_older_release_gets_no_health_checks,
+        }
         tasks {
             a_task_saves_and_reads_its_checkpoint_through_its_socket,
             a_task_has_a_socket_in_a_worker_folder_with_a_long_path,
@@ -188,6 +204,7 @@ fn main() -> ExitCode {
         }
         Some("fuse") => ended(worker::run_fuse()),
         Some("sibling") => stop::make_sibling(),
+        Some("service") => services::serve(args.next().expect("the file of the answers").as_ref()),
         Some("numbers") => ended(run(pids::play())),
         _ => {
             log_to_stderr();

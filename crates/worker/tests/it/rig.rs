@@ -226,6 +226,7 @@ pub(crate) fn assignment(spec: &JobSpec) -> Assignment {
         origin: None,
         step: None,
         checkpoint_version: 0,
+        replica: None,
     }
 }
 

@@ -34,6 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct State {
     pub(crate) hellos: Vec<Hello>,
     pub(crate) reports: Vec<Report>,
+    /// Health of executions, in the order of its arrival, and the executions whose health came before a report.
+    pub(crate) health: Vec<ExecutionHealth>,
+    pub(crate) health_before_start: Vec<String>,
     pub(crate) beats: Vec<Heartbeat>,
     pub(crate) tokens: Vec<String>,
     /// Executions whose end was acknowledged; added after the acknowledgement was sent.
@@ -79,6 +82,8 @@ impl Default for State {
         Self {
             hellos: Vec::new(),
             reports: Vec::new(),
+            health: Vec::new(),
+            health_before_start: Vec::new(),
             beats: Vec::new(),
             tokens: Vec::new(),
             acknowledged: Vec::new(),
@@ -110,6 +115,10 @@ impl Default for State {
 impl State {
     pub(crate) fn of(&self, execution: &str) -> impl Iterator<Item = &report::Body> {
         self.reports.iter().filter(move |r| r.execution_id == execution).filter_map(|r| r.body.as_ref())
+    }
+
+    pub(crate) fn health_of(&self, execution: &str) -> impl Iterator<Item = &ExecutionHealth> {
+        self.health.iter().filter(move |health| health.execution_id == execution)
     }
 
     pub(crate) fn finished(&self, execution: &str) -> Option<Finished> {
@@ -264,6 +273,15 @@ impl FakeServer {
                 state.hellos.push(hello);
                 None
             }
+            Said::Health(batch) => {
+                for health in batch.executions {
+                    if state.of(&health.execution_id).next().is_none() {
+                        state.health_before_start.push(health.execution_id.clone());
+                    }
+                    state.health.push(health);
+                }
+                None
+            }
             Said::Reports(batch) => {
                 let acks = batch.reports.iter().filter(|_| state.acknowledge).map(|report| ReportAck {
                     execution_id: report.execution_id.clone(),
@@ -307,8 +325,14 @@ impl Worker for FakeServer {
             let mut state = self.state();
             (std::mem::take(&mut state.stops), state.welcome_lease_ms)
         };
-        let welcome =
-            Welcome { session: number, heartbeat_interval_ms: 50, lease_ms, stops, servers: Vec::new() };
+        let welcome = Welcome {
+            session: number,
+            heartbeat_interval_ms: 50,
+            lease_ms,
+            stops,
+            servers: Vec::new(),
+            accepts_health: true,
+        };
         outbox.send(Ok(ServerMessage { body: Some(Say::Welcome(welcome)) })).await.ok();
         self.record(hello);
         self.change(|state| state.session = Some(outbox));

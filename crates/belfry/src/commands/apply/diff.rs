@@ -29,6 +29,20 @@ pub(super) async fn sides(client: &Client, object: &Object) -> Result<(String, S
             let current = optional(client.workflow(&named, None).await)?.and_then(|workflow| workflow.spec);
             Ok((text(current.as_deref())?, text(Some(spec.as_ref()))?))
         }
+        Object::Service(spec) => {
+            let namespace = Some(spec.namespace.clone());
+            let named = client::ServiceRef { name: spec.name.clone(), namespace };
+            let current = optional(client.service(&named).await)?;
+            let mut wanted = spec.clone();
+            // Without a number, a service keeps its current one.
+            let replicas = current.as_ref().map(|service| service.replicas);
+            wanted.replicas = wanted.replicas.or(replicas);
+            let current = current.and_then(|service| {
+                let spec = service.spec?;
+                Some(model::ServiceSpec { replicas: Some(service.replicas), ..*spec })
+            });
+            Ok((text(current.as_ref())?, text(Some(wanted.as_ref()))?))
+        }
         Object::Calendar(spec) => {
             let current = optional(client.calendar(&spec.name, Some(&spec.namespace)).await)?;
             let current = current.and_then(|calendar| calendar.spec);
@@ -56,14 +70,24 @@ fn text<T: Serialize>(value: Option<&T>) -> Result<String, Failure> {
     value.map_or_else(|| Ok(String::new()), yaml)
 }
 
-/// Formats a difference as `diff -u` does; empty without differences.
+/// Formats a difference between an object on the server and in a file as `diff -u` does; empty without differences.
 pub(super) fn unified(title: &str, current: &str, wanted: &str, color: bool) -> String {
+    unified_between(&format!("{title} (server)"), &format!("{title} (file)"), current, wanted, color)
+}
+
+/// Formats a difference between two texts with their titles as `diff -u` does; empty without differences.
+pub(in crate::commands) fn unified_between(
+    before: &str,
+    after: &str,
+    current: &str,
+    wanted: &str,
+    color: bool,
+) -> String {
     if current == wanted {
         return String::new();
     }
-    let title = escape(title);
-    let before = if current.is_empty() { "/dev/null".to_owned() } else { format!("{title} (server)") };
-    let mut out = format!("--- {before}\n+++ {title} (file)\n");
+    let before = if current.is_empty() { "/dev/null".to_owned() } else { escape(before) };
+    let mut out = format!("--- {before}\n+++ {}\n", escape(after));
     let diff = TextDiff::from_lines(current, wanted);
     for hunk in diff.unified_diff().context_radius(CONTEXT_LINES).iter_hunks() {
         out.push_str(&format!("{}\n", hunk.header()));

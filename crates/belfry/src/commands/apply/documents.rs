@@ -18,7 +18,7 @@ use model::api::FieldError;
 use model::calendar::CalendarSpec;
 use model::queue::QueueSettings;
 use model::workflow::Action;
-use model::{ScheduleSpec, WorkflowSpec};
+use model::{ScheduleSpec, ServiceSpec, WorkflowSpec};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde::de::value::MapAccessDeserializer;
@@ -52,6 +52,7 @@ impl Document {
 pub(in crate::commands) enum Object {
     Schedule(Box<ScheduleSpec>),
     Workflow(Box<WorkflowSpec>),
+    Service(Box<ServiceSpec>),
     Calendar(CalendarSpec),
     Queue { name: String, settings: QueueSettings },
     Channel(Box<ChannelSpec>),
@@ -64,6 +65,7 @@ impl Object {
         match self {
             Self::Schedule(spec) => format!("schedule {}/{}", spec.namespace, spec.name),
             Self::Workflow(spec) => format!("workflow {}/{}", spec.namespace, spec.name),
+            Self::Service(spec) => format!("service {}/{}", spec.namespace, spec.name),
             Self::Calendar(spec) => format!("calendar {}/{}", spec.namespace, spec.name),
             Self::Queue { name, .. } => format!("queue {name}"),
             Self::Channel(spec) => format!("channel {}/{}", spec.namespace, spec.name),
@@ -73,7 +75,7 @@ impl Object {
 }
 
 /// Supported kinds, for messages.
-const KINDS: &str = "`workflow`, `schedule`, `calendar`, `queue`, `channel` or `alert`";
+const KINDS: &str = "`workflow`, `schedule`, `service`, `calendar`, `queue`, `channel` or `alert`";
 
 /// Metadata of a document. A file without `spec` and `kind` is a bare spec.
 #[derive(Debug, Default, Deserialize)]
@@ -280,6 +282,20 @@ impl Part<'_> {
                 }
                 spec.fill();
                 Ok(Object::Workflow(Box::new(spec)))
+            }
+            "service" => {
+                let mut spec: ServiceSpec = self.spec(&metadata, is_document)?;
+                if namespace.by_flag()
+                    || spec.namespace == model::spec::DEFAULT && metadata.namespace.is_none()
+                {
+                    let given = one(namespace)?;
+                    if spec.job.namespace == spec.namespace {
+                        given.clone_into(&mut spec.job.namespace);
+                    }
+                    given.clone_into(&mut spec.namespace);
+                }
+                spec.fill();
+                Ok(Object::Service(Box::new(spec)))
             }
             "calendar" => {
                 let mut spec: CalendarSpec = self.spec(&metadata, is_document)?;
@@ -744,6 +760,21 @@ spec:
             let definition = model::workflow::Definition { workflow: spec, calls: calls.clone() };
             model::validate::definition(&definition).unwrap_or_else(told);
         }
+    }
+
+    #[test]
+    fn a_service_moves_with_its_job() {
+        let text = "kind: service\nname: web\nlabels: { team: pay }\nspec:\n  replicas: 2\n  job: { run: { process: { command: [x] } } }\n";
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("web.yaml");
+        std::fs::write(&path, text).unwrap();
+        let all = read(&[path], &namespace("pay", true), None).unwrap();
+        let Object::Service(spec) = &all[0].object else { panic!("not a service") };
+        assert_eq!(
+            (all[0].object.title().as_str(), spec.labels["team"].as_str()),
+            ("service pay/web", "pay")
+        );
+        assert_eq!((spec.job.namespace.as_str(), spec.job.name.as_str()), ("pay", "web"));
     }
 
     #[test]

@@ -4,13 +4,12 @@
 //! - `secrets`: secrets of channels, from the environment or from files.
 //! - `diff`: formats the changes of an object as a unified diff.
 //!
-//! Calendars are applied first, then queues, channels, alert rules, workflows and schedules, because later kinds refer to
-//! earlier ones. All
-//! workflows are applied in one transaction, because they may call each other; schedules are applied in transactions of
-//! at most [`SCHEDULES_AT_ONCE`]. Objects that were applied before an error stay applied. Applying the same files again
+//! Calendars are applied first, then queues, channels, alert rules, services, workflows and schedules, because later
+//! kinds refer to earlier ones. All workflows are applied in one transaction, because they may call each other; services
+//! and schedules are applied in transactions of at most [`SERVICES_AT_ONCE`] and [`SCHEDULES_AT_ONCE`]. Objects that were applied before an error stay applied. Applying the same files again
 //! is idempotent.
 
-mod diff;
+pub(super) mod diff;
 pub(super) mod documents;
 mod secrets;
 
@@ -18,11 +17,11 @@ use std::collections::BTreeSet;
 
 use client::Client;
 use model::alert::{AlertRuleSpec, ChannelSpec};
-use model::api::{AppliedSchedules, AppliedWorkflows, ApplyChange};
+use model::api::{AppliedSchedules, AppliedServices, AppliedWorkflows, ApplyChange};
 use model::calendar::{CalendarSpec, CalendarStep, Days};
 use model::queue::QueueSettings;
 use model::timing::{Filter, Timing};
-use model::{ScheduleSpec, WorkflowSpec};
+use model::{ScheduleSpec, ServiceSpec, WorkflowSpec};
 
 use self::documents::{Document, Object, read};
 use super::schedules::with_carets;
@@ -33,6 +32,8 @@ use crate::output::schedules::AppliedObject;
 
 /// Maximum number of schedules in a request; well below the size limit of a request for schedules of usual size.
 const SCHEDULES_AT_ONCE: usize = 2_000;
+/// Maximum number of services in a request.
+const SERVICES_AT_ONCE: usize = model::limits::BATCH_SERVICES_MAX;
 
 pub(super) async fn run(context: &Context, args: ApplyArgs) -> Result<(), Failure> {
     apply(context, args, None).await
@@ -102,13 +103,14 @@ impl Applier {
     async fn all(&mut self, documents: &[Document], done: &mut Vec<AppliedObject>) -> Result<(), Failure> {
         let (mut calendars, mut queues) = (Vec::new(), Vec::new());
         let (mut channels, mut rules) = (Vec::new(), Vec::new());
-        let (mut workflows, mut schedules) = (Vec::new(), Vec::new());
+        let (mut services, mut workflows, mut schedules) = (Vec::new(), Vec::new(), Vec::new());
         for document in documents {
             match &document.object {
                 Object::Calendar(spec) => calendars.push((document, spec)),
                 Object::Queue { name, settings } => queues.push((document, name, settings)),
                 Object::Channel(spec) => channels.push((document, spec.as_ref())),
                 Object::AlertRule(spec) => rules.push((document, spec.as_ref())),
+                Object::Service(spec) => services.push((document, spec.as_ref())),
                 Object::Workflow(spec) => workflows.push((document, spec.as_ref())),
                 Object::Schedule(spec) => schedules.push((document, spec.as_ref())),
             }
@@ -133,6 +135,9 @@ impl Applier {
             let change = self.alert_rule(spec).await.map_err(|error| with_document(document, error))?;
             let (name, namespace) = (spec.name.clone(), Some(spec.namespace.clone()));
             done.push(AppliedObject { kind: "alert", name, namespace, change, warnings: Vec::new() });
+        }
+        for batch in services.chunks(SERVICES_AT_ONCE) {
+            done.extend(self.services(batch).await?);
         }
         if !workflows.is_empty() {
             done.extend(self.workflows(&workflows).await?);
@@ -214,18 +219,19 @@ impl Applier {
     /// Applies all workflows in one request, so that they may call each other.
     async fn workflows(&self, all: &[(&Document, &WorkflowSpec)]) -> Result<Vec<AppliedObject>, Failure> {
         let specs = all.iter().map(|(_, spec)| (*spec).clone()).collect();
-        let AppliedWorkflows { workflows } =
-            self.client.apply_workflows(specs, self.dry_run).await.map_err(|error| {
-                let mut failure = Failure::from(error);
-                for field in failure.fields_mut() {
-                    let Some((document, _, path)) = object_at(all, "workflows", &field.path) else {
-                        continue;
-                    };
-                    field.path = document.location(&path);
-                }
-                failure
-            })?;
+        let AppliedWorkflows { workflows } = self
+            .client
+            .apply_workflows(specs, self.dry_run)
+            .await
+            .map_err(|error| located(all, "workflows", error))?;
         Ok(workflows.into_iter().map(AppliedObject::from).collect())
+    }
+
+    async fn services(&self, batch: &[(&Document, &ServiceSpec)]) -> Result<Vec<AppliedObject>, Failure> {
+        let specs = batch.iter().map(|(_, spec)| (*spec).clone()).collect();
+        let applied = self.client.apply_services(specs, self.dry_run).await;
+        let AppliedServices { services } = applied.map_err(|error| located(batch, "services", error))?;
+        Ok(services.into_iter().map(AppliedObject::from).collect())
     }
 
     async fn schedules(&self, batch: &[(&Document, &ScheduleSpec)]) -> Result<Vec<AppliedObject>, Failure> {
@@ -291,6 +297,17 @@ fn with_document(document: &Document, error: client::Error) -> Failure {
     let mut failure = Failure::from(error);
     for field in failure.fields_mut() {
         field.path = document.location(&field.path);
+    }
+    failure
+}
+
+/// Converts an error about several objects: a path such as `services[3].job…` becomes a path in its document.
+fn located<T>(all: &[(&Document, &T)], list: &str, error: client::Error) -> Failure {
+    let mut failure = Failure::from(error);
+    for field in failure.fields_mut() {
+        if let Some((document, _, path)) = object_at(all, list, &field.path) {
+            field.path = document.location(&path);
+        }
     }
     failure
 }

@@ -39,6 +39,7 @@ fn check(plan: &Plan, document: &Document) -> Result<(), Invalid> {
     match &document.object {
         Object::Schedule(spec) => validate::schedule(spec, plan.from),
         Object::Workflow(spec) => validate::workflow(spec, plan.from),
+        Object::Service(spec) => validate::service(spec, plan.from),
         Object::Calendar(spec) => validate::calendar(spec),
         Object::Queue { name, settings } => validate::queue(name, settings),
         Object::Channel(spec) => validate::channel(spec),
@@ -70,6 +71,8 @@ fn put(plan: &mut Plan, object: Object) {
         Object::Queue { name, settings } => {
             plan.queues.insert(name, settings);
         }
+        // A plan has no services: their replicas use capacity, but start no runs.
+        Object::Service(_) => {}
         // Alerts change no run.
         Object::Channel(_) | Object::AlertRule(_) => {}
     }

@@ -16,7 +16,9 @@ use futures::TryStreamExt as _;
 use model::{JobId, WorkerId};
 use serde_json::{Value, json};
 
-use super::{Context, for_each_item, logs, note_truncated, read_items, submit, wait, watch, workers};
+use super::{
+    Context, for_each_item, logs, note_truncated, read_items, services, submit, wait, watch, workers,
+};
 use crate::args::job::{CancelArgs, ExecutionsArgs, JobCommand, JobFilterArgs, ListArgs, UpdateArgs};
 use crate::args::reference::Reference;
 use crate::args::spec::{Pair, Patch};
@@ -83,6 +85,10 @@ pub(super) async fn filter(
         return Err(Failure::usage(format!("`--label` has two values for `{}`", escape(key)))
             .help("no job has both; select each value alone"));
     }
+    let service = match args.service {
+        Some(name) => Some(services::id(client, namespace.as_deref(), name).await?),
+        None => None,
+    };
     Ok(JobFilter {
         status: args.status,
         owner: args.owner,
@@ -96,6 +102,7 @@ pub(super) async fn filter(
         backfill: context.optional_id(client, args.backfill)?,
         run: context.optional_id(client, args.run)?,
         workflow: args.workflow,
+        service,
         created_after: args.after,
         created_before: args.before,
     })
@@ -227,7 +234,8 @@ mod tests {
     fn patch(line: &[&str]) -> Result<Value, String> {
         let line = ["belfry", "job", "update", "job_01k9zq3m6c0000000000000000"].iter().chain(line);
         let cli = Cli::try_parse_from(line).map_err(|e| e.to_string())?;
-        let Command::Job(JobCommand::Update(args)) = cli.command else { panic!("not an update") };
+        let Command::Job(command) = cli.command else { panic!("not a job") };
+        let JobCommand::Update(args) = *command else { panic!("not an update") };
         update_patch(&args).map_err(|f| f.render(false))
     }
 
@@ -252,6 +260,7 @@ mod tests {
                 "--backfill @last",
                 "--run @last",
                 "--workflow w",
+                "--service s",
                 "--after 1h",
                 "--before 1h",
                 "--all",

@@ -28,6 +28,7 @@ mod schedule_lists;
 mod schedules;
 mod schedules_of_workflows;
 mod servers;
+mod services;
 mod statistics;
 mod tenants;
 mod upstream;
@@ -361,6 +362,16 @@ struct Task {
 
 impl ManualWorker {
     async fn join(world: &World, number: u128) -> Self {
+        let capabilities = Capabilities { runtimes: vec!["process".into()], ..Capabilities::default() };
+        Self::join_as(world, number, capabilities, None).await
+    }
+
+    /// Joins a worker that runs health checks.
+    async fn join_with_checks(world: &World, number: u128, address: Option<&str>) -> Self {
+        Self::join_as(world, number, Capabilities::of_processes(), address).await
+    }
+
+    async fn join_as(world: &World, number: u128, capabilities: Capabilities, address: Option<&str>) -> Self {
         let node = world.services.node.clone();
         let (id, session) = (WorkerId::from_bits(number << 80), node.new_session());
         let (outbox, messages) = mpsc::channel(64);
@@ -369,6 +380,7 @@ impl ManualWorker {
             session,
             name: format!("w{number}"),
             version: "0.1.0".into(),
+            address: address.map(str::to_owned),
             labels: [("zone".to_owned(), "a".to_owned())].into(),
             capacity: Capacity {
                 cpu: Millicores(64_000),
@@ -376,7 +388,7 @@ impl ManualWorker {
                 custom: Default::default(),
                 slots: 100,
             },
-            capabilities: Capabilities { runtimes: vec!["process".into()], ..Capabilities::default() },
+            capabilities,
             held: Vec::new(),
         };
         node.join(join, outbox).await.unwrap();

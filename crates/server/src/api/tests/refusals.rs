@@ -493,7 +493,7 @@ async fn an_unknown_event_type_is_refused_with_the_known_types() {
         assert_eq!(answer.code(), "400 invalid_parameter", "{kind}");
         answer.json()["detail"].as_str().unwrap().to_owned()
     };
-    insta::assert_snapshot!(detail("nosuch").await, @"type: `nosuch` is not an event type: expected one of backfill, calendar, execution, job, queue, run, schedule, step, worker, workflow");
+    insta::assert_snapshot!(detail("nosuch").await, @"type: `nosuch` is not an event type: expected one of backfill, calendar, execution, job, queue, rollout, run, schedule, service, step, worker, workflow");
     insta::assert_snapshot!(detail("job,worker.gone").await, @"type: `worker.gone` is not an event type: expected one of worker.expected, worker.lost, worker.ready");
     world.stream("/api/v1/events?type=job.failed,worker,step.late_worker", None).await;
 }

@@ -28,6 +28,7 @@ pub(super) struct Tenant {
     ended_job: String,
     schedule: String,
     workflow: String,
+    service: String,
     execution: String,
     run: String,
     backfill: String,
@@ -80,6 +81,11 @@ impl Tenant {
         let started = world.post(&format!("{path}/start?namespace=finance"), json!({})).await;
         assert_eq!(started.status, StatusCode::CREATED, "{}", started.text());
         let run = started.json()["id"].as_str().unwrap().to_owned();
+        let service = named("service", json!({"job": {"run": process()}}));
+        let path = format!("/api/v1/services/{TRACE}-service");
+        let created = world.json(Method::PUT, &path, service, &[]).await;
+        assert_eq!(created.status, StatusCode::CREATED, "{}", created.text());
+        let service = created.json()["id"].as_str().unwrap().to_owned();
         let calendar = named("calendar", json!({"steps": [{"include": {"dates": ["2026-12-24"]}}]}));
         let path = format!("/api/v1/calendars/{TRACE}-calendar");
         let created = world.json(Method::PUT, &path, calendar, &[]).await;
@@ -103,7 +109,19 @@ impl Tenant {
         assert_eq!(created.status, StatusCode::CREATED, "{}", created.text());
         let silence = created.json()["id"].to_string();
         let alert = open_alert(world, ended_job.parse().unwrap()).await;
-        Self { job, ended_job, schedule, workflow, execution, run, backfill, failure, alert, silence }
+        Self {
+            job,
+            ended_job,
+            schedule,
+            workflow,
+            service,
+            execution,
+            run,
+            backfill,
+            failure,
+            alert,
+            silence,
+        }
     }
 }
 
@@ -152,6 +170,7 @@ pub(super) fn request(tenant: &Tenant, method: &Method, route: &str) -> (String,
     };
     let schedule =
         || object("schedule", json!({"timing": {"rules": [{"every": "2h"}]}, "job": {"run": process()}}));
+    let service = || object("service", json!({"replicas": 2, "job": {"run": process()}}));
     let workflow = || object("workflow", json!({"steps": [{"name": "x", "job": {"run": process()}}]}));
     let is_get = method == Method::GET;
     let mut body = json!({});
@@ -203,6 +222,20 @@ pub(super) fn request(tenant: &Tenant, method: &Method, route: &str) -> (String,
             named("schedule")
         }
         path if path.starts_with("/backfills/{id}") => id(&tenant.backfill),
+        "/services/targets" => all(),
+        "/services/apply" => {
+            body = json!({"services": [service()]});
+            plain(Refused)
+        }
+        path if path.starts_with("/services/{name}") => {
+            if method == Method::PUT {
+                body = service();
+            }
+            if path.ends_with("/scale") {
+                body = json!({"replicas": 3});
+            }
+            named("service")
+        }
         "/workflows/apply" => {
             body = json!({"workflows": [workflow()]});
             plain(Refused)
@@ -256,7 +289,7 @@ pub(super) fn request(tenant: &Tenant, method: &Method, route: &str) -> (String,
         }
         "/stats/series" => (format!("{route}?namespace=finance"), Refused),
         "/stats/totals" => (format!("{route}?by=job"), WithoutTrace),
-        "/executions" | "/schedules" | "/backfills" | "/workflows" | "/runs" | "/calendars"
+        "/executions" | "/schedules" | "/backfills" | "/services" | "/workflows" | "/runs" | "/calendars"
         | "/artifacts" | "/failures" | "/alerts" | "/alert-rules" | "/channels" | "/silences"
         | "/notifications" => all(),
         // The cluster itself: rights in a namespace suffice to read it.
@@ -309,13 +342,15 @@ pub(super) fn request(tenant: &Tenant, method: &Method, route: &str) -> (String,
     (path, body, expected)
 }
 
-/// Returns the path, and for a schedule or a workflow also the path with its id instead of its name. `PUT` takes names.
+/// Returns the path, and for a schedule, a workflow or a service also the path with its id instead of its name. `PUT` takes names.
 fn with_ids(tenant: &Tenant, method: &Method, path: &str) -> Vec<String> {
     let by_id = path
         .replace(&format!("/{TRACE}-schedule"), &format!("/{}", tenant.schedule))
         .replace(&format!("/{TRACE}-workflow"), &format!("/{}", tenant.workflow))
+        .replace(&format!("/{TRACE}-service"), &format!("/{}", tenant.service))
         .replace("namespace=finance", "");
-    let has_id = by_id.contains(&tenant.schedule) || by_id.contains(&tenant.workflow);
+    let ids = [&tenant.schedule, &tenant.workflow, &tenant.service];
+    let has_id = ids.iter().any(|id| by_id.contains(*id));
     let has_id = has_id && method != Method::PUT;
     std::iter::once(path.to_owned()).chain(has_id.then_some(by_id)).collect()
 }
@@ -345,6 +380,7 @@ async fn contents(world: &World, tenant: &Tenant) -> Vec<String> {
         "/api/v1/jobs?namespace=finance".to_owned(),
         format!("/api/v1/jobs/{}", tenant.job),
         "/api/v1/schedules?namespace=finance&specs=true".to_owned(),
+        "/api/v1/services?namespace=finance".to_owned(),
         "/api/v1/workflows?namespace=finance".to_owned(),
         "/api/v1/runs?namespace=finance".to_owned(),
         format!("/api/v1/runs/{}/steps", tenant.run),

@@ -1,11 +1,12 @@
 //! Every check can fail: each test has a constructed history that violates an invariant, and the closest one that
 //! does not.
 //!
-//! This file covers jobs, and what a history can show. [`schedules`], [`workflows`] and [`checkpoints`] cover these
-//! objects, [`tails`] lost commits.
+//! This file covers jobs, and what a history can show. [`schedules`], [`workflows`], [`services`] and [`checkpoints`]
+//! cover these objects, [`tails`] lost commits.
 
 mod checkpoints;
 mod schedules;
+mod services;
 mod tails;
 mod workflows;
 
@@ -58,6 +59,7 @@ impl Story {
             spec: None,
             origin: None,
             step: None,
+            replica: None,
             status: JobStatus::Waiting,
             version: 0,
             due_at: second(0),
@@ -130,6 +132,8 @@ impl Story {
             started: false,
             exit: None,
             preempted_by: None,
+            started_at: None,
+            health: None,
         }))
     }
 

@@ -23,13 +23,17 @@ use model::run::{
     BatchKey, ElementBatch, RetryFrom, RunHead, RunHistoryEntry, RunState, StepKey, StepRecord, StepState,
     WorkflowHead, WorkflowState, carried,
 };
+use model::service::{ServiceHead, ServiceState};
 use model::statistics::Tally;
 use model::{
-    BackfillId, ExecutionId, JobId, JobStatus, RunId, RunStatus, ScheduleId, Timestamp, WorkerId, WorkflowId,
+    BackfillId, ExecutionId, JobId, JobStatus, RunId, RunStatus, ScheduleId, ServiceId, Timestamp, WorkerId,
+    WorkflowId,
 };
 
 use super::super::plan::Mutation;
-use crate::history::{Added, Commit, ExecutionRow, JobRow, Row, RunRow, ScheduleRow, StepRow, WorkflowRow};
+use crate::history::{
+    Added, Commit, ExecutionRow, JobRow, Row, RunRow, ScheduleRow, ServiceRow, StepRow, WorkflowRow,
+};
 
 /// Maximum number of failed runs that are remembered.
 const FAILED_MAX: usize = 8;
@@ -50,6 +54,7 @@ pub(crate) struct Rows {
     calendars: BTreeMap<(String, String), Arc<CalendarRecord>>,
     pub(super) workflows: BTreeMap<WorkflowId, (Arc<WorkflowHead>, WorkflowState)>,
     pub(super) runs: BTreeMap<RunId, (Arc<RunHead>, RunState)>,
+    pub(super) services: BTreeMap<ServiceId, (Arc<ServiceHead>, ServiceState)>,
     batches: BTreeMap<BatchKey, ElementBatch>,
     steps: BTreeMap<StepKey, StepState>,
     /// Content of the last checkpoint of each job.
@@ -190,6 +195,11 @@ impl Rows {
                 self.checkpoints.insert(record.job, data);
                 Some(Row::Checkpoint { job: record.job, version: record.version, data })
             }
+            Change::Service { id, new, head, state } => Some(self.apply_service(id, new, head, *state)),
+            Change::RemoveService(id) => {
+                self.services.remove(&id);
+                Some(Row::ServiceRemoved(id))
+            }
             Change::RunKey(key) => {
                 self.run_keys.insert(key.key, key);
                 None
@@ -232,6 +242,7 @@ impl Rows {
             spec: head.as_ref().map(|head| Arc::clone(&head.spec)),
             origin: head.as_ref().and_then(|head| head.origin.clone()),
             step: head.as_ref().and_then(|head| head.step.clone()),
+            replica: head.as_ref().and_then(|head| head.replica.clone()),
             status: state.status,
             version: state.version,
             due_at: state.due_at,
@@ -255,6 +266,33 @@ impl Rows {
             self.jobs.insert(id, (head, state));
         }
         row
+    }
+
+    fn apply_service(
+        &mut self,
+        id: ServiceId,
+        new: bool,
+        head: Option<Arc<ServiceHead>>,
+        state: ServiceState,
+    ) -> Row {
+        let revisions = head.iter().flat_map(|head| &head.revisions);
+        let templates = revisions.map(|one| (one.number, one.rollback_to.unwrap_or(one.number)));
+        let row = ServiceRow {
+            service: id,
+            new,
+            spec: head.as_ref().map(|head| Arc::clone(&head.spec)),
+            templates: templates.collect(),
+            deleting: state.deleting,
+            version: state.version,
+            replicas: state.replicas,
+            rollout: state.rollout.clone(),
+            stable_revision: state.stable_revision,
+        };
+        let known = self.services.remove(&id).map(|(head, _)| head);
+        if let Some(head) = head.or(known) {
+            self.services.insert(id, (head, state));
+        }
+        Row::Service(Box::new(row))
     }
 
     /// Applies the row of a run. When it ends, its steps and elements are removed: an engine that takes over never
@@ -359,6 +397,12 @@ impl Rows {
         let steps = self.steps.iter().filter(|(key, _)| self.runs.contains_key(&key.run));
         let steps =
             steps.map(|(&key, state)| LiveRow::Step(Box::new(StepRecord { key, state: state.clone() })));
+        let services = self.services.iter().filter(|(id, _)| wanted(LiveKey::Service(**id)));
+        let services = services.map(|(&id, (head, state))| LiveRow::Service {
+            id,
+            head: (**head).clone(),
+            state: Box::new(state.clone()),
+        });
         let jobs = self.jobs.iter().filter(|(id, _)| wanted(LiveKey::Job(**id)));
         let jobs = jobs.map(|(&id, (head, state))| LiveRow::Job {
             id,
@@ -373,6 +417,7 @@ impl Rows {
         rows.extend(runs);
         rows.extend(batches);
         rows.extend(steps);
+        rows.extend(services);
         rows.extend(jobs);
         rows.extend(self.executions.values().map(|record| LiveRow::Execution(record.clone())));
         rows.extend(self.keys.values().map(|key| LiveRow::Key(*key)));
@@ -420,5 +465,7 @@ fn execution_row(new: bool, record: &ExecutionRecord) -> Row {
         started: record.started_at.is_some(),
         exit: record.outcome.as_ref().and_then(|outcome| outcome.exit_code),
         preempted_by: record.preempted_by,
+        started_at: record.started_at,
+        health: record.health.as_ref().map(|health| (health.status, health.since)),
     }))
 }

@@ -10,7 +10,8 @@ use model::statistics::{Resolution, SubjectKind};
 use super::{HOUR, SHARDS};
 use crate::failures::FailureQuery;
 use crate::query::{
-    ArtifactFilter, ExecutionFilter, JobFilter, LedgerFilter, Page, RunFilter, ScheduleFilter, WorkflowFilter,
+    ArtifactFilter, ExecutionFilter, JobFilter, LedgerFilter, Page, RunFilter, ScheduleFilter, ServiceFilter,
+    WorkflowFilter,
 };
 use crate::statistics::{StatisticsQuery, Subjects};
 use crate::suite::sample::Sampler;
@@ -27,6 +28,7 @@ pub(super) async fn answers(store: &dyn Store) -> Vec<String> {
     told.jobs(store).await;
     told.schedules(store).await;
     told.workflows(store).await;
+    told.services(store).await;
     let leases = store.acquire(&SHARDS, "test", HOUR).await.unwrap();
     told.add("leases", &leases);
     told.live(store, &leases).await;
@@ -153,6 +155,25 @@ impl Answers {
         let filter = WorkflowFilter { labels, ..WorkflowFilter::default() };
         self.add("labelled", store.workflows(&filter, Page { after: None, limit: 1_000 }).await);
         self.add("expired", store.expired_runs(Timestamp::MAX, 1_000).await);
+    }
+
+    async fn services(&mut self, store: &dyn Store) {
+        for namespace in NAMESPACES {
+            let filter =
+                ServiceFilter { namespace: namespace.map(str::to_owned), ..ServiceFilter::default() };
+            let services = store.services(&filter, Page { after: None, limit: 1_000 }).await.unwrap();
+            for service in &services.items {
+                self.add("service", store.service(service.id).await);
+                self.add("replicas", store.replicas(service.id).await);
+                let filter = JobFilter { service: Some(service.id), ..JobFilter::default() };
+                self.add("jobs of the service", store.jobs(&filter, Page { after: None, limit: 9 }).await);
+            }
+            self.add("services", services);
+        }
+        self.add("all replicas", store.replicas_in(None, 1_000).await);
+        let labels = [("team".to_owned(), "钟楼".to_owned())].into();
+        let filter = ServiceFilter { labels, ..ServiceFilter::default() };
+        self.add("labelled", store.services(&filter, Page { after: None, limit: 1_000 }).await);
     }
 
     async fn live(&mut self, store: &dyn Store, leases: &[Lease]) {

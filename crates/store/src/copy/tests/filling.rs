@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use model::failures::{FailureMark, FailureState};
 use model::firing::BackfillStatus;
-use model::record::{Batch, Change, Lease, RunKeyRecord};
+use model::record::{Batch, Change, JobHead, Lease, RunKeyRecord};
 use model::run::{BatchKey, RunStatus, StepKey, StepRecord};
-use model::{ExecutionStatus, JobId, ScheduleId, Timestamp, WorkerId};
+use model::service::ReplicaOrigin;
+use model::{ExecutionStatus, JobId, JobStatus, ScheduleId, Timestamp, WorkerId};
 
 use super::{HOUR, SHARDS};
 
@@ -45,6 +46,7 @@ impl Filling {
         self.jobs().await;
         self.workflows().await;
         self.runs().await;
+        self.services().await;
         // Ledger entries outlive their schedule.
         self.commit(vec![Change::RemoveSchedule(schedules[0])]).await;
         self.statistics().await;
@@ -157,6 +159,25 @@ impl Filling {
                 self.commit(vec![Change::Workflow { id, new, head, state: state.clone() }]).await;
                 state.generation += 1;
             }
+        }
+    }
+
+    async fn services(&mut self) {
+        for n in 0..12 {
+            let id = self.sampler.service_id(SHARDS[n % SHARDS.len()]);
+            let head = Some(Arc::new(self.sampler.service_head()));
+            let state = Box::new(self.sampler.service_state());
+            let mut changes = vec![Change::Service { id, new: true, head, state }];
+            for replica in 0..2 {
+                let job = self.sampler.job_id(SHARDS[n % SHARDS.len()]);
+                let origin = ReplicaOrigin { service: id, replica, ..self.sampler.replica_origin() };
+                let head = JobHead { replica: Some(Arc::new(origin)), ..(*self.sampler.head()).clone() };
+                let state = Box::new(self.sampler.state(JobStatus::Running));
+                changes.push(Change::Job { id: job, new: true, head: Some(Arc::new(head)), state });
+                let record = self.sampler.execution(job, 1, ExecutionStatus::Running);
+                changes.push(Change::Execution { new: true, record: Box::new(record) });
+            }
+            self.commit(changes).await;
         }
     }
 

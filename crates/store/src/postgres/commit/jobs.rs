@@ -69,6 +69,7 @@ struct Heads {
     schedules: Vec<Option<Uuid>>,
     backfills: Vec<Option<Uuid>>,
     runs: Vec<Option<Uuid>>,
+    services: Vec<Option<Uuid>>,
     shards: Vec<i32>,
 }
 
@@ -84,10 +85,11 @@ impl Heads {
         self.schedules.push(origin.map(|origin| uuid(origin.schedule.to_bits())));
         self.backfills.push(origin.and_then(|origin| origin.backfill).map(|id| uuid(id.to_bits())));
         self.runs.push(head.step.as_deref().map(|step| uuid(step.run.to_bits())));
+        self.services.push(head.replica.as_deref().map(|replica| uuid(replica.service.to_bits())));
         self.shards.push(shard.into());
     }
 
-    fn params(self) -> [crate::postgres::param::Param; 9] {
+    fn params(self) -> [crate::postgres::param::Param; 10] {
         [
             texts(self.namespaces),
             optional_texts(self.owners),
@@ -97,6 +99,7 @@ impl Heads {
             optional_ids(self.schedules),
             optional_ids(self.backfills),
             optional_ids(self.runs),
+            optional_ids(self.services),
             ints(self.shards),
         ]
     }
@@ -126,16 +129,16 @@ impl FullRows {
     }
 }
 
-/// `$1` to `$16`: the columns of [`FullRows`], with the number of rows at `$7`.
+/// `$1` to `$17`: the columns of [`FullRows`], with the number of rows at `$7`.
 macro_rules! full_rows {
     () => {
-        "unnest($1, $2, $3, $4, $5, $6, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+        "unnest($1, $2, $3, $4, $5, $6, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
          AS u (id, status, worker, expires_at, state, history,
-               namespace, owner, queue, name, head, schedule, backfill, run, shard)"
+               namespace, owner, queue, name, head, schedule, backfill, run, service, shard)"
     };
 }
 
-/// Subtracts the rows of `changed` and `gone` from the counts of part `$17` or `$8`, and adds the new ones.
+/// Subtracts the rows of `changed` and `gone` from the counts of part `$18` or `$8`, and adds the new ones.
 macro_rules! counted {
     ($part:literal, $deltas:literal) => {
         concat!(
@@ -232,11 +235,12 @@ impl Steps {
                             AS u (id, status, worker, expires_at, state, history)
                         WHERE j.id = u.id
                         RETURNING j.id, u.status, u.worker, u.expires_at, j.namespace, j.owner, j.queue,
-                            j.name, u.state, u.history, j.head, j.schedule, j.backfill, j.run, j.status AS was
+                            j.name, u.state, u.history, j.head, j.schedule, j.backfill, j.run, j.service,
+                            j.status AS was
                     ), put AS (
                         INSERT INTO jobs_ended
                         SELECT id, status, worker, expires_at, namespace, owner, queue, name, state,
-                            history, head, schedule, backfill, run
+                            history, head, schedule, backfill, run, service
                         FROM gone
                         RETURNING 1
                     ), ",
@@ -268,13 +272,13 @@ impl Steps {
                             expires_at = u.expires_at, namespace = u.namespace, owner = u.owner,
                             queue = u.queue, name = u.name, state = u.state, history = u.history,
                             head = u.head, schedule = u.schedule, backfill = u.backfill, run = u.run,
-                            shard = u.shard
+                            service = u.service, shard = u.shard
                         FROM ",
                     full_rows!(),
                     ", jobs o WHERE j.id = u.id AND o.id = u.id
                         RETURNING o.namespace, o.status AS was
                     ), ",
-                    counted!("$17", "SELECT namespace, was, -1 FROM changed"),
+                    counted!("$18", "SELECT namespace, was, -1 FROM changed"),
                     "SELECT 1 / (CASE WHEN count(*) = $7 THEN 1 ELSE 0 END) FROM changed"
                 ),
                 with_part(updated),
@@ -289,16 +293,16 @@ impl Steps {
                     full_rows!(),
                     " WHERE j.id = u.id
                         RETURNING u.id, u.status, u.worker, u.expires_at, u.namespace, u.owner, u.queue,
-                            u.name, u.state, u.history, u.head, u.schedule, u.backfill, u.run, u.shard,
-                            j.namespace AS was_in, j.status AS was
+                            u.name, u.state, u.history, u.head, u.schedule, u.backfill, u.run, u.service,
+                            u.shard, j.namespace AS was_in, j.status AS was
                     ), put AS (
                         INSERT INTO jobs_ended
                         SELECT id, status, worker, expires_at, namespace, owner, queue, name, state,
-                            history, head, schedule, backfill, run
+                            history, head, schedule, backfill, run, service
                         FROM gone
                         RETURNING 1
                     ), ",
-                    counted!("$17", "SELECT was_in, was, -1 FROM gone"),
+                    counted!("$18", "SELECT was_in, was, -1 FROM gone"),
                     "SELECT 1 / (CASE WHEN count(*) = $7 THEN 1 ELSE 0 END) FROM put"
                 ),
                 with_part(ended),
@@ -313,9 +317,10 @@ impl Steps {
                 concat!(
                     "WITH put AS (
                         INSERT INTO jobs (id, status, worker, expires_at, namespace, owner, queue, name,
-                            state, history, head, schedule, backfill, run, shard)
+                            state, history, head, schedule, backfill, run, service, shard)
                         SELECT u.id, u.status, u.worker, u.expires_at, u.namespace, u.owner, u.queue,
-                            u.name, u.state, u.history, u.head, u.schedule, u.backfill, u.run, u.shard
+                            u.name, u.state, u.history, u.head, u.schedule, u.backfill, u.run, u.service,
+                            u.shard
                         FROM ",
                     full_rows!(),
                     " RETURNING 1
@@ -332,9 +337,9 @@ impl Steps {
                 concat!(
                     "WITH put AS (
                         INSERT INTO jobs_ended (id, status, worker, expires_at, namespace, owner, queue,
-                            name, state, history, head, schedule, backfill, run)
+                            name, state, history, head, schedule, backfill, run, service)
                         SELECT u.id, u.status, u.worker, u.expires_at, u.namespace, u.owner, u.queue,
-                            u.name, u.state, u.history, u.head, u.schedule, u.backfill, u.run
+                            u.name, u.state, u.history, u.head, u.schedule, u.backfill, u.run, u.service
                         FROM ",
                     full_rows!(),
                     " RETURNING 1

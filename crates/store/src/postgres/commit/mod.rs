@@ -4,7 +4,7 @@
 //!  BEGIN
 //!    check the leases, and lock their rows                      error: fenced
 //!    engine time of the changed shards
-//!    executions · schedules · workflows · jobs · keys · registry            error: an invariant is broken
+//!    executions · schedules · workflows · services · jobs · keys · registry   error: an invariant is broken
 //!    next positions of the feed, the events, and the changed rows for the changelog
 //!  COMMIT
 //! ```
@@ -28,6 +28,7 @@ mod executions;
 mod jobs;
 mod registry;
 mod schedules;
+mod services;
 mod workflows;
 
 use std::collections::BTreeSet;
@@ -194,6 +195,7 @@ fn steps(
     steps.executions(&batch.changes, &heads_for_executions(&batch.changes))?;
     steps.schedules(&batch.changes)?;
     steps.workflows(&batch.changes)?;
+    steps.services(&batch.changes)?;
     let mut counters = Counters::default();
     steps.jobs(&batch.changes, &mut counters)?;
     steps.counts(&counters);

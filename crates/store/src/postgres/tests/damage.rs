@@ -1,6 +1,9 @@
 //! Rows that cannot be decoded are quarantined by a caller that may do so, and the rest keeps working.
 
+use model::ExecutionStatus;
+use model::record::JobHead;
 use model::run::{BatchKey, RunStatus, WorkflowState};
+use model::service::ReplicaOrigin;
 
 use super::*;
 use crate::query::{JobFilter, Page};
@@ -89,6 +92,45 @@ async fn a_damaged_workflow_is_quarantined_once() {
     assert_eq!(subject.store.quarantined(10).await.unwrap().len(), 1);
     assert!(subject.store.workflow_version(id, 1).await.unwrap().is_some());
     assert_eq!(subject.database.execute("SELECT generation FROM workflow_heads"), [Some("1".to_owned())]);
+}
+
+/// F9. An engine may have the service in memory, so only the owner of its shard quarantines it. Its replicas are
+/// still read; one whose execution is damaged is read without it.
+#[tokio::test]
+async fn a_damaged_service_is_skipped_until_its_owner_loads_it() {
+    let subject = InDatabase::make().await;
+    let leases = subject.acquire().await;
+    let mut sampler = Sampler::new(45);
+    let id = sampler.service_id(SHARDS[0]);
+    let (head, state) = (Some(Arc::new(sampler.service_head())), Box::new(sampler.service_state()));
+    let mut changes = vec![Change::Service { id, new: true, head, state }];
+    let mut executions = Vec::new();
+    for replica in 0..2 {
+        let job = sampler.job_id(SHARDS[0]);
+        let origin = ReplicaOrigin { service: id, replica, ..sampler.replica_origin() };
+        let head = Arc::new(JobHead { replica: Some(Arc::new(origin)), ..(*sampler.head()).clone() });
+        let state = Box::new(sampler.state(JobStatus::Running));
+        changes.push(Change::Job { id: job, new: true, head: Some(head), state });
+        let record = sampler.execution(job, 1, ExecutionStatus::Running);
+        changes.push(Change::Execution { new: true, record: Box::new(record.clone()) });
+        executions.push(record);
+    }
+    let batch = Batch { now: sampler.now(), changes, ..Batch::default() };
+    subject.store.commit(&leases, Arc::new(batch)).await.unwrap();
+    let damaged = uuid::Uuid::from_u128(executions[0].id.to_bits());
+    subject.database.execute("UPDATE service_heads SET head = 'xx'");
+    subject.database.execute(&format!("UPDATE executions SET rest = 'xx' WHERE id = '{damaged}'"));
+    assert_eq!(subject.store.service(id).await.unwrap(), None);
+    let replicas = subject.store.replicas(id).await.unwrap();
+    let found: Vec<_> = replicas.into_iter().map(|replica| replica.execution).collect();
+    assert_eq!(found, [None, Some(executions[1].clone())]);
+    assert_eq!(subject.store.quarantined(10).await.unwrap(), []);
+    let (sender, _rows) = tokio::sync::mpsc::channel(16);
+    let loaded = subject.store.load(&leases, sender).await.unwrap();
+    assert!(loaded.quarantined > 1, "the service, and the execution with or without its job");
+    let found = subject.store.quarantined(10).await.unwrap();
+    assert!(found.iter().any(|row| row.table == "services"), "{found:?}");
+    assert_eq!(subject.database.execute("SELECT id FROM service_heads"), []);
 }
 
 /// C4, F9. Without earlier elements, later ones would have other indexes: the run is quarantined with them.

@@ -69,6 +69,9 @@ async fn a_database_of_version_2_is_migrated_without_loss() {
     for table in [
         "access",
         "namespaces",
+        "services",
+        "service_heads",
+        "service_labels",
         "alerts",
         "audit",
         "audit_chain",
@@ -92,6 +95,8 @@ async fn a_database_of_version_2_is_migrated_without_loss() {
         subject.database.execute(&format!("DROP TABLE {table}"));
     }
     for sql in [
+        "ALTER TABLE jobs DROP COLUMN service",
+        "ALTER TABLE jobs_ended DROP COLUMN service",
         "ALTER TABLE jobs DROP COLUMN run",
         "ALTER TABLE jobs_ended DROP COLUMN run",
         "ALTER TABLE servers DROP COLUMN fingerprint",

@@ -1,11 +1,12 @@
 //! [`Commits`]: writes a batch row by row inside the writer's transaction. `schedules` writes the rows of schedules,
-//! `workflows` those of workflows and their runs.
+//! `workflows` those of workflows and their runs, `services` those of services.
 //!
 //! Leases are checked first: an operation that is refused for its leases has changed nothing, so the other operations
 //! of the transaction continue. Any other inconsistency breaks an invariant of the engine and stops the store: for
 //! example, a row is missing, or a number or key is used twice.
 
 mod schedules;
+mod services;
 mod workflows;
 
 use std::collections::{BTreeMap, HashMap};
@@ -133,6 +134,7 @@ impl Apply<'_, '_> {
         }
         self.schedules(changes)?;
         self.workflows(changes)?;
+        self.services(changes)?;
         for change in changes {
             match change {
                 Change::Execution { .. }
@@ -146,7 +148,9 @@ impl Apply<'_, '_> {
                 | Change::Run { .. }
                 | Change::Step(_)
                 | Change::ElementBatch(_)
-                | Change::RunKey(_) => {}
+                | Change::RunKey(_)
+                | Change::Service { .. }
+                | Change::RemoveService(_) => {}
                 Change::Job { id, new: true, head: Some(head), state } => self.new_job(*id, head, state)?,
                 Change::Job { id, new: true, head: None, .. } => {
                     return Err(Failure::Broken(format!("the new job {id} has no head")));
@@ -205,6 +209,7 @@ impl Apply<'_, '_> {
             head.origin.as_ref().map(|origin| origin.schedule.to_bits().to_be_bytes()),
             head.origin.as_ref().and_then(|origin| origin.backfill).map(|id| id.to_bits().to_be_bytes()),
             head.step.as_ref().map(|step| step.run.to_bits().to_be_bytes()),
+            head.replica.as_ref().map(|replica| replica.service.to_bits().to_be_bytes()),
         ])?;
         Ok(())
     }
@@ -278,6 +283,7 @@ impl Apply<'_, '_> {
             head.origin.as_ref().map(|origin| origin.schedule.to_bits().to_be_bytes()),
             head.origin.as_ref().and_then(|origin| origin.backfill).map(|id| id.to_bits().to_be_bytes()),
             head.step.as_ref().map(|step| step.run.to_bits().to_be_bytes()),
+            head.replica.as_ref().map(|replica| replica.service.to_bits().to_be_bytes()),
         ])?;
         Ok(())
     }

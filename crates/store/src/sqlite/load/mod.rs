@@ -7,6 +7,7 @@
 
 mod jobs;
 mod schedules;
+mod services;
 mod workflows;
 
 use std::collections::HashSet;
@@ -58,6 +59,7 @@ pub(super) fn load(
     loading.backfills(&lost_schedules)?;
     loading.workflows()?;
     loading.runs()?;
+    loading.services()?;
     loading.run_keys()?;
     loading.keys()?;
     let (executions, lost) = loading.executions()?;

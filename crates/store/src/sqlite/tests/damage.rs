@@ -12,13 +12,14 @@
 use model::firing::{BackfillStatus, ScheduleStatus};
 use model::record::{Batch, Change, ExecutionRecord, JobHead, Lease, LiveRow};
 use model::run::{BatchKey, StepKey, StepRecord, WorkflowState};
+use model::service::ReplicaOrigin;
 use model::{BackfillId, ExecutionStatus, JobId, JobStatus, RunId, RunStatus, ScheduleId, ShardId};
 use rusqlite::{Connection, params};
 
 use super::*;
 use crate::EventSeq;
 use crate::query::{Counts, JobFilter, LedgerFilter, Page};
-use crate::suite::sample::{Sampler, schedule_head_of, workflow_head_of};
+use crate::suite::sample::{Sampler, head_of, schedule_head_of, workflow_head_of};
 
 const ALL: [ShardId; 16] = {
     let mut all = [ShardId(0); 16];
@@ -55,7 +56,7 @@ impl Filled {
             let id = sampler.job_id(ShardId(n % 16));
             let mut spec = sampler.spec();
             spec.namespace = "default".into();
-            let head = Some(Arc::new(JobHead { retry_of: None, ..crate::suite::sample::head_of(spec) }));
+            let head = Some(Arc::new(JobHead { retry_of: None, ..head_of(spec) }));
             let status = if n < 10 { JobStatus::Running } else { JobStatus::Succeeded };
             let mut state = sampler.state(status);
             if n < 10 {
@@ -166,8 +167,8 @@ async fn an_invalid_spec_quarantines_its_job() {
     let mut filled = Filled::new().await;
     let id = filled.jobs[0];
     let body = r#"{"run": {"process": {"command": ["true"]}}, "from_the_future": 1}"#.into();
-    let spec = model::JobSpec::command(["true"]).into();
-    let head = crate::codec::seal_head(id, &JobHead { spec, body, retry_of: None, origin: None, step: None });
+    let head = head_of(model::JobSpec::command(["true"]));
+    let head = crate::codec::seal_head(id, &JobHead { body, ..head });
     filled
         .damage(|c| c.execute("UPDATE jobs SET head = ?2 WHERE id = ?1", params![key(id.to_bits()), head]))
         .await;
@@ -376,6 +377,40 @@ async fn a_damaged_workflow_is_quarantined_once() {
     let store = filled.subject.store();
     assert!(store.workflow_version(id, 1).await.unwrap().is_some());
     assert_eq!(store.workflow_version(id, 2).await.unwrap(), None);
+}
+
+/// F9. The jobs of its replicas continue on their own.
+#[tokio::test]
+async fn a_damaged_service_is_quarantined_with_its_spec() {
+    for (table, column) in [("services", "state"), ("service_heads", "head")] {
+        let mut filled = Filled::new().await;
+        let mut sampler = Sampler::new(46);
+        let ids = [sampler.service_id(ShardId(1)), sampler.service_id(ShardId(2))];
+        let new = |sampler: &mut Sampler, id| Change::Service {
+            id,
+            new: true,
+            head: Some(Arc::new(sampler.service_head())),
+            state: Box::new(sampler.service_state()),
+        };
+        let mut changes = vec![new(&mut sampler, ids[0]), new(&mut sampler, ids[1])];
+        let replica = Some(Arc::new(ReplicaOrigin { service: ids[0], ..sampler.replica_origin() }));
+        let (job, running) = (sampler.job_id(ShardId(1)), Box::new(sampler.state(JobStatus::Running)));
+        let head = Some(Arc::new(JobHead { replica, ..head_of(sampler.spec()) }));
+        changes.push(Change::Job { id: job, new: true, head, state: running });
+        let batch = Batch { now: sampler.now(), changes, ..Batch::default() };
+        filled.subject.store().commit(&filled.leases, Arc::new(batch)).await.unwrap();
+        filled.damage(|connection| flip(connection, table, column, ids[0].to_bits())).await;
+        let (loaded, jobs, _) = filled.load().await;
+        assert_eq!((loaded.quarantined, jobs.len()), (1, 11));
+        filled.assert_quarantined(&["services"]).await;
+        let store = filled.subject.store();
+        assert_eq!(store.service(ids[0]).await.unwrap(), None);
+        assert!(store.service(ids[1]).await.unwrap().is_some());
+        assert_eq!(store.replicas(ids[0]).await.unwrap().len(), 1);
+        let raw = Connection::open(filled.subject.path()).unwrap();
+        let left: u32 = raw.query_row("SELECT count(*) FROM service_heads", [], |row| row.get(0)).unwrap();
+        assert_eq!(left, 1);
+    }
 }
 
 /// C1, F9. If only the row were quarantined, the load could not detect that the run is incomplete.

@@ -7,8 +7,9 @@
 //! A released migration never changes, so a migrated file must have the same tables and indexes as a new one.
 //! A new version needs a test here.
 
-use model::record::{Batch, Change, JobHead, JobState, LiveRow};
+use model::record::{Batch, Change, ExecutionRecord, JobHead, JobState, LiveRow};
 use model::run::{BatchKey, RunStatus, StepOrigin};
+use model::service::ReplicaOrigin;
 use model::{ExecutionStatus, JobStatus, ShardId};
 use rusqlite::Connection;
 
@@ -22,6 +23,12 @@ use crate::suite::sample::Sampler;
 const VERSION_1: &str = include_str!("version_1.sql");
 /// As above, for version 2.
 const VERSION_2: &str = include_str!("version_2.sql");
+
+/// Undoes version 15.
+const BEFORE_SERVICES: &str = "
+    DROP TABLE services; DROP TABLE service_heads; DROP TABLE service_labels;
+    DROP INDEX jobs_service; DROP INDEX jobs_ended_service;
+    ALTER TABLE jobs DROP COLUMN service; ALTER TABLE jobs_ended DROP COLUMN service;";
 
 /// Undoes versions 11 to 14, so that the other migrations of a test can be undone.
 const BEFORE_ACCESS: &str = "
@@ -156,6 +163,7 @@ async fn a_file_of_version_3_is_migrated_without_loss() {
     subject.store().release(&leases).await.unwrap();
     subject.close();
     let connection = Connection::open(subject.path()).unwrap();
+    connection.execute_batch(BEFORE_SERVICES).unwrap();
     connection.execute_batch(BEFORE_ACCESS).unwrap();
     connection
         .execute_batch(
@@ -197,6 +205,7 @@ async fn a_file_of_version_4_is_migrated_without_loss() {
     let undo = "DROP TABLE element_batches; DROP TABLE artifact_pins; DROP TABLE statistics;
         DROP TABLE statistics_pending; DROP TABLE failure_groups; ALTER TABLE shards DROP COLUMN tail_lost;
         PRAGMA user_version = 4";
+    connection.execute_batch(BEFORE_SERVICES).unwrap();
     connection.execute_batch(BEFORE_ACCESS).unwrap();
     connection.execute_batch(undo).unwrap();
     drop(connection);
@@ -219,6 +228,7 @@ async fn the_tokens_of_a_file_of_version_10_stay_valid() {
     let mut subject = OnDisk::new();
     subject.close();
     let connection = Connection::open(subject.path()).unwrap();
+    connection.execute_batch(BEFORE_SERVICES).unwrap();
     connection.execute_batch(BEFORE_ACCESS).unwrap();
     connection
         .execute_batch(
@@ -246,6 +256,74 @@ async fn the_tokens_of_a_file_of_version_10_stay_valid() {
             ),
         ]
     );
+}
+
+/// D5. The rows of jobs and executions from before the introduction of services stay readable. Their jobs end, and
+/// replicas of services are written beside them.
+#[tokio::test]
+async fn a_file_of_version_14_is_migrated_without_loss() {
+    let mut subject = OnDisk::new();
+    let mut sampler = Sampler::new(14);
+    let batch = |now, changes| Arc::new(Batch { now, changes, ..Batch::default() });
+    let leases = subject.store().acquire(&[ShardId(1)], "a", Duration::from_secs(1)).await.unwrap();
+    let (mut ids, mut executions) = (Vec::new(), Vec::new());
+    for status in [JobStatus::Running, JobStatus::Failed, JobStatus::Running] {
+        let id = sampler.job_id(ShardId(1));
+        let head = Some(Arc::new(JobHead { replica: None, ..(*sampler.head()).clone() }));
+        let state = Box::new(sampler.state(status));
+        let ended = status.is_final();
+        let status = if ended { ExecutionStatus::Failed } else { ExecutionStatus::Running };
+        let record = ExecutionRecord { health: None, ..sampler.execution(id, 1, status) };
+        let new = Change::Execution { new: true, record: Box::new(record.clone()) };
+        let changes = vec![Change::Job { id, new: true, head, state }, new];
+        subject.store().commit(&leases, batch(sampler.now(), changes)).await.unwrap();
+        ids.push(id);
+        executions.push(record);
+    }
+    subject.store().release(&leases).await.unwrap();
+    let mut before = Vec::new();
+    for id in &ids {
+        before.push(subject.store().job(*id).await.unwrap());
+    }
+    subject.close();
+    let connection = Connection::open(subject.path()).unwrap();
+    connection.execute_batch(BEFORE_SERVICES).unwrap();
+    connection.execute_batch("PRAGMA user_version = 14").unwrap();
+    drop(connection);
+
+    subject.open();
+    let store = subject.store();
+    for ((id, before), execution) in ids.iter().zip(&before).zip(&executions) {
+        assert_eq!(store.job(*id).await.unwrap(), *before);
+        assert_eq!(store.execution(execution.id).await.unwrap().unwrap().record, *execution);
+    }
+    let leases = store.acquire(&[ShardId(1)], "b", Duration::from_hours(1)).await.unwrap();
+    let healthy = ExecutionRecord { health: Some(Box::new(sampler.health())), ..executions[2].clone() };
+    let (service, job) = (sampler.service_id(ShardId(1)), sampler.job_id(ShardId(1)));
+    let replica = Some(Arc::new(ReplicaOrigin { service, ..sampler.replica_origin() }));
+    let head = Some(Arc::new(JobHead { replica, ..(*sampler.head()).clone() }));
+    let changes = vec![
+        Change::Job {
+            id: ids[0],
+            new: false,
+            head: None,
+            state: Box::new(sampler.state(JobStatus::Succeeded)),
+        },
+        Change::Execution { new: false, record: Box::new(healthy.clone()) },
+        Change::Service {
+            id: service,
+            new: true,
+            head: Some(Arc::new(sampler.service_head())),
+            state: Box::new(sampler.service_state()),
+        },
+        Change::Job { id: job, new: true, head, state: Box::new(sampler.state(JobStatus::Waiting)) },
+    ];
+    store.commit(&leases, batch(sampler.now(), changes)).await.unwrap();
+    assert_eq!(store.job(ids[0]).await.unwrap().unwrap().state.status, JobStatus::Succeeded);
+    assert_eq!(store.execution(healthy.id).await.unwrap().unwrap().record, healthy);
+    let replicas = store.replicas(service).await.unwrap();
+    assert_eq!(replicas.iter().map(|replica| replica.job).collect::<Vec<_>>(), [job]);
+    store.check().await.unwrap();
 }
 
 /// Returns every table and index with its SQL.

@@ -156,7 +156,8 @@ async fn a_query_that_takes_too_long_is_ended() {
     let fill = raw.transaction().unwrap();
     for n in 0..5_000u128 {
         fill.execute(
-            "INSERT INTO jobs VALUES (?1, 1, NULL, NULL, 'n', NULL, 'q', 'j', x'', x'', x'', NULL, NULL, NULL)",
+            "INSERT INTO jobs (id, status, namespace, queue, name, state, history, head)
+             VALUES (?1, 1, 'n', 'q', 'j', x'', x'', x'')",
             [n.to_be_bytes()],
         )
         .unwrap();

@@ -17,6 +17,7 @@ fn no_rule_of_the_suite_is_left_out() {
         include_str!("../../suite/checkpoints.rs"),
         include_str!("../../suite/workflows.rs"),
         include_str!("../../suite/runs.rs"),
+        include_str!("../../suite/services.rs"),
         include_str!("../../suite/elements.rs"),
         include_str!("../../suite/servers.rs"),
     ];

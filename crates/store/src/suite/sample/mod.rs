@@ -3,13 +3,14 @@
 //! Every optional field is present in some records and missing in others, and texts contain characters that
 //! are difficult for encodings.
 //!
-//! [`Sampler`] has one function for each type of record; `schedules` and `workflows` add those of their
-//! objects. IDs increase, as the engine's do. A new field of the model must be set here, or the rules cannot
+//! [`Sampler`] has one function for each type of record; `schedules`, `services` and `workflows` add those of
+//! their objects. IDs increase, as the engine's do. A new field of the model must be set here, or the rules cannot
 //! notice that a store forgets it.
 //!
 //! Used by the rules of the suite, and by tests of the encoding, of migrations and of copies.
 
 mod schedules;
+mod services;
 mod workflows;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ use model::{
 };
 
 pub use schedules::schedule_head_of;
+pub use services::service_head_of;
 pub use workflows::workflow_head_of;
 
 const TEXTS: &[&str] = &["a", "nightly-report", "钟楼", "line\nbreak", "quote\"'\\", "\u{0}zero", "🔔", ""];
@@ -157,7 +159,8 @@ impl Sampler {
         let retry_of = self.maybe(|s| s.job_id(ShardId(1)));
         let origin = self.maybe(|s| Arc::new(s.origin()));
         let step = self.maybe(|s| Arc::new(s.step_origin()));
-        Arc::new(JobHead { retry_of, origin, step, ..head_of(spec) })
+        let replica = self.maybe(|s| Arc::new(s.replica_origin()));
+        Arc::new(JobHead { retry_of, origin, step, replica, ..head_of(spec) })
     }
 
     /// Returns a random result of an execution.
@@ -272,6 +275,7 @@ impl Sampler {
             }),
             files: self.maybe(|s| Box::new(Files { inputs: s.versions(), outputs: s.versions() })),
             preempted_by: self.maybe(|s| s.job_id(job.shard())),
+            health: self.maybe(|s| Box::new(s.health())),
         }
     }
 
@@ -293,6 +297,7 @@ impl Sampler {
             id: self.worker_id(),
             name: self.text(),
             version: self.text(),
+            address: self.maybe(Self::text),
             labels: BTreeMap::from([(self.text(), self.text())]),
             capacity: Capacity {
                 cpu: Millicores(self.pick(&[1_500, 128_000])),
@@ -420,8 +425,9 @@ impl Sampler {
     pub fn event(&mut self) -> Event {
         let job = self.job_id(ShardId(3));
         let (execution, worker) = (self.execution_id(ShardId(3)), self.worker_id());
-        let kind = match self.below(6) {
+        let kind = match self.below(7) {
             4 | 5 => self.schedule_event(),
+            6 => self.service_event(),
             0 => EventKind::Started { job, execution, worker },
             1 => EventKind::Queue { queue: self.text().into() },
             2 => EventKind::Worker {
@@ -449,5 +455,5 @@ impl Sampler {
 /// Never: specs are plain data.
 pub fn head_of(spec: JobSpec) -> JobHead {
     let body = serde_json::to_string(&spec).expect("specs are plain data").into();
-    JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None }
+    JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None, replica: None }
 }

@@ -1,0 +1,218 @@
+//! Reconciliation: brings a service closer to its spec.
+//!
+//! It looks at all replicas of the service, updates the numbers and the rollout, carries out the [`plan`](super::plan),
+//! and arms the timer for the next change that only time causes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::record::{EventKind, JobHead};
+use model::service::{ReplicaCounts, ReplicaOrigin};
+use model::{JobId, ServiceId, Timestamp};
+use mutation::{Mutation, is_on};
+use rand::Rng;
+
+use super::plan::{Instance, Mode, Plan, Target, plan};
+use super::{Replica, Service, Services};
+use crate::context::Context;
+use crate::jobs::Jobs;
+
+/// Maximum number of replicas that one flush creates, so that its batch stays small enough to commit.
+const CREATED_PER_FLUSH_MAX: u32 = 1_000;
+
+/// The replicas of a service at a time.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    /// Replicas that are not being stopped.
+    pub(super) live: Vec<Instance>,
+    pub(super) counts: ReplicaCounts,
+    /// Whether a replica is on a worker that has not reconnected since the leader started. Its health may be outdated, so
+    /// nothing is decided from it; within a lease, the worker is either connected or lost.
+    pub(super) is_waiting_for_workers: bool,
+    /// When the next healthy replica becomes available.
+    next_available: Option<Timestamp>,
+}
+
+impl Service {
+    /// Looks at all replicas.
+    pub(super) fn survey(&self, now: Timestamp, jobs: &Jobs) -> Survey {
+        let mut survey = Survey::default();
+        let current = self.template_of(self.state.rollout.revision);
+        for (&job, replica) in &self.replicas {
+            let Some(facts) = jobs.replica_facts(job) else { continue };
+            if facts.is_stopping {
+                survey.counts.stopping += 1;
+                continue;
+            }
+            let available_from = facts.healthy_since.map(|since| since + self.spec().min_healthy);
+            let is_available = available_from.is_some_and(|at| at <= now);
+            if let Some(at) = available_from.filter(|_| !is_available) {
+                survey.next_available = Some(survey.next_available.map_or(at, |next| next.min(at)));
+            }
+            let is_updated = self.template_of(replica.revision) == current;
+            let counts = &mut survey.counts;
+            counts.live += 1;
+            counts.running += u32::from(facts.is_running);
+            counts.available += u32::from(is_available);
+            counts.updated += u32::from(is_updated);
+            counts.updated_available += u32::from(is_updated && is_available);
+            survey.live.push(Instance {
+                job,
+                is_updated,
+                is_leaving: facts.is_leaving,
+                is_healthy: facts.healthy_since.is_some(),
+                is_available,
+            });
+            survey.is_waiting_for_workers |= facts.is_expected;
+        }
+        survey
+    }
+
+    pub(super) fn target(&self) -> Target {
+        if self.state.deleting {
+            return Target { desired: 0, max_surge: 0, max_unavailable: u32::MAX, mode: Mode::Replace };
+        }
+        let update = &self.spec().update;
+        Target {
+            desired: self.state.replicas,
+            max_surge: update.max_surge,
+            max_unavailable: update.max_unavailable + u32::from(is_on(Mutation::EngineStopsTooManyReplicas)),
+            mode: self.mode(),
+        }
+    }
+
+    /// Returns the lowest number that no live replica has.
+    fn free_number(&self) -> u32 {
+        let used: BTreeSet<u32> = self.replicas.values().map(|replica| replica.number).collect();
+        (0..)
+            .zip(used)
+            .find(|(number, used)| number != used)
+            .map_or_else(|| u32::try_from(self.replicas.len()).unwrap_or(u32::MAX), |(number, _)| number)
+    }
+}
+
+impl Services {
+    /// Returns the number of replicas that a flush may create.
+    pub(crate) fn creation_budget() -> u32 {
+        CREATED_PER_FLUSH_MAX
+    }
+
+    /// Reconciles all services that changed. `budget` is the number of replicas that the flush may still create; services
+    /// that need more stay pending.
+    pub(crate) fn reconcile_pending(&mut self, cx: &mut Context, jobs: &mut Jobs, budget: &mut u32) {
+        for id in std::mem::take(&mut self.pending) {
+            self.reconcile(cx, jobs, id, budget);
+        }
+    }
+
+    fn reconcile(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ServiceId, budget: &mut u32) {
+        let Some(service) = self.all.get(&id) else { return };
+        let mut survey = service.survey(cx.now, jobs);
+        if survey.is_waiting_for_workers && !service.state.deleting {
+            self.set_counts(cx, id, survey.counts);
+            return self.arm(cx, id, survey.next_available);
+        }
+        let revision = service.state.rollout.revision;
+        self.advance_rollout(cx, id, survey.counts);
+        let Some(service) = self.all.get(&id) else { return };
+        if service.state.rollout.revision != revision {
+            // A rollback started: other replicas have the current template now.
+            survey = service.survey(cx.now, jobs);
+        }
+        self.set_counts(cx, id, survey.counts);
+        let Some(service) = self.all.get(&id) else { return };
+        if service.state.deleting && service.replicas.is_empty() {
+            return self.remove(cx, id);
+        }
+        let plan = plan(service.target(), &survey.live);
+        self.carry_out(cx, jobs, id, plan, budget);
+        let Some(service) = self.all.get(&id) else { return };
+        let next =
+            [survey.next_available, service.progress_deadline(self.resumed_at)].into_iter().flatten().min();
+        self.arm(cx, id, next);
+    }
+
+    fn set_counts(&mut self, cx: &mut Context, id: ServiceId, counts: ReplicaCounts) {
+        let Some(service) = self.all.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut service.state.counts, counts);
+        if before == counts {
+            return;
+        }
+        if before.available != counts.available {
+            let kind = EventKind::Availability {
+                service: id,
+                name: Arc::clone(&service.name),
+                available: counts.available,
+                replicas: service.state.replicas,
+            };
+            cx.emit(Some(Arc::clone(&service.namespace)), kind);
+        }
+        self.touch(id);
+    }
+
+    fn carry_out(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ServiceId, plan: Plan, budget: &mut u32) {
+        let Plan { create_updated, create_stable, stop } = plan;
+        let Some(service) = self.all.get(&id) else { return };
+        let state = &service.state;
+        let current = state.rollout.revision;
+        let stable = state.stable_revision.unwrap_or(current);
+        let has_stopped = !stop.is_empty();
+        for job in stop {
+            let detail = service.reason_to_stop(job, jobs);
+            jobs.stop_job(cx, job, &detail, false);
+        }
+        let is_cut = create_updated.saturating_add(create_stable) > *budget;
+        let created = create_updated.min(*budget);
+        let created_stable = create_stable.min(*budget - created);
+        *budget -= created + created_stable;
+        let new = (0..created).map(|_| current).chain((0..created_stable).map(|_| stable));
+        let mut has_created = false;
+        for revision in new {
+            has_created |= self.create_replica(cx, jobs, id, revision);
+        }
+        if has_created || has_stopped || is_cut {
+            // The numbers have changed, and further replicas may be missing.
+            self.pending.insert(id);
+        }
+    }
+
+    /// Creates a replica; returns whether the revision is known.
+    fn create_replica(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ServiceId, revision: u64) -> bool {
+        let Some(template) = self.template(cx, id, revision) else { return false };
+        let Some(service) = self.all.get_mut(&id) else { return false };
+        let number = service.free_number();
+        let origin =
+            ReplicaOrigin { service: id, name: Arc::clone(&service.name), revision, replica: number };
+        let job = JobId::from_bits(cx.ids.next(cx.now, id.shard(), cx.rng.next_u64()));
+        service.replicas.insert(job, Replica { number, revision });
+        let head = JobHead {
+            spec: Arc::clone(&template.spec),
+            body: Arc::clone(&template.body),
+            retry_of: None,
+            origin: None,
+            step: None,
+            replica: Some(Arc::new(origin)),
+        };
+        let detail = format!("replica {number}, revision {revision}");
+        jobs.create_replica(cx, job, &Arc::new(head), Arc::clone(&template.profile), &detail);
+        true
+    }
+}
+
+impl Service {
+    /// Returns why the service stops a replica, for the history of its job.
+    fn reason_to_stop(&self, job: JobId, jobs: &Jobs) -> String {
+        let name = &self.name;
+        let is_leaving = jobs.replica_facts(job).is_some_and(|facts| facts.is_leaving);
+        let revision = self.replicas.get(&job).map(|replica| replica.revision);
+        let current = self.state.rollout.revision;
+        match revision {
+            _ if self.state.deleting => format!("service {name}: the service is deleted"),
+            _ if is_leaving => format!("service {name}: the worker is drained"),
+            Some(old) if self.template_of(old) != self.template_of(current) => {
+                format!("service {name}: replaced by revision {current}")
+            }
+            _ => format!("service {name}: scaled to {} replicas", self.state.replicas),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Validation of services.
+
+use super::workflow::{NOT_REPLACED, texts_with_references};
+use super::{Check, Invalid};
+use crate::limits;
+use crate::service::{ServiceSpec, UpdatePolicy};
+use crate::spec::{Delivery, JobSpec, PriorityClass, RetryPolicy};
+use crate::time::{Duration, Timestamp};
+
+/// Checks a service spec beyond its types, including its job; paths of the job start with `job.`.
+///
+/// # Errors
+/// Returns [`Invalid`] with all problems, in the order of the fields.
+pub fn service(spec: &ServiceSpec, now: Timestamp) -> Result<(), Invalid> {
+    let mut check = Check::default();
+    check.own_name(&spec.name);
+    check.name("namespace", &spec.namespace);
+    check.owner(spec.owner.as_deref());
+    check.labels("labels", &spec.labels);
+    check.note("description", spec.description.as_deref());
+    if let Some(replicas) = spec.replicas {
+        replica_count(&mut check, "replicas", replicas);
+    }
+    check.ensure(spec.priority_class != PriorityClass::Preemptible, "priority_class", || {
+        "must be `normal` or `high`: replicas are never preempted".into()
+    });
+    job_of(&mut check, spec, &spec.job, now);
+    check.backoff("restart_backoff", &spec.restart_backoff);
+    check.at_most("min_healthy", spec.min_healthy, limits::MIN_HEALTHY_MAX);
+    update(&mut check, &spec.update);
+    check.finish()
+}
+
+/// Checks a number of replicas in a request.
+///
+/// # Errors
+/// Returns [`Invalid`] with the path `replicas`.
+pub fn replicas(replicas: u32) -> Result<(), Invalid> {
+    let mut check = Check::default();
+    replica_count(&mut check, "replicas", replicas);
+    check.finish()
+}
+
+fn replica_count(check: &mut Check, at: &str, count: u32) {
+    let max = limits::REPLICAS_MAX;
+    check.ensure(count <= max, at, || format!("`{count}` is out of range: expected 0 to {max}"));
+}
+
+fn update(check: &mut Check, update: &UpdatePolicy) {
+    replica_count(check, "update.max_surge", update.max_surge);
+    replica_count(check, "update.max_unavailable", update.max_unavailable);
+    check.ensure(update.max_surge > 0 || update.max_unavailable > 0, "update.max_surge", || {
+        "must not be 0 together with `max_unavailable`: no replica could ever be replaced".into()
+    });
+    replica_count(check, "update.canaries", update.canaries);
+    check.ensure(!update.auto_promote || update.canaries > 0, "update.auto_promote", || {
+        "cannot be set without `canaries`".into()
+    });
+    let (min, max) = (Duration::from_secs(1), limits::PROGRESS_DEADLINE_MAX);
+    let deadline = update.progress_deadline;
+    check.ensure((min..=max).contains(&deadline), "update.progress_deadline", || {
+        format!("`{deadline}` is out of range: expected {min} to {max}")
+    });
+}
+
+/// Checks the job, and that it sets no field that the service controls.
+fn job_of(check: &mut Check, spec: &ServiceSpec, job: &JobSpec, now: Timestamp) {
+    if let Err(invalid) = super::job(job, now) {
+        check.problems.extend(invalid.problems.into_iter().map(|mut problem| {
+            problem.path = format!("job.{}", problem.path);
+            problem
+        }));
+    }
+    // A script may contain the syntax of a reference for another purpose; a shell rejects this syntax outside quotes.
+    let is_script = |path: &String| path == "job.run.process.script";
+    let references =
+        serde_json::to_value(job).map(|job| texts_with_references(&job, "job")).unwrap_or_default();
+    for path in references.into_iter().filter(|path| !is_script(path)) {
+        check.fail(path, NOT_REPLACED);
+    }
+    check.ensure(job.namespace == spec.namespace, "job.namespace", || {
+        format!("must be the namespace of the service (`{}`) or omitted", spec.namespace)
+    });
+    let default = RetryPolicy::default();
+    for (is_set, field, instead) in [
+        (job.run_at.is_some(), "run_at", "a service starts immediately"),
+        (job.start_deadline.is_some(), "start_deadline", "use `update.progress_deadline`"),
+        (job.finish_by.is_some(), "finish_by", "a service does not end"),
+        (!job.after.is_empty(), "after", "a service starts immediately"),
+        (!job.outputs.is_empty(), "outputs", "a service does not end, so it has no outputs"),
+        (job.timeout.is_some(), "timeout", "a service has no timeout; use `health.liveness`"),
+        (
+            job.retry != default,
+            "retry",
+            "a service restarts its replicas without limit; use `restart_backoff`",
+        ),
+        (
+            job.delivery == Delivery::AtMostOnce,
+            "delivery",
+            "a service starts its replicas again after their worker is lost",
+        ),
+        (job.concurrency.is_some(), "concurrency", "use `replicas`"),
+        (job.idempotency_key.is_some(), "idempotency_key", "the name of the service is unique"),
+        (
+            job.priority_class != PriorityClass::default(),
+            "priority_class",
+            "use the `priority_class` of the service",
+        ),
+    ] {
+        check.ensure(!is_set, &format!("job.{field}"), || {
+            format!("cannot be set in the job of a service: {instead}")
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{CheckedPort, HealthCheck, HealthChecks, Port, TcpCheck};
+
+    fn web() -> ServiceSpec {
+        let mut job = JobSpec::command(["server"]);
+        job.ports = vec![Port { name: "http".into(), port: None }];
+        ServiceSpec {
+            name: "web".into(),
+            namespace: "default".into(),
+            owner: None,
+            labels: Default::default(),
+            description: None,
+            replicas: Some(3),
+            priority_class: PriorityClass::High,
+            job: Box::new(job),
+            restart_backoff: Default::default(),
+            min_healthy: Duration::ZERO,
+            update: UpdatePolicy::default(),
+        }
+    }
+
+    fn problems(change: impl FnOnce(&mut ServiceSpec)) -> String {
+        let mut spec = web();
+        change(&mut spec);
+        service(&spec, Timestamp::default()).err().map_or_else(String::new, |invalid| invalid.to_string())
+    }
+
+    #[test]
+    fn a_service_with_a_port_and_replicas_is_valid() {
+        assert_eq!(problems(|_| {}), "");
+    }
+
+    #[test]
+    fn an_update_must_be_able_to_replace_a_replica() {
+        insta::assert_snapshot!(problems(|spec| spec.update.max_surge = 0),
+            @"update.max_surge: must not be 0 together with `max_unavailable`: no replica could ever be replaced");
+        assert_eq!(
+            problems(|spec| {
+                spec.update.max_surge = 0;
+                spec.update.max_unavailable = 1;
+            }),
+            ""
+        );
+    }
+
+    #[test]
+    fn fields_that_end_a_job_are_refused() {
+        insta::assert_snapshot!(
+            problems(|spec| {
+                spec.job.timeout = Some(Duration::from_secs(5));
+                spec.job.retry.max_retries = 3;
+                spec.job.delivery = Delivery::AtMostOnce;
+                spec.replicas = Some(2_000);
+            }),
+            @"replicas: `2000` is out of range: expected 0 to 1000; job.timeout: cannot be set in the job of a service: a service has no timeout; use `health.liveness`; job.retry: cannot be set in the job of a service: a service restarts its replicas without limit; use `restart_backoff`; job.delivery: cannot be set in the job of a service: a service starts its replicas again after their worker is lost"
+        );
+    }
+
+    #[test]
+    fn a_check_names_a_port_of_the_job_and_has_one_kind() {
+        let with = |port: &str| {
+            let tcp = Some(TcpCheck { port: CheckedPort::Name(port.into()) });
+            HealthCheck { tcp, ..HealthCheck::new() }
+        };
+        let checks = HealthChecks { readiness: Some(with("http")), ..HealthChecks::default() };
+        assert_eq!(problems(|spec| spec.job.health = Some(Box::new(checks))), "");
+        let checks = HealthChecks {
+            startup: Some(HealthCheck { success_threshold: 2, ..HealthCheck::new() }),
+            liveness: Some(with("admin")),
+            ..HealthChecks::default()
+        };
+        insta::assert_snapshot!(problems(|spec| spec.job.health = Some(Box::new(checks))),
+            @"job.health.startup: expected exactly one of `http`, `tcp`, `grpc` and `command`; job.health.startup.success_threshold: must be 1: only `readiness` can need several successes; job.health.liveness.tcp.port: the job has no port `admin`: expected the name of one of `ports`, or a number");
+    }
+}

@@ -1,0 +1,103 @@
+//! Conversion of rows of services and replicas to API types.
+
+use std::collections::BTreeMap;
+
+use model::api::{Endpoint, Replica, Service, ServiceRevision};
+use model::record::{ExecutionRecord, Outcome};
+use model::service::{Revision, ServiceSpec};
+use model::spec::HealthStatus;
+use model::{ExecutionStatus, JobStatus, WorkerId};
+use store::query::{ReplicaRow, ServiceRow};
+
+use crate::api::problem::ApiError;
+
+/// Returns a service without its spec.
+pub(super) fn service(row: &ServiceRow) -> Service {
+    let (spec, state) = (&row.head.spec, &row.state);
+    Service {
+        id: row.id,
+        name: spec.name.clone(),
+        namespace: spec.namespace.clone(),
+        owner: spec.owner.clone(),
+        labels: spec.labels.clone(),
+        description: spec.description.clone(),
+        version: state.version,
+        created_at: state.created_at,
+        updated_at: state.updated_at,
+        replicas: state.replicas,
+        min_available: state.replicas.saturating_sub(spec.update.max_unavailable),
+        counts: state.counts,
+        rollout: state.rollout.clone(),
+        stable_revision: state.stable_revision,
+        deleting: state.deleting,
+        spec: None,
+    }
+}
+
+/// Returns a service with its spec.
+pub(super) fn with_spec(row: &ServiceRow) -> Service {
+    Service { spec: Some(Box::new(ServiceSpec::clone(&row.head.spec))), ..service(row) }
+}
+
+pub(super) fn revision(revision: &Revision) -> Result<ServiceRevision, ApiError> {
+    let spec = serde_json::from_str(&revision.body).map_err(|error| ApiError::internal(&error))?;
+    Ok(ServiceRevision {
+        number: revision.number,
+        created_at: revision.created_at,
+        cause: revision.cause,
+        rollback_to: revision.rollback_to,
+        completed: revision.completed,
+        actor: Some(revision.actor.to_string()).filter(|actor| !actor.is_empty()),
+        spec: Box::new(spec),
+    })
+}
+
+pub(super) fn replica(row: &ReplicaRow) -> Replica {
+    let (state, execution) = (&row.state, running(row));
+    Replica {
+        replica: row.replica.replica,
+        job: row.job,
+        revision: row.replica.revision,
+        status: state.status,
+        stopping: state.cancel_requested_at.is_some(),
+        restarts: state.executions.saturating_sub(1),
+        execution: execution.map(|record| record.id),
+        worker: execution.map(|record| record.worker),
+        started_at: execution.and_then(|record| record.started_at),
+        health: execution.and_then(|record| record.health.as_deref().cloned()),
+        last_exit: state.outcome.as_deref().and_then(told),
+    }
+}
+
+/// Returns the execution of a replica, unless its worker is lost.
+fn running(row: &ReplicaRow) -> Option<&ExecutionRecord> {
+    let is_running = row.state.status == JobStatus::Running;
+    row.execution.as_ref().filter(|record| is_running && record.status != ExecutionStatus::Unknown)
+}
+
+/// Returns the result of an ended execution in one line.
+fn told(outcome: &Outcome) -> Option<String> {
+    let message = outcome.message.as_deref().map(str::to_owned);
+    message.or_else(|| outcome.exit_code.map(|code| format!("exited with code {code}")))
+}
+
+/// Returns the ports of a replica, if it is healthy and not being stopped. `addresses` are those of the workers.
+pub(super) fn endpoints(row: &ReplicaRow, addresses: &BTreeMap<WorkerId, String>) -> Vec<Endpoint> {
+    let Some(record) = running(row).filter(|_| row.state.cancel_requested_at.is_none()) else {
+        return Vec::new();
+    };
+    let Some(health) = record.health.as_deref().filter(|health| health.status == HealthStatus::Healthy)
+    else {
+        return Vec::new();
+    };
+    let one = |(name, port): (&String, &u16)| Endpoint {
+        port_name: name.clone(),
+        address: addresses.get(&record.worker).cloned(),
+        port: *port,
+        replica: row.replica.replica,
+        revision: row.replica.revision,
+        job: row.job,
+        worker: record.worker,
+    };
+    health.ports.iter().map(one).collect()
+}

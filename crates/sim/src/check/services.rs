@@ -1,0 +1,368 @@
+//! Checks of services (I24): each reaches its desired replicas, and keeps enough of them available.
+//!
+//! [`Services`] follows the commits in order. It knows the replicas of each service with their executions, and computes
+//! itself which of them are available; it shares no code with the engine.
+//!
+//! - An available replica is stopped only if enough others stay available. What a user cancels, and a service that is
+//!   deleted, are exempt.
+//! - A new replica exceeds neither the desired number and the surge, nor does it take the number of a live one.
+//! - A replica ends only if it was told to stop, or after very many executions, and it is never preempted.
+//! - A rollout changes its status only by legal steps.
+//! - The health of an execution follows the newest report: it never becomes `starting` again (I10).
+//! - Once the faults have ended, each service is as desired, or its rollout says why it is not ([`judge_desired`]).
+//!
+//! [`judge_desired`]: Services::judge_desired
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::service::{Rollout, RolloutStatus, ServiceSpec};
+use model::spec::HealthStatus;
+use model::{ExecutionId, ExecutionStatus, JobId, JobStatus, ServiceId, Timestamp};
+
+use super::facts::Facts;
+use super::{Findings, Invariant};
+use crate::history::{Commit, ExecutionRow, JobRow, Row, ServiceRow};
+
+/// Number of executions or losses after which a replica may end by itself.
+const EXECUTIONS_MIN: u32 = 100;
+
+/// A service as of the newest commit.
+#[derive(Debug)]
+struct Service {
+    spec: Arc<ServiceSpec>,
+    /// The revision whose template each kept revision has.
+    templates: BTreeMap<u64, u64>,
+    row: ServiceRow,
+    /// Index of the newest event that changed it.
+    at: usize,
+}
+
+impl Service {
+    /// Returns the smallest number of available replicas after a stop.
+    fn min_available(&self) -> u32 {
+        self.row.replicas.saturating_sub(self.spec.update.max_unavailable)
+    }
+
+    /// Returns the largest number of replicas that are not being stopped after the start of a replica.
+    fn live_max(&self) -> u32 {
+        let update = &self.spec.update;
+        self.row.replicas + update.max_surge.max(update.canaries)
+    }
+
+    fn is_updated(&self, replica: &Replica) -> bool {
+        let template = |number: u64| self.templates.get(&number).copied().unwrap_or(number);
+        template(replica.revision) == template(self.row.rollout.revision)
+    }
+}
+
+/// A live replica as of the newest commit.
+#[derive(Debug)]
+struct Replica {
+    service: ServiceId,
+    number: u32,
+    revision: u64,
+    has_checks: bool,
+    is_stopping: bool,
+    is_running: bool,
+    execution: Option<Execution>,
+}
+
+/// The newest execution of a replica.
+#[derive(Debug)]
+struct Execution {
+    id: ExecutionId,
+    status: ExecutionStatus,
+    started_at: Option<Timestamp>,
+    health: Option<(HealthStatus, Timestamp)>,
+}
+
+impl Execution {
+    /// Whether a health check has succeeded or failed.
+    fn is_checked(&self) -> bool {
+        self.health.is_some_and(|(status, _)| status != HealthStatus::Starting)
+    }
+}
+
+impl Replica {
+    /// Returns since when it can do its work; `None` if it cannot.
+    fn ready_since(&self) -> Option<Timestamp> {
+        let execution = self
+            .execution
+            .as_ref()
+            .filter(|execution| self.is_running && execution.status == ExecutionStatus::Running)?;
+        match execution.health {
+            Some((HealthStatus::Healthy, since)) => Some(since),
+            Some(_) => None,
+            None if self.has_checks => None,
+            None => execution.started_at,
+        }
+    }
+
+    fn is_available(&self, service: &Service, now: Timestamp) -> bool {
+        self.ready_since().is_some_and(|since| since + service.spec.min_healthy <= now)
+    }
+}
+
+/// What a commit did to replicas.
+#[derive(Debug, Default)]
+struct Done {
+    /// Services with new replicas.
+    grown: BTreeSet<ServiceId>,
+    /// Replicas that were told to stop.
+    stopped: Vec<JobId>,
+    ended: Vec<JobId>,
+}
+
+/// Services and their replicas, from commit to commit.
+#[derive(Debug, Default)]
+pub(super) struct Services {
+    services: BTreeMap<ServiceId, Service>,
+    replicas: BTreeMap<JobId, Replica>,
+    /// Engine time of the newest commit.
+    now: Timestamp,
+}
+
+impl Services {
+    pub(super) fn take(&mut self, facts: &Facts<'_>, index: usize, commit: &Commit, findings: &mut Findings) {
+        self.now = commit.now;
+        let mut done = Done::default();
+        for row in &commit.rows {
+            match row {
+                Row::Service(row) => self.take_service(index, row, findings),
+                Row::ServiceRemoved(id) => self.take_removal(index, *id, commit, findings),
+                Row::Job(row) => self.take_job(facts, index, row, &mut done, findings),
+                Row::Execution(row) => self.take_execution(index, row, findings),
+                _ => {}
+            }
+        }
+        for job in done.ended {
+            self.replicas.remove(&job);
+        }
+        for service in &done.grown {
+            self.check_growth(index, *service, findings);
+        }
+        self.check_stops(facts, index, &done.stopped, findings);
+    }
+
+    fn take_service(&mut self, index: usize, row: &ServiceRow, findings: &mut Findings) {
+        let id = row.service;
+        let known = self.services.remove(&id);
+        if let Some(known) = &known {
+            check_rollout(index, known, row, findings);
+        } else if !row.new {
+            findings.add(Invariant::I4, id, "the first row is not new", [index]);
+        }
+        let (spec, templates) = match (&row.spec, known) {
+            (Some(spec), _) => (Arc::clone(spec), row.templates.clone()),
+            (None, Some(known)) => (known.spec, known.templates),
+            (None, None) => return,
+        };
+        let row = ServiceRow { spec: None, ..row.clone() };
+        self.services.insert(id, Service { spec, templates, row, at: index });
+    }
+
+    /// A service is removed after its last replica.
+    fn take_removal(&mut self, index: usize, id: ServiceId, commit: &Commit, findings: &mut Findings) {
+        let is_deleted = self.services.remove(&id).is_some_and(|service| service.row.deleting);
+        let ends_here = |job: JobId| {
+            let end = |row: &Row| matches!(row, Row::Job(row) if row.job == job && row.status.is_final());
+            commit.rows.iter().any(end)
+        };
+        let left = self.replicas.iter().find(|(job, replica)| replica.service == id && !ends_here(**job));
+        if let Some((job, _)) = left {
+            findings.add(Invariant::I24, id, format!("removed before its replica {job} ended"), [index]);
+        }
+        // A request and the removal may be one commit.
+        let is_requested = |row: &Row| matches!(row, Row::Service(row) if row.service == id && row.deleting);
+        if !is_deleted && !commit.rows.iter().any(is_requested) && left.is_some() {
+            findings.add(Invariant::I24, id, "removed, but nobody deleted it", [index]);
+        }
+    }
+
+    fn take_job(
+        &mut self,
+        facts: &Facts<'_>,
+        index: usize,
+        row: &JobRow,
+        done: &mut Done,
+        findings: &mut Findings,
+    ) {
+        if let (true, Some(origin)) = (row.new, row.replica.as_deref()) {
+            let spec = row.spec.as_deref();
+            let replica = Replica {
+                service: origin.service,
+                number: origin.replica,
+                revision: origin.revision,
+                has_checks: spec.is_some_and(|spec| !spec.ports.is_empty() || spec.health.is_some()),
+                is_stopping: false,
+                is_running: false,
+                execution: None,
+            };
+            let service = self.services.get(&origin.service);
+            if let Some(service) = service.filter(|service| service.row.rollout.revision == origin.revision)
+                && spec != Some(&service.spec.replica_job())
+            {
+                let message = format!("its spec is not that of revision {}", origin.revision);
+                findings.add(Invariant::I24, row.job, message, [service.at, index]);
+            }
+            self.replicas.insert(row.job, replica);
+            done.grown.insert(origin.service);
+        }
+        let Some(replica) = self.replicas.get_mut(&row.job) else { return };
+        replica.is_running = row.status == JobStatus::Running;
+        if row.cancel_requested && !std::mem::replace(&mut replica.is_stopping, true) {
+            done.stopped.push(row.job);
+        }
+        if row.status.is_final() {
+            done.ended.push(row.job);
+            let is_spent = row.executions.max(row.losses) >= EXECUTIONS_MIN;
+            let is_asked = row.cancel_requested || facts.has_cancel_request(row.job, index);
+            if row.status != JobStatus::Cancelled && !is_spent && !is_asked {
+                let message = format!("ended as {}, although nobody stopped the replica", row.status);
+                findings.add(Invariant::I24, row.job, message, [index]);
+            }
+        }
+    }
+
+    fn take_execution(&mut self, index: usize, row: &ExecutionRow, findings: &mut Findings) {
+        let Some(replica) = self.replicas.get_mut(&row.job) else { return };
+        if let Some(by) = row.preempted_by {
+            findings.add(Invariant::I24, row.job, format!("a replica is preempted by {by}"), [index]);
+        }
+        let is_newest = replica.execution.as_ref().is_none_or(|known| known.id == row.execution);
+        let health =
+            replica.execution.as_ref().filter(|known| known.id == row.execution && known.is_checked());
+        if health.is_some() && row.health.is_some_and(|(status, _)| status == HealthStatus::Starting) {
+            findings.add(Invariant::I10, row.execution, "an old report of its health counts", [index]);
+        }
+        if row.new || is_newest {
+            replica.execution = Some(Execution {
+                id: row.execution,
+                status: row.status,
+                started_at: row.started_at,
+                health: row.health,
+            });
+        }
+    }
+
+    fn replicas_of(&self, id: ServiceId) -> impl Iterator<Item = (JobId, &Replica)> {
+        let own = self.replicas.iter().filter(move |(_, replica)| replica.service == id);
+        own.map(|(job, replica)| (*job, replica))
+    }
+
+    /// A new replica has a free number, and does not exceed the surge.
+    fn check_growth(&self, index: usize, id: ServiceId, findings: &mut Findings) {
+        let Some(service) = self.services.get(&id) else { return };
+        let mut numbers = BTreeMap::new();
+        for (job, replica) in self.replicas_of(id) {
+            if let Some(other) = numbers.insert(replica.number, job) {
+                let message = format!("{other} and {job} are both replica {}", replica.number);
+                findings.add(Invariant::I24, id, message, [index]);
+            }
+        }
+        let live = self.replicas_of(id).filter(|(_, replica)| !replica.is_stopping).count();
+        if live > service.live_max() as usize {
+            let message = format!("{live} replicas exceed the limit of {}", service.live_max());
+            findings.add(Invariant::I24, id, message, [service.at, index]);
+        }
+    }
+
+    /// An available replica is stopped only if enough others are available.
+    fn check_stops(&self, facts: &Facts<'_>, index: usize, stopped: &[JobId], findings: &mut Findings) {
+        for job in stopped {
+            let Some(replica) = self.replicas.get(job) else { continue };
+            let Some(service) = self.services.get(&replica.service).filter(|known| !known.row.deleting)
+            else {
+                continue;
+            };
+            if !replica.is_available(service, self.now) || facts.has_cancel_request(*job, index) {
+                continue;
+            }
+            let others = self
+                .replicas_of(replica.service)
+                .filter(|(_, other)| !other.is_stopping && other.is_available(service, self.now));
+            let others = others.count();
+            if others < service.min_available() as usize {
+                let least = service.min_available();
+                let message =
+                    format!("an available replica is stopped, but {others} of {least} others are available");
+                findings.add(Invariant::I24, job, message, [service.at, index]);
+            }
+        }
+    }
+
+    /// Each service has exactly its desired replicas, all available and with the current revision; or its rollout has
+    /// failed, and no replica is missing. Clients have resumed and promoted all rollouts before.
+    pub(super) fn judge_desired(&self, index: usize, findings: &mut Findings) {
+        for (&id, service) in self.services.iter().filter(|(_, service)| !service.row.deleting) {
+            let row = &service.row;
+            let live: Vec<_> =
+                self.replicas_of(id).map(|(_, replica)| replica).filter(|known| !known.is_stopping).collect();
+            let count = |is: &dyn Fn(&Replica) -> bool| live.iter().filter(|replica| is(replica)).count();
+            let available = count(&|replica| replica.is_available(service, self.now));
+            let updated = count(&|replica| service.is_updated(replica));
+            let desired = row.replicas as usize;
+            let status = row.rollout.status;
+            let is_as_desired = match status {
+                RolloutStatus::Failed => live.len() >= desired,
+                RolloutStatus::Completed => [live.len(), available, updated] == [desired; 3],
+                RolloutStatus::Progressing | RolloutStatus::AwaitingPromotion => false,
+            };
+            if !is_as_desired {
+                let message = format!(
+                    "{desired} replicas are desired, but {} exist, {available} are available, and {updated} have \
+                     revision {}; the rollout is {status}",
+                    live.len(),
+                    row.rollout.revision,
+                );
+                findings.add(Invariant::I24, id, message, [service.at, index]);
+            }
+        }
+    }
+
+    /// I26: after the faults, a service that is being deleted is removed.
+    pub(super) fn finish(&self, facts: &Facts<'_>, findings: &mut Findings) {
+        if !facts.are_settled {
+            return;
+        }
+        for (id, service) in self.services.iter().filter(|(_, service)| service.row.deleting) {
+            findings.add(Invariant::I26, id, "still being deleted at the end", [service.at]);
+        }
+    }
+}
+
+/// The rollout of a revision changes its status by legal steps, and revisions and versions grow.
+fn check_rollout(index: usize, known: &Service, row: &ServiceRow, findings: &mut Findings) {
+    let (id, before, after) = (row.service, &known.row.rollout, &row.rollout);
+    let excerpt = [known.at, index];
+    if row.version < known.row.version || after.revision < before.revision {
+        findings.add(Invariant::I5, id, "its version or revision decreases", excerpt);
+    }
+    if known.row.deleting && !row.deleting {
+        findings.add(Invariant::I5, id, "its deletion was undone", excerpt);
+    }
+    if after.revision == before.revision && !is_legal(before, after) {
+        let message = format!("the rollout changes from {} to {}", before.status, after.status);
+        findings.add(Invariant::I24, id, message, excerpt);
+    }
+    let is_stable = row.stable_revision == Some(after.revision);
+    if is_stable != (after.status == RolloutStatus::Completed) {
+        let message =
+            format!("the stable revision is {:?}, but the rollout is {}", row.stable_revision, after.status);
+        findings.add(Invariant::I24, id, message, excerpt);
+    }
+}
+
+/// Whether a rollout may change like this, in one step or in several steps of one commit.
+fn is_legal(before: &Rollout, after: &Rollout) -> bool {
+    use RolloutStatus::{AwaitingPromotion, Completed, Failed, Progressing};
+    if before.promoted && !after.promoted {
+        return false;
+    }
+    match (before.status, after.status) {
+        (Completed, after) => after == Completed,
+        (AwaitingPromotion, Failed) | (Failed, AwaitingPromotion) => false,
+        (Progressing | AwaitingPromotion | Failed, _) => true,
+    }
+}
