@@ -48,6 +48,12 @@ async function allViews(server: Server, account: string): Promise<string[]> {
   const { id: again } = await server.call<{ id: string }>("POST", "/api/v1/workflows/readable/start", {});
   const nightly = await server.schedule("readable", [{ cron: "30 2 * * *" }], "exit 3");
   await server.trigger(nightly);
+  // Its replicas never become healthy, and its second revision differs from the first.
+  for (const script of ["exec sleep 1000", "exec sleep 2000"]) {
+    const health = { readiness: { tcp: { port: "http" } } };
+    const job = { ports: [{ name: "http" }], health, run: { process: { script } } };
+    await server.call("PUT", "/api/v1/services/readable", { name: "readable", replicas: 2, job });
+  }
   await server.call("POST", "/api/v1/accounts", { name: account, kind: "user", title: "Readable" });
   await server.call("PUT", "/api/v1/bindings", { account, role: "viewer", namespace: "*" });
   await server.call("POST", "/api/v1/tokens", { account, role: "viewer" });
@@ -60,6 +66,9 @@ async function allViews(server: Server, account: string): Promise<string[]> {
     ...[`/schedules/${nightly}`, `/schedules/${nightly}?tab=backfills`, `/schedules/${nightly}/edit`],
     ...["", "?tab=grid", "?tab=days", "?tab=runs", "?step=mark-me"].map(
       (query) => `/workflows/readable${query}`,
+    ),
+    ...["", "?tab=revisions&revision=2", "?tab=endpoints", "?tab=jobs", "?tab=spec", "/edit"].map(
+      (query) => `/services/default/readable${query}`,
     ),
     ...["?step=mark-me", "?step=over", "?tab=steps", "?tab=gantt", "?tab=history"].map(
       (query) => `/runs/${run}${query}`,

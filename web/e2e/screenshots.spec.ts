@@ -90,6 +90,14 @@ async function seed(server: Server): Promise<Record<string, string>> {
     const { steps } = await server.get<{ steps: { failed?: number } }>(`/api/v1/runs/${run.id}`);
     return (steps.failed ?? 0) > 0;
   });
+  await server.call("PUT", "/api/v1/services/shop", {
+    name: "shop",
+    owner: "web-team",
+    labels: { team: "shop" },
+    description: "Serves the pages of the shop.",
+    replicas: 3,
+    job: { ports: [{ name: "http" }], ...job("exec sleep 1000") },
+  });
   const account = { name: "ann@example.com", kind: "user", title: "Ann 安" };
   await server.call("POST", "/api/v1/accounts", account);
   for (const [role, namespace] of [
@@ -125,6 +133,10 @@ async function seed(server: Server): Promise<Record<string, string>> {
     "run-approval": `/runs/${run.id}?step=sign-off`,
     "run-steps": `/runs/${run.id}?tab=steps`,
     "run-gantt": `/runs/${run.id}?tab=gantt`,
+    services: "/services",
+    service: "/services/default/shop",
+    "service-revisions": "/services/default/shop?tab=revisions&revision=1",
+    "service-edit": "/services/default/shop/edit",
     workers: "/workers",
     servers: "/servers",
     queues: "/queues",

@@ -13,6 +13,8 @@ export const VIEWS = [
   "/workflows",
   "/workflows/new",
   "/runs",
+  "/services",
+  "/services/new",
   "/workers",
   "/servers",
   "/queues",

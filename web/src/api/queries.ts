@@ -17,7 +17,7 @@ import { initialCaller, onForbidden } from "./auth";
 import { unwrap, api } from "./client";
 import { feed } from "./feed";
 import { isTakeover, ApiError } from "./errors";
-import type { FeedEvent, JobStatus, LogPage, Workflow } from "./schema";
+import type { FeedEvent, JobStatus, LogPage, Replica, Workflow } from "./schema";
 
 export const queryClient = new QueryClient({
   defaultOptions: {
@@ -208,6 +208,19 @@ export const SERIES = "series";
 export const FAILURES = "failures";
 /** Query key of paginated lists of runs. */
 export const PAGED_RUNS = "paged-runs";
+/** Query keys of the parts of a service, followed by its id. */
+export const REPLICAS = "replicas";
+export const REVISIONS = "revisions";
+export const ENDPOINTS = "endpoints";
+/** Query keys of what shows services. */
+export const SERVICE_KEYS = [
+  "services",
+  "watched-services",
+  "service",
+  REPLICAS,
+  REVISIONS,
+  ENDPOINTS,
+] as const;
 /** Query key of the runs of today, which are counted. */
 export const TODAYS_RUNS = "todays-runs";
 /** Maximum number of loaded pages of a list that is refetched; a user of a longer list has scrolled far down. */
@@ -328,7 +341,7 @@ class StatisticsRefresher {
 }
 
 function isCheap({ queryKey, state }: Query): boolean {
-  if (![PAGED_SCHEDULES, PAGED_RUNS, "workflows"].includes(String(queryKey[0]))) return true;
+  if (![PAGED_SCHEDULES, PAGED_RUNS, "workflows", "services"].includes(String(queryKey[0]))) return true;
   const { pages } = (state.data ?? { pages: [] }) as { pages: unknown[] };
   return pages.length <= REFRESHED_PAGES_MAX;
 }
@@ -337,6 +350,12 @@ function isCheap({ queryKey, state }: Query): boolean {
 function isWorkflowWaitingForJobs(): boolean {
   const loaded = queryClient.getQueriesData<Workflow>({ queryKey: ["workflow"] });
   return loaded.some(([, workflow]) => waitsForJobs(workflow?.spec));
+}
+
+/** Returns the jobs of the loaded replicas. Events of jobs do not name the service. */
+function loadedReplicas(): ReadonlySet<string> {
+  const loaded = queryClient.getQueriesData<{ items: Replica[] }>({ queryKey: [REPLICAS] });
+  return new Set(loaded.flatMap(([, replicas]) => replicas?.items.map(({ job }) => job) ?? []));
 }
 
 /** Minimum interval between reads of the caller after denied requests. */
@@ -365,7 +384,11 @@ export function startRefreshing(): () => void {
   const onBatch = (batch: readonly FeedEvent[]) => {
     const hasEndedJob = batch.some(({ to, run_id }) => to && !isLive(to) && !run_id);
     if (hasEndedJob && isWorkflowWaitingForJobs()) ask(["workflow"]);
+    const replicas = loadedReplicas();
     for (const event of batch) {
+      if (event.job_id && (replicas.has(event.job_id) || event.cause === "replica_started")) {
+        ask(["service"], [REPLICAS], [ENDPOINTS]);
+      }
       if (event.run_id && queryClient.getQueryState(["run", event.run_id])) ask(["run", event.run_id]);
       if (event.job_id && queryClient.getQueryState(["job", event.job_id])) ask(["job", event.job_id]);
       if (event.schedule_id) ask(["schedule", event.schedule_id]);
@@ -387,6 +410,7 @@ export function startRefreshing(): () => void {
         todaysRuns.add();
         ask(["workflows"], ["workflow"], ["runs"], [PAGED_RUNS], VISIBLE_SCHEDULES, ["schedule"]);
       } else if (event.type.startsWith("step.")) ask(["runs"], [PAGED_RUNS]);
+      else if (event.service_id) ask(...SERVICE_KEYS.map((key) => [key]));
       else if (event.type.startsWith("worker.")) ask(["workers"]);
       else if (event.type.startsWith("queue.")) ask(["queues"]);
     }

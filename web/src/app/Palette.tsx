@@ -13,6 +13,7 @@ import {
   Hash,
   Moon,
   Plus,
+  RadioTower,
   Server,
   Rows3,
   Workflow,
@@ -23,6 +24,7 @@ import { useTranslation } from "react-i18next";
 import { jobsByNameQuery, meQuery, queuesQuery, workersQuery } from "../api/queries";
 import { suggestedSchedulesQuery } from "../api/schedules";
 import type { Resource } from "../api/schema";
+import { suggestedServicesQuery } from "../api/services";
 import { suggestedWorkflowsQuery } from "../api/workflows";
 import { scopedSearch } from "../lib/namespaces";
 import { namedSearch } from "../pages/jobName/search";
@@ -63,6 +65,7 @@ const PAGES = [
   "calendars",
   "workflows",
   "runs",
+  "services",
   "workers",
   "servers",
   "queues",
@@ -178,11 +181,12 @@ function useCommands(text: string, actions: readonly Command[]): Command[] {
   const canRead = (resource: Resource) => canSomewhere(me, "read", resource);
   const workers = useQuery({ ...workersQuery, enabled: canRead("workers") }).data?.items;
   const queues = useQuery({ ...queuesQuery, enabled: canRead("queues") }).data?.items;
-  const isId = /^(job|exe|wkr|sch|wfl|run)_[0-9a-z]{26}$/.test(text);
+  const isId = /^(job|exe|wkr|sch|wfl|run|svc)_[0-9a-z]{26}$/.test(text);
   const isName = /^[A-Za-z0-9][\w.-]*$/.test(text) && !isId;
   const jobs = useQuery({ ...jobsByNameQuery(text, "*"), enabled: isName && canRead("jobs") }).data?.items;
   const schedules = useQuery({ ...suggestedSchedulesQuery(text), enabled: isName && canRead("schedules") });
   const workflows = useQuery({ ...suggestedWorkflowsQuery(text), enabled: isName && canRead("workflows") });
+  const services = useQuery({ ...suggestedServicesQuery(text), enabled: isName && canRead("services") });
 
   return useMemo(() => {
     const query = text.toLowerCase();
@@ -217,6 +221,9 @@ function useCommands(text: string, actions: readonly Command[]): Command[] {
     } else if (isId && text.startsWith("run_")) {
       const run = () => void navigate({ to: "/runs/$id", params: { id: text } });
       add({ id: "id", icon: Workflow, title: text, aside: t("palette.goTo"), run });
+    } else if (isId && text.startsWith("svc_")) {
+      const run = () => void navigate({ to: "/services/$id", params: { id: text } });
+      add({ id: "id", icon: RadioTower, title: text, aside: t("palette.goTo"), run });
     }
     // Pages come before search results: results arrive later and must not change what Enter selects.
     for (const page of PAGES) if (isPagePrefix(page)) addPage(page);
@@ -228,6 +235,16 @@ function useCommands(text: string, actions: readonly Command[]): Command[] {
         title: workflow.name,
         aside: t("nav.workflows"),
         run: () => void navigate({ to: "/workflows/$id", params: { id: workflow.id } }),
+      });
+    }
+    for (const service of isName ? matchingItems(services, matches) : []) {
+      const { id, namespace, name } = service;
+      add({
+        id,
+        icon: RadioTower,
+        title: name,
+        aside: t("nav.services"),
+        run: () => void navigate({ to: "/services/$namespace/$name", params: { namespace, name } }),
       });
     }
     for (const schedule of isName ? matchingItems(schedules, matches) : []) {
@@ -277,6 +294,10 @@ function useCommands(text: string, actions: readonly Command[]): Command[] {
       const run = () => void navigate({ to: "/workflows/new" });
       add({ id: "new-workflow", icon: Workflow, title: t("workflow.new"), run });
     }
+    if (isOpen("/services/new") && text !== "" && matches(t("service.new"), "service new")) {
+      const run = () => void navigate({ to: "/services/new" });
+      add({ id: "new-service", icon: RadioTower, title: t("service.new"), run });
+    }
     for (const page of PAGES) {
       if (text === "" || (matches(t(`nav.${page}`), page) && !isPagePrefix(page))) addPage(page);
     }
@@ -319,6 +340,7 @@ function useCommands(text: string, actions: readonly Command[]): Command[] {
     jobs,
     schedules,
     workflows,
+    services,
     workers,
     queues,
     language,

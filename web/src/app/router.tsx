@@ -45,6 +45,8 @@ export interface JobsSearch {
   backfill?: string;
   /** The id of a run of a workflow. */
   run?: string;
+  /** The id of a service. */
+  service?: string;
   since?: string;
   after?: string;
   before?: string;
@@ -66,6 +68,7 @@ const jobs = createRoute({
     schedule: text(search.schedule),
     backfill: text(search.backfill),
     run: text(search.run),
+    service: text(search.service),
     since: text(search.since),
     after: text(search.after),
     before: text(search.before),
@@ -307,6 +310,67 @@ const run = createRoute({
     line: text(search.line),
   }),
   component: lazyPage(() => import("../pages/run/RunPage"), "RunPage"),
+});
+
+export interface ServicesSearch {
+  text?: string;
+  owner?: string;
+  namespace?: string;
+  label?: string[];
+}
+
+const services = createRoute({
+  getParentRoute: () => root,
+  path: "/services",
+  validateSearch: (search: Search): ServicesSearch => ({
+    text: text(search.text),
+    owner: text(search.owner),
+    namespace: text(search.namespace),
+    label: search.label === undefined ? undefined : [search.label].flat(),
+  }),
+  component: lazyPage(() => import("../pages/services/ServicesPage"), "ServicesPage"),
+});
+
+const newService = createRoute({
+  getParentRoute: () => root,
+  path: "/services/new",
+  validateSearch: (search: Search): { from?: string } => ({ from: text(search.from) }),
+  component: lazyPage(() => import("../pages/services/EditPage"), "NewServicePage"),
+});
+
+export interface ServiceSearch {
+  tab?: string;
+  /** The revision whose changes are shown. */
+  revision?: string;
+}
+
+const service = createRoute({
+  getParentRoute: () => root,
+  path: "/services/$namespace/$name",
+  validateSearch: (search: Search): ServiceSearch => ({
+    tab: text(search.tab),
+    revision: text(search.revision),
+  }),
+  component: lazyPage(() => import("../pages/service/ServicePage"), "ServicePage"),
+});
+
+const editService = createRoute({
+  getParentRoute: () => root,
+  path: "/services/$namespace/$name/edit",
+  component: lazyPage(() => import("../pages/services/EditPage"), "EditServicePage"),
+});
+
+/** Redirects from the id of a service to its page. */
+const serviceById = createRoute({
+  getParentRoute: () => root,
+  path: "/services/$id",
+  loader: async ({ params }) => {
+    const { unwrap, api } = await import("../api/client");
+    const request = api.GET("/api/v1/services/{name}", { params: { path: { name: params.id } } });
+    const { namespace, name } = await unwrap(request);
+    // eslint-disable-next-line @typescript-eslint/only-throw-error -- the router expects a thrown redirect
+    throw redirect({ to: "/services/$namespace/$name", params: { namespace, name }, replace: true });
+  },
 });
 
 const calendars = createRoute({
@@ -595,6 +659,11 @@ const routes = [
   editWorkflow,
   runs,
   run,
+  services,
+  newService,
+  service,
+  editService,
+  serviceById,
   calendars,
   newCalendar,
   calendar,

@@ -82,6 +82,20 @@ const TERMS: ReadonlyArray<[english: string, chinese: string]> = [
   ["runs?", "运行|执行|重跑"],
   ["steps?", "步骤"],
   ["elements?", "元素"],
+  ["services?", "服务"],
+  ["replicas?", "副本"],
+  ["revisions?", "版本"],
+  ["rollouts?|rolls? out|rolled out|rolling out", "发布"],
+  ["rolls? back|rolled back|rolling back|rollbacks?", "回滚"],
+  ["canary|canaries", "金丝雀"],
+  ["promotes?|promoted|promotion", "全量发布"],
+  ["scales?|scaled", "扩缩容|缩容"],
+  ["endpoints?", "端点"],
+  ["ports?", "端口"],
+  ["health checks?", "健康检查"],
+  ["readiness checks?", "就绪检查"],
+  ["liveness checks?", "存活检查"],
+  ["startup checks?", "启动检查"],
   ["shards?", "分片"],
   ["upstream", "上游"],
   ["downstream", "下游"],
@@ -245,7 +259,7 @@ test("Chinese uses no former terms", () => {
 });
 
 /** Placeholders with Chinese values on a Chinese page, which need no adjacent space. */
-const CHINESE_VALUES = /\{\{(?:status|becomes|section|now|rule)\}\}/g;
+const CHINESE_VALUES = /\{\{(?:status|becomes|section|now|rule|check)\}\}/g;
 const HAN = "[\\u4e00-\\u9fff]";
 const MARK = "[\\u4e00-\\u9fff，。：；？！、“”（）]";
 

@@ -156,6 +156,9 @@ const SECTIONS: ReadonlyArray<[schema: string, ...sections: string[]]> = [
   ["JoinRule", "join"],
   ["RequiredResult", "trigger.on"],
   ["TriggerRefusalReason", "triggerRefusal"],
+  ["HealthStatus", "healthStatus"],
+  ["RolloutStatus", "rolloutStatus"],
+  ["RevisionCause", "revisionCause"],
 ];
 
 /** Codes without a text of their own: the page shows the running job, or the cause of the step, instead. */

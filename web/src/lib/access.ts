@@ -11,6 +11,7 @@ export const RESOURCES = [
   "schedules",
   "workflows",
   "runs",
+  "services",
   "calendars",
   "artifacts",
   "queues",

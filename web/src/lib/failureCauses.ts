@@ -44,6 +44,9 @@ const ADVICE: Record<keyof typeof english.result, Advice> = {
   stopped: "timeline",
   refused: "worker",
   finish_deadline_passed: "finishDeadline",
+  unhealthy: "healthCheck",
+  no_free_port: "ports",
+  port_in_use: "ports",
 };
 
 export interface JobFailure {

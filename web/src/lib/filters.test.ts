@@ -16,6 +16,7 @@ test("a typed filter is parsed as a key and value, a label, an id or a part of t
   expect(parseToken("team=pay")).toEqual({ key: "label", value: "team=pay" });
   expect(parseToken("wkr_01")).toEqual({ key: "worker", value: "wkr_01" });
   expect(parseToken("sch_01")).toEqual({ key: "schedule", value: "sch_01" });
+  expect(parseToken("svc_01")).toEqual({ key: "service", value: "svc_01" });
   expect(parseToken("nightly-backup")).toEqual({ key: "text", value: "nightly-backup" });
   expect(parseToken("status:")).toBeNull();
   expect(parseToken("unknown:x")).toEqual({ key: "text", value: "unknown:x" });

@@ -22,6 +22,7 @@ export const KEYS = [
   "schedule",
   "backfill",
   "run",
+  "service",
   "since",
   "after",
   "before",
@@ -43,6 +44,7 @@ const ID_PREFIXES: Record<string, FilterKey> = {
   sch: "schedule",
   bkf: "backfill",
   run: "run",
+  svc: "service",
 };
 
 /** Parses a filter such as `status:failed` or `team=pay`; a single word finds it in the name. */
@@ -109,6 +111,7 @@ export function toJobsQuery(search: JobsSearch, now: number): JobsQuery {
     schedule: search.schedule,
     backfill: search.backfill,
     run: search.run,
+    service: search.service,
     created_after: search.after ?? (search.since ? sinceTime(search.since, now) : undefined),
     created_before: search.before,
   };

@@ -7,6 +7,7 @@ export const SCOPED_LISTS: ReadonlySet<string> = new Set([
   "/schedules",
   "/workflows",
   "/runs",
+  "/services",
   "/artifacts",
   "/alerts",
   "/alerts/rules",

@@ -94,6 +94,9 @@ test("a page is denied without its right, and all but two without any right", ()
   expect(pageDenial(viewer, "/submit")).toEqual(["create", "jobs"]);
   expect(pageDenial(viewer, "/schedules")).toBeNull();
   expect(pageDenial(viewer, "/schedules/new")).toEqual(["change", "schedules"]);
+  const reader: Caller = { rights: [right("read", "services", "new")] };
+  expect(pageDenial(reader, "/services/new")).toEqual(["change", "services"]);
+  expect(pageDenial(reader, "/services/new/web")).toBeNull();
   expect(pageDenial(viewer, "/access/roles")).toEqual(["read", "access"]);
   const manager: Caller = { rights: [right("read", "access", "team")] };
   expect(pageDenial(manager, "/access")).toBeNull();

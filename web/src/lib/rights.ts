@@ -14,7 +14,15 @@ export type Permission = readonly [verb: Verb, resource: Resource];
 
 const DEFAULT_NAMESPACE = "default";
 /** Resources of the lists that show one namespace. */
-const LISTED = new Set<Resource>(["jobs", "schedules", "workflows", "runs", "artifacts", "alerts"]);
+const LISTED = new Set<Resource>([
+  "jobs",
+  "schedules",
+  "workflows",
+  "runs",
+  "services",
+  "artifacts",
+  "alerts",
+]);
 
 /** Returns whether a pattern of a right covers a namespace, or all namespaces of another pattern. */
 export function covers(pattern: string, namespace: string): boolean {
@@ -105,6 +113,8 @@ const PAGES: ReadonlyArray<readonly [path: string, ...Permission]> = [
   ["/workflows", "read", "workflows"],
   ["/workflows/new", "change", "workflows"],
   ["/runs", "read", "runs"],
+  ["/services", "read", "services"],
+  ["/services/new", "change", "services"],
   ["/workers", "read", "workers"],
   ["/servers", "read", "server"],
   ["/queues", "read", "queues"],
@@ -130,7 +140,8 @@ export type Denial = "noRole" | Permission;
 /** Returns why the caller may not open a page; null if it may. */
 export function pageDenial(caller: Caller | undefined, path: string): Denial | null {
   if (hasNoRights(caller)) return OPEN_PAGES.has(path) ? null : "noRole";
-  const isUnder = (page: string) => path === page || path.startsWith(`${page}/`);
+  // A form has no pages below it: `new` is also a valid namespace of a service.
+  const isUnder = (page: string) => path === page || (!page.endsWith("/new") && path.startsWith(`${page}/`));
   const needed = PAGES.filter(([page]) => isUnder(page)).at(-1);
   if (!needed) return null;
   const [page, verb, resource] = needed;

@@ -85,6 +85,27 @@ test("the message of a result is translated", () => {
     ["cancelled by ann: too slow", "由 ann: too slow 取消", "cancelled by ann: too slow"],
     ["preempted by job_1", "被任务 job_1 抢占", "preempted by job job_1"],
     [
+      "liveness check failed 3 times: connection refused",
+      "存活检查连续失败 3 次：connection refused",
+      "liveness check failed 3 times: connection refused",
+    ],
+    [
+      "startup check failed once: status 503",
+      "启动检查连续失败 1 次：status 503",
+      "startup check failed once: status 503",
+    ],
+    ["readiness check failed: status 503", "就绪检查失败：status 503", "readiness check failed: status 503"],
+    [
+      "revision 4 failed: no further replica of revision 4 became available within 10m",
+      "版本 4 发布失败：版本 4 在 10m 内没有更多副本变为可用",
+      "revision 4 failed: no further replica of revision 4 became available within 10m",
+    ],
+    [
+      "cancelled by service web: scaled to 2 replicas",
+      "服务 web：扩缩容到 2 个副本",
+      "service web: scaled to 2 replicas",
+    ],
+    [
       "waited longer than the step's timeout of 5m; exited with code 2",
       "超过步骤 5m 的超时时间；退出码 2",
       "exceeded the step's timeout of 5m; exited with code 2",
@@ -162,6 +183,9 @@ const SOURCES: ReadonlyArray<[file: string, found: RegExp, count: number]> = [
   ["worker/src/agent/health.rs", /\.then_some\("([^"]+)"\)/g, 1],
   ["server/src/api/meta.rs", /Some\(format!\("([^"]+)"/g, 1],
   ["engine/src/clock.rs", /format!\(\s*"([^"]+)"/g, 2],
+  ["engine/src/services/rollout.rs", /let reason = format!\("([^"]+)"/g, 2],
+  ["engine/src/services/reconcile.rs", /format!\("((?:replica|service) [^"]+)"/g, 5],
+  ["worker/src/agent/health_checks/state.rs", /format!\("([^"]+ check failed[^"]+)"/g, 2],
 ];
 
 /** Example values for the placeholders of Rust's `format!`. */
@@ -175,6 +199,7 @@ const VALUES: Record<string, string> = {
   upstream: "job_1",
   by: "job_1",
   status: "failed",
+  times: "3 times",
 };
 
 test("every message that the server or a worker writes has a translation", () => {
@@ -187,6 +212,7 @@ test("every message that the server or a worker writes has a translation", () =>
       const message = text
         .replace(/\\\n\s*/g, "")
         .replaceAll("({})", "(SIGKILL)")
+        .replaceAll("{} check", "liveness check")
         .replace(/\{(\w*)\}/g, (_, name: string) => VALUES[name] ?? "9");
       if (translateMessage(message, zh) !== message) continue;
       problems.push(

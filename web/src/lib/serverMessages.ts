@@ -87,6 +87,44 @@ const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
     /^upstream job `([^`]+)` ended as (succeeded|failed|cancelled|expired)$/,
     (t, job, status) => t("step.upstreamEnded", { job, status: t(`status.${status as JobStatus}`) }),
   ],
+  [/^a health check failed$/, (t) => t("step.aCheckFailed")],
+  [
+    /^(startup|readiness|liveness) check failed(?: (once|(\d+) times))?: ([\s\S]+)$/,
+    (t, kind, often, times, why) => {
+      const check = t(`step.checks.${kind as "startup"}`);
+      if (!often) return t("step.checkFailed", { check, why });
+      return t("step.checkFailedTimes", { check, count: Number(times || 1), why });
+    },
+  ],
+  // Rollouts and replicas of services. The detail of a running job that is stopped has a prefix.
+  [
+    /^no further replica of revision (\d+) became available within (\S+)$/,
+    (t, revision, deadline) => t("step.noProgress", { revision, deadline }),
+  ],
+  [
+    /^revision (\d+) failed: ([\s\S]+)$/,
+    (t, revision, why = "") => t("step.revisionFailed", { revision, why: translateMessage(why, t) }),
+  ],
+  [
+    /^replica (\d+), revision (\d+)$/,
+    (t, replica, revision) => t("step.replicaCreated", { replica, revision }),
+  ],
+  [
+    /^(?:cancelled by )?service (\S+): the service is deleted$/,
+    (t, name) => t("step.serviceDeleted", { name }),
+  ],
+  [
+    /^(?:cancelled by )?service (\S+): the worker is drained$/,
+    (t, name) => t("step.serviceDrained", { name }),
+  ],
+  [
+    /^(?:cancelled by )?service (\S+): replaced by revision (\d+)$/,
+    (t, name, revision) => t("step.serviceReplaced", { name, revision }),
+  ],
+  [
+    /^(?:cancelled by )?service (\S+): scaled to (\d+) replicas$/,
+    (t, name, replicas) => t("step.serviceScaled", { name, replicas }),
+  ],
   [/^cancelled by ([\s\S]+)$/, (t, name) => t("step.cancelledBy", { name })],
   [PREEMPTED_BY, (t, job) => t("step.preemptedBy", { job })],
   [

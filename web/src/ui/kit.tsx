@@ -127,7 +127,15 @@ export function Labels({
 }
 
 /** A meter of the used part of a resource. */
-export function Meter(props: { label: string; used: number; all: number; shown: string; measured?: number }) {
+export function Meter(props: {
+  label: string;
+  used: number;
+  all: number;
+  shown: string;
+  measured?: number;
+  /** Whether a full meter is a completed task, not a used-up resource. */
+  isProgress?: boolean;
+}) {
   const part = props.all > 0 ? Math.min(1, props.used / props.all) : 0;
   const measured =
     props.measured === undefined || props.all === 0 ? null : Math.min(1, props.measured / props.all);
@@ -142,7 +150,7 @@ export function Meter(props: { label: string; used: number; all: number; shown: 
         aria-valuemin={0}
         aria-valuemax={100}
         aria-valuetext={props.shown}
-        data-full={part >= 0.95 || undefined}
+        data-full={(part >= 0.95 && !props.isProgress) || undefined}
       >
         <span className={style.used} style={{ width: `${part * 100}%` }} />
         {measured !== null && <span className={style.measured} style={{ left: `${measured * 100}%` }} />}

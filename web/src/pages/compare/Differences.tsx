@@ -14,13 +14,15 @@ interface Props {
   /** Text if nothing differs; without it, the card is omitted then. */
   same?: string;
   values: readonly [a: unknown, b: unknown];
+  /** Names of the sides [default: `A` and `B`]. */
+  heads?: readonly [a: string, b: string];
 }
 
 /** Time for one text: specs are short. */
 const TEXT_TIMEOUT_MS = 100;
 const NOTHING_EXPANDED: ReadonlySet<number> = new Set();
 
-export function Differences({ title, same, values: [a, b] }: Props) {
+export function Differences({ title, same, values: [a, b], heads = ["A", "B"] }: Props) {
   const { t } = useTranslation();
   const found = differences(a, b);
   if (found.length === 0 && same === undefined) return null;
@@ -40,8 +42,8 @@ export function Differences({ title, same, values: [a, b] }: Props) {
           <thead>
             <tr>
               <th scope="col">{t("compare.field")}</th>
-              <th scope="col">A</th>
-              <th scope="col">B</th>
+              <th scope="col">{heads[0]}</th>
+              <th scope="col">{heads[1]}</th>
             </tr>
           </thead>
           <tbody>

@@ -28,6 +28,8 @@ const TYPES = [
   "workflow",
   "run",
   "step",
+  "service",
+  "rollout",
   "worker",
   "queue",
 ] as const;
@@ -175,6 +177,10 @@ function EventDetails({ event }: { event: FeedEvent }) {
         {event.scheduled_for && ` · ${formatExact(event.scheduled_for, language, zone)}`}
         {event.worker_status && t(`workerStatus.${event.worker_status}`)}
         {event.worker_admission && ` · ${t(`admission.${event.worker_admission}`)}`}
+        {event.health && t(`healthStatus.${event.health}`)}
+        {event.revision != null && t("event.revision", { revision: event.revision })}
+        {event.available != null &&
+          t("event.available", { available: event.available, replicas: event.replicas ?? 0 })}
         {event.schedule_id && event.job_id && (
           <Link to="/schedules/$id" params={{ id: event.schedule_id }} className="quiet">
             {` · ${t("event.ofSchedule")}`}
@@ -204,6 +210,11 @@ function EventDetails({ event }: { event: FeedEvent }) {
         {event.workflow_id && !event.run_id && (
           <Link to="/workflows/$id" params={{ id: event.workflow_id }}>
             {event.workflow ?? event.workflow_id}
+          </Link>
+        )}
+        {event.service && event.namespace && (
+          <Link to="/services/$namespace/$name" params={{ namespace: event.namespace, name: event.service }}>
+            {event.service}
           </Link>
         )}
         {event.run_id && !event.type.startsWith("job.") && (

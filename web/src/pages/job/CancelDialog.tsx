@@ -19,6 +19,8 @@ export function CancelDialog({ job, onClose }: { job: Job; onClose: () => void }
       onConfirm={(reason) => cancelJob(id, reason)}
       done={t("job.cancelled", { name })}
       onClose={onClose}
-    />
+    >
+      {job.replica && <p className="quiet">{t("job.replica.restarts")}</p>}
+    </ConfirmDialog>
   );
 }

@@ -165,6 +165,8 @@ const CHANGES_SPEC = new Set<Advice>([
   "deadline",
   "lostTooOften",
   "finishDeadline",
+  "healthCheck",
+  "ports",
 ]);
 /** Advice that concerns the worker. */
 const CONCERNS_WORKER = new Set<Advice>([
@@ -177,6 +179,7 @@ const CONCERNS_WORKER = new Set<Advice>([
   "lost",
   "lostTooOften",
   "unknownOutcome",
+  "ports",
 ]);
 /** Advice for which the timeline has the details. */
 const CONCERNS_TIMELINE = new Set<Advice>(["timeline", "unknownOutcome", "lostTooOften", "finishDeadline"]);
@@ -213,8 +216,8 @@ function AdviceLinks({ advice, job, logLink }: { advice: Advice; job: Job; logLi
           {t("failure.showTimeline")}
         </Link>
       )}
-      {/* The spec of a step's job is part of its workflow. */}
-      {CHANGES_SPEC.has(advice) && !step && (
+      {/* The spec of a step's job is part of its workflow, that of a replica part of its service. */}
+      {CHANGES_SPEC.has(advice) && !step && !job.replica && (
         <AllowedSomewhere verb="create" on="jobs">
           <Link to="/submit" search={{ from: job.id }}>
             {t("job.again")}

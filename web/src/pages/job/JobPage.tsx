@@ -41,6 +41,7 @@ import style from "./job.module.css";
 import { LogView } from "./LogView";
 import { RecentJobs } from "./RecentJobs";
 import { JobSpecView } from "./JobSpecView";
+import { ReplicaOf } from "./ReplicaOf";
 import { Summary } from "./Summary";
 import { Timeline } from "./Timeline";
 import { WaitingReasons } from "./WaitingReasons";
@@ -131,6 +132,7 @@ function JobDetails({ job, executions }: { job: Job; executions: readonly Execut
     >
       <div className={style.sub}>
         <Id id={job.id} />
+        {job.replica && <ReplicaOf replica={job.replica} namespace={job.namespace} />}
         {recentJobs.length > 1 && <RecentJobs job={job} jobs={recentJobs} />}
       </div>
       {live && <WaitingReasons id={job.id} />}

@@ -1,18 +1,20 @@
 /** Summary of a job: result, checkpoint, times, origin, and requested settings. */
 
 import { ActionIcon, Tooltip } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Download } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
 import { fetchRaw } from "../../api/client";
-import { useWorkerName } from "../../api/queries";
+import { useWorkerName, workersQuery } from "../../api/queries";
 import type {
   Checkpoint,
   Execution,
   Job,
   JobResult,
   Origin,
+  ReplicaOrigin,
   StepOrigin,
   UpstreamJob,
 } from "../../api/schema";
@@ -21,14 +23,18 @@ import { useNow } from "../../lib/now";
 import { usePreferences } from "../../lib/preferences";
 import { isShownClass } from "../../lib/priorityClasses";
 import { formatBytes, formatDuration, parseDuration, peakMemory } from "../../lib/quantities";
-import { resultText } from "../../lib/serverMessages";
+import { resultText, translateMessage } from "../../lib/serverMessages";
 import { isLive, isScheduled } from "../../lib/statuses";
 import { formatExact } from "../../lib/time";
+import { useCanSomewhere } from "../../ui/Allowed";
 import { runAction } from "../../ui/notify";
 import { StartedRuns } from "../../ui/Ended";
 import { Card, CopyButton, KeyValueList, Labels } from "../../ui/kit";
 import { RelativeTime, AbsoluteTime, Elapsed } from "../../ui/Time";
+import { Ports } from "../service/Ports";
+import { HealthBadge } from "../services/badges";
 import style from "./job.module.css";
+import { ServiceLink } from "./ReplicaOf";
 
 /** Default of `retry.max_lost`, which the page does not show. */
 const DEFAULT_MAX_LOST = 5;
@@ -45,6 +51,9 @@ export function Summary({ job, execution, isExplained }: Props) {
   const workerName = useWorkerName();
   const { spec } = job;
   const usage = execution?.usage;
+  const health = isLive(job.status) ? execution?.health : null;
+  const workers = useQuery({ ...workersQuery, enabled: useCanSomewhere()("read", "workers") }).data?.items;
+  const address = workers?.find(({ id }) => id === execution?.worker_id)?.address;
   const memory = peakMemory(usage);
   return (
     <>
@@ -87,6 +96,17 @@ export function Summary({ job, execution, isExplained }: Props) {
                   : job.executions}
               </span>,
             ],
+            health && [
+              t("job.details.health"),
+              <span key="" data-testid="health">
+                <HealthBadge status={health.status} />
+                {health.detail && <p className="quiet">{translateMessage(health.detail, t)}</p>}
+              </span>,
+            ],
+            Object.keys(health?.ports ?? {}).length > 0 && [
+              t("job.details.ports"),
+              <Ports key="" ports={health?.ports} address={address} />,
+            ],
             usage && [t("job.details.cpuTime"), formatDuration(parseDuration(usage.cpu_time) ?? 0)],
             usage && [
               t("job.details.memory"),
@@ -104,6 +124,7 @@ export function Summary({ job, execution, isExplained }: Props) {
           ]}
         />
       </Card>
+      {job.replica && <ServiceOrigin replica={job.replica} namespace={job.namespace} />}
       {job.step && <RunOrigin step={job.step} />}
       {job.origin && <ScheduleOrigin origin={job.origin} />}
       <Card title={t("job.details.asked")}>
@@ -208,6 +229,43 @@ function UpstreamJobs({ jobs }: { jobs: readonly UpstreamJob[] }) {
       {t(`upstreamCondition.${condition ?? "success"}`)}
     </div>
   ));
+}
+
+/** The service that the job is a replica of. */
+function ServiceOrigin({ replica, namespace }: { replica: ReplicaOrigin; namespace: string }) {
+  const { t } = useTranslation();
+  return (
+    <Card title={t("job.replica.title")}>
+      <KeyValueList
+        rows={[
+          [
+            t("job.replica.service"),
+            <ServiceLink key="" name={replica.name} namespace={namespace}>
+              {replica.name}
+            </ServiceLink>,
+          ],
+          [
+            t("job.replica.replica"),
+            <span key="" className="num">
+              {replica.replica}
+            </span>,
+          ],
+          [
+            t("job.replica.revision"),
+            <span key="" className="num">
+              {replica.revision}
+            </span>,
+          ],
+          [
+            t("nav.jobs"),
+            <Link key="" to="/jobs" search={{ service: replica.service }}>
+              {t("service.allJobs")}
+            </Link>,
+          ],
+        ]}
+      />
+    </Card>
+  );
 }
 
 /** The run and step that created the job. */

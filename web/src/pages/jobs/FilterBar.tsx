@@ -9,11 +9,13 @@ import { useTranslation } from "react-i18next";
 import { queuesQuery, useWorkerName, workersQuery } from "../../api/queries";
 import { scheduleQuery, suggestedSchedulesQuery } from "../../api/schedules";
 import type { JobStatus } from "../../api/schema";
+import { serviceQuery, suggestedServicesQuery } from "../../api/services";
 import type { JobsSearch } from "../../app/router";
 import { type FilterKey, parseToken, type Token, tokensOf, withoutToken, withToken } from "../../lib/filters";
 import { usePreferences } from "../../lib/preferences";
 import { STATUSES } from "../../lib/statuses";
 import { formatExact } from "../../lib/time";
+import { useCanSomewhere } from "../../ui/Allowed";
 import { StatusBadge } from "../../ui/Status";
 import style from "./jobs.module.css";
 
@@ -26,6 +28,7 @@ const SUGGESTED_KEYS: readonly FilterKey[] = [
   "namespace",
   "worker",
   "schedule",
+  "service",
   "since",
 ];
 const SPANS = ["15m", "1h", "24h", "7d", "30d"];
@@ -135,6 +138,7 @@ function useTokenText(search: JobsSearch): (token: Token) => string {
     ...scheduleQuery(search.schedule ?? ""),
     enabled: Boolean(search.schedule),
   }).data;
+  const service = useQuery({ ...serviceQuery(search.service ?? ""), enabled: Boolean(search.service) }).data;
   return ({ key, value }) => {
     if (key === "status")
       return value
@@ -143,6 +147,7 @@ function useTokenText(search: JobsSearch): (token: Token) => string {
         .join(", ");
     if (key === "worker") return workerName(value);
     if (key === "schedule") return schedule?.name ?? value;
+    if (key === "service") return service?.name ?? value;
     if (key === "since") return t("jobs.lastSpan", { span: value });
     if (key === "after" || key === "before") return formatExact(value, language, zone);
     return value;
@@ -162,6 +167,10 @@ function useSuggestions(text: string): Suggestion[] {
   const [, key, prefix] = /^([a-z]+):(.*)$/.exec(text) ?? [];
   const schedules =
     useQuery({ ...suggestedSchedulesQuery(prefix ?? ""), enabled: key === "schedule" }).data?.items ?? [];
+  const canSomewhere = useCanSomewhere();
+  const findsServices = key === "service" && canSomewhere("read", "services");
+  const services =
+    useQuery({ ...suggestedServicesQuery(prefix ?? ""), enabled: findsServices }).data?.items ?? [];
   const hasPrefix = (value: string) => value.toLowerCase().startsWith((prefix ?? "").toLowerCase());
   switch (key) {
     case "status":
@@ -179,6 +188,12 @@ function useSuggestions(text: string): Suggestion[] {
         .map(({ id, name }) => ({ value: `worker:${id}`, title: name }));
     case "schedule":
       return schedules.map(({ id, name, when }) => ({ value: `schedule:${id}`, title: name, aside: when }));
+    case "service":
+      return services.map(({ id, name, namespace }) => ({
+        value: `service:${id}`,
+        title: name,
+        aside: namespace,
+      }));
     case "since":
       return SPANS.filter(hasPrefix).map((span) => ({
         value: `since:${span}`,

@@ -12,13 +12,14 @@ import {
   Server,
   ServerOff,
   TimerOff,
+  TriangleAlert,
   UserCheck,
   X,
 } from "lucide-react";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 
-import type { FailureGroup, WorkflowRun } from "../../api/schema";
+import type { FailureGroup, Service, WorkflowRun } from "../../api/schema";
 import { failureText, translateMessage } from "../../lib/serverMessages";
 import { FailureLink } from "../../ui/FailureLink";
 import { FailureNames } from "../../ui/FailureNames";
@@ -37,6 +38,11 @@ const ICONS: Record<AttentionItem["kind"], LucideIcon> = {
   reopened: RotateCcw,
   runFailed: X,
   approval: UserCheck,
+  serviceDown: X,
+  serviceDegraded: TriangleAlert,
+  rolloutFailed: X,
+  rolledBack: RotateCcw,
+  promotion: UserCheck,
   late: TimerOff,
   stuckRun: TimerOff,
   autoPaused: CirclePause,
@@ -47,6 +53,9 @@ const ICONS: Record<AttentionItem["kind"], LucideIcon> = {
 
 const WARNINGS: ReadonlySet<AttentionItem["kind"]> = new Set([
   "approval",
+  "serviceDegraded",
+  "rolledBack",
+  "promotion",
   "late",
   "stuck",
   "paused",
@@ -84,6 +93,26 @@ function Failures({ group }: { group: FailureGroup }) {
       <FailureNames group={group} hasNamespace className={style.names} />
       <span className="num">{t("attention.failures", { count: group.last_24h })}</span>
     </span>
+  );
+}
+
+interface ServiceProblemProps {
+  kind: "serviceDown" | "serviceDegraded" | "rolloutFailed" | "rolledBack" | "promotion";
+  service: Service;
+}
+
+function ServiceProblem({ kind, service }: ServiceProblemProps) {
+  const { t } = useTranslation();
+  const { name, namespace, rollout, counts, replicas } = service;
+  const values = { name, revision: rollout.revision };
+  const words =
+    kind === "serviceDegraded"
+      ? t("attention.serviceDegraded", { name, available: counts.available, count: replicas })
+      : t(`attention.${kind}`, values);
+  return (
+    <Link to="/services/$namespace/$name" params={{ namespace, name }}>
+      {words}
+    </Link>
   );
 }
 
@@ -161,6 +190,15 @@ function useItemText(item: AttentionItem): [ReactNode, ReactNode] {
         <Link key="" to="/runs/$id" params={{ id: item.run.id }} search={{ step: item.step }}>
           {t("attention.approval", { name: runName(item.run), step: item.step })}
         </Link>,
+        <RelativeTime key="" at={item.since} />,
+      ];
+    case "serviceDown":
+    case "serviceDegraded":
+    case "rolloutFailed":
+    case "rolledBack":
+    case "promotion":
+      return [
+        <ServiceProblem key="" kind={item.kind} service={item.service} />,
         <RelativeTime key="" at={item.since} />,
       ];
     case "late":

@@ -10,11 +10,13 @@ import { useTranslation } from "react-i18next";
 import { ATTENTION, attentionFailuresQuery } from "../../api/failures";
 import { countsQuery, queuesQuery, readyQuery, recentQuery, workersQuery } from "../../api/queries";
 import { nextSchedulesQuery, schedulesQuery, watchedSchedulesQuery } from "../../api/schedules";
-import type { Job, JobStatus, Resource, Schedule } from "../../api/schema";
+import type { Job, JobStatus, Resource, Schedule, Service } from "../../api/schema";
+import { watchedServicesQuery } from "../../api/services";
 import { alertCountsQuery } from "../../api/alerts";
 import { approvalsQuery, runsQuery } from "../../api/workflows";
 import { useNow } from "../../lib/now";
 import { resultText } from "../../lib/serverMessages";
+import { degradedSince, type DegradedSince } from "../../lib/services";
 import { parseRange } from "../../lib/statistics";
 import { isLive, LIVE_STATUSES, STATUSES } from "../../lib/statuses";
 import { usePageTitle } from "../../lib/title";
@@ -124,6 +126,8 @@ function Panels() {
   const schedules = useWatchedSchedules();
   const failedRuns = useQuery({ ...runsQuery({ status: "failed" }, 50), enabled: reads("runs") }).data;
   const approvals = usePendingApprovals();
+  const services = useQuery({ ...watchedServicesQuery, enabled: reads("services") }).data?.items;
+  const degraded = useDegradedSince(services, now);
   const input = {
     ready,
     workers,
@@ -132,6 +136,8 @@ function Panels() {
     failures: failures.data?.items,
     failedRuns,
     approvals,
+    services,
+    degradedSince: degraded,
     schedules,
     now,
   };
@@ -275,6 +281,17 @@ function useWatchedSchedules(): Schedule[] {
   const watched = useQuery({ ...watchedSchedules, enabled: isNeeded }).data?.items ?? [];
   const active = watched.filter(({ id }) => ids.includes(id));
   return [...active, ...paused.filter(({ id }) => !ids.includes(id))];
+}
+
+const NOT_DEGRADED: DegradedSince = new Map();
+
+/** Returns since when services are degraded, as far as this page has seen it. */
+function useDegradedSince(services: readonly Service[] | undefined, now: number): DegradedSince {
+  const [seen, setSeen] = useState<{ services: readonly Service[]; since: DegradedSince } | null>(null);
+  if (services && seen?.services !== services) {
+    setSeen({ services, since: degradedSince(seen?.since ?? null, services, now) });
+  }
+  return seen?.since ?? NOT_DEGRADED;
 }
 
 function usePendingApprovals(): PendingApproval[] {

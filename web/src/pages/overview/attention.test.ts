@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import type { FailureGroup, Queue, Schedule, Worker, WorkflowRun } from "../../api/schema";
+import type { FailureGroup, Queue, Schedule, Service, Worker, WorkflowRun } from "../../api/schema";
 import { attentionItems } from "./attention";
 
 const NOW = Date.parse("2026-11-21T12:00:00Z");
@@ -25,6 +25,8 @@ const calm = {
   failures: [],
   failedRuns: all<WorkflowRun>(),
   approvals: [],
+  services: [],
+  degradedSince: new Map<string, number>(),
   schedules: [],
   now: NOW,
 };
@@ -132,4 +134,50 @@ test("a truncated sample of runs gives a minimum, a complete one the exact numbe
   expect(counted("2026-11-21T10:00:00Z", null)).toEqual([false, false]);
   // A run after the sample was created earlier, but may have failed later.
   expect(counted("2026-11-20T10:00:00Z", "more")).toEqual([true]);
+});
+
+test("services are listed after approvals: degraded for some time, with failed rollouts, or waiting for a promotion", () => {
+  const at = "2026-11-21T11:00:00Z";
+  const service = (id: string, available: number, rollout: Partial<Service["rollout"]> = {}) =>
+    ({
+      id,
+      replicas: 2,
+      counts: { available },
+      rollout: { revision: 2, status: "completed", started_at: at, progressed_at: at, ...rollout },
+    }) as Service;
+  const services = [
+    service("down", 0),
+    service("some", 1),
+    service("just-now", 1),
+    service("fine", 2),
+    service("failed", 2, { status: "failed", ended_at: at, reason: "no further replica" }),
+    service("canary", 2, { status: "awaiting_promotion" }),
+    service("back", 2, { ended_at: at, reason: "revision 1 failed: no further replica" }),
+    service("long-ago", 2, { ended_at: "2026-11-20T11:00:00Z", reason: "revision 1 failed" }),
+    { ...service("deleting", 0), deleting: true },
+  ];
+  const degradedSince = new Map([
+    ["down", NOW - 60_000],
+    ["some", NOW - 600_000],
+    ["just-now", NOW - 59_000],
+  ]);
+  const run = { id: "run_1" } as WorkflowRun;
+  const items = attentionItems({
+    ...calm,
+    approvals: [{ run, step: "sign-off", since: at }],
+    queues: [queue({ name: "p", settings: { paused: true }, waiting: 1 })],
+    schedules: [{ pause: { by: "belfry" } } as Schedule],
+    services,
+    degradedSince,
+  });
+  expect(items.map((item) => ("service" in item ? `${item.kind} ${item.service.id}` : item.kind))).toEqual([
+    "paused",
+    "approval",
+    "serviceDown down",
+    "serviceDegraded some",
+    "rolloutFailed failed",
+    "promotion canary",
+    "rolledBack back",
+    "autoPaused",
+  ]);
 });

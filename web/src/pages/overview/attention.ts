@@ -1,6 +1,7 @@
 /** Items that need attention, the most severe first. */
 
-import type { FailureGroup, Queue, Ready, Schedule, Worker, WorkflowRun } from "../../api/schema";
+import type { FailureGroup, Queue, Ready, Schedule, Service, Worker, WorkflowRun } from "../../api/schema";
+import { type DegradedSince, isAutomaticRollback } from "../../lib/services";
 
 export type AttentionItem =
   | { kind: "server"; detail: string }
@@ -11,6 +12,8 @@ export type AttentionItem =
   | { kind: "failures" | "reopened"; group: FailureGroup }
   | { kind: "runFailed"; name: string; count: number; atLeast: boolean; last: WorkflowRun }
   | { kind: "approval"; run: WorkflowRun; step: string; since: string }
+  | { kind: "serviceDown" | "serviceDegraded"; service: Service; since: string }
+  | { kind: "rolloutFailed" | "rolledBack" | "promotion"; service: Service; since: string }
   | { kind: "late"; schedule: Schedule; count: number; since: string }
   | { kind: "stuckRun"; schedule: Schedule; count: number; since: string }
   | { kind: "autoPaused"; schedule: Schedule }
@@ -20,7 +23,9 @@ export type AttentionItem =
 
 /** Waiting time from which a queue is listed as stuck. */
 export const STUCK_AFTER_MS = 60_000;
-/** Maximum age of listed failed runs. */
+/** Time from which a service that is not fully available is listed. */
+export const DEGRADED_AFTER_MS = 60_000;
+/** Maximum age of listed failed runs, and of automatic rollbacks. */
 export const RECENT_MS = 86_400_000;
 
 export interface PendingApproval {
@@ -55,6 +60,9 @@ export interface AttentionInput {
   failedRuns: Sample<WorkflowRun> | undefined;
   /** Steps that wait for approval. */
   approvals: readonly PendingApproval[];
+  services: readonly Service[] | undefined;
+  /** Since when services are degraded, by their id. */
+  degradedSince: DegradedSince;
   /** Schedules with active runs, with their health, and paused schedules. */
   schedules: readonly Schedule[] | undefined;
   now: number;
@@ -82,6 +90,7 @@ export function attentionItems(seen: AttentionInput): AttentionItem[] {
   const paused = (queues ?? []).filter(({ settings }) => settings.paused);
   for (const queue of paused) if (queue.waiting > 0) items.push({ kind: "paused", queue });
   for (const approval of approvals) items.push({ kind: "approval", ...approval });
+  for (const service of seen.services ?? []) items.push(...serviceItems(service, seen.degradedSince, now));
   for (const schedule of schedules ?? []) items.push(...scheduleItems(schedule));
   for (const queue of queues ?? []) {
     const since = queue.settings.paused ? null : queue.oldest_waiting_since;
@@ -97,6 +106,27 @@ export function attentionItems(seen: AttentionInput): AttentionItem[] {
   for (const group of failures ?? []) {
     // A day counts from the start of an hour, so the newest failure may be too old to count.
     if (group.last_24h > 0) items.push({ kind: group.reopened ? "reopened" : "failures", group });
+  }
+  return items;
+}
+
+/** Returns the items of a service: too few available replicas, a failed rollout, canaries that await a promotion. */
+function serviceItems(service: Service, degraded: DegradedSince, now: number): AttentionItem[] {
+  const { rollout, counts } = service;
+  if (service.deleting) return [];
+  const items: AttentionItem[] = [];
+  const since = degraded.get(service.id);
+  if (since !== undefined && now - since >= DEGRADED_AFTER_MS) {
+    const kind = counts.available === 0 ? "serviceDown" : "serviceDegraded";
+    items.push({ kind, service, since: new Date(since).toISOString() });
+  }
+  const at = rollout.ended_at ?? rollout.started_at;
+  if (rollout.status === "failed") items.push({ kind: "rolloutFailed", service, since: at });
+  else if (rollout.status === "awaiting_promotion") {
+    items.push({ kind: "promotion", service, since: rollout.progressed_at });
+  }
+  if (isAutomaticRollback(rollout) && now - Date.parse(at) < RECENT_MS) {
+    items.push({ kind: "rolledBack", service, since: at });
   }
   return items;
 }

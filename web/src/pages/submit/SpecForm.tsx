@@ -28,7 +28,7 @@ interface Props {
 }
 
 /** Returns the process runtime, the only one of this form; others are edited in the file. */
-function processOf(spec: JobSpec) {
+export function processOf(spec: JobSpec) {
   const run = spec.run as JobSpec["run"] | undefined;
   return run && typeof run === "object" && "process" in run ? (run.process ?? {}) : null;
 }
@@ -38,27 +38,12 @@ export function SpecForm({ spec, set, fields, inSchedule, guarantee, workflowCla
   const { zone } = usePreferences();
   const queues = useQuery(queuesQuery).data?.items.map((queue) => queue.name) ?? [];
   const process = processOf(spec);
-  const isScript = process?.script !== undefined && process?.script !== null;
   const { delivery } = effectivePolicies({ guarantee, job: spec });
   const baseDelivery = policiesOf(guarantee).delivery;
   const error = (path: string) => fields.find((field) => field.path === path)?.detail;
   const setText = (path: string[], value: string) => set(path, value.trim() === "" ? undefined : value);
   const number = (path: string[], value: string | number) =>
     set(path, value === "" ? undefined : Number(value));
-
-  const setKind = (kind: string) => {
-    if (kind === "script") {
-      const script = process?.command?.length ? `${join(process.command)}\n` : "echo hello\n";
-      set(["run", "process"], { ...process, command: undefined, script });
-    } else {
-      set(["run", "process"], {
-        ...process,
-        script: undefined,
-        interpreter: undefined,
-        command: ["echo", "hello"],
-      });
-    }
-  };
 
   return (
     <div className={style.fields}>
@@ -72,46 +57,7 @@ export function SpecForm({ spec, set, fields, inSchedule, guarantee, workflowCla
           data-testid="name"
         />
       )}
-      {process && (
-        <>
-          <div className={style.kind}>
-            <SegmentedControl
-              aria-label={t("submit.kind")}
-              value={isScript ? "script" : "command"}
-              onChange={setKind}
-              data={[
-                { value: "script", label: t("submit.script") },
-                { value: "command", label: t("submit.command") },
-              ]}
-            />
-            {isScript && (
-              <Interpreter
-                value={process.interpreter ?? []}
-                onChange={(value) => set(["run", "process", "interpreter"], value)}
-              />
-            )}
-          </div>
-          {isScript ? (
-            <Textarea
-              aria-label={t("submit.script")}
-              classNames={{ input: style.code }}
-              autosize
-              minRows={6}
-              maxRows={18}
-              spellCheck={false}
-              value={process.script ?? ""}
-              onChange={(event) => set(["run", "process", "script"], event.currentTarget.value)}
-              error={error("run.process.script") ?? error("run.process")}
-            />
-          ) : (
-            <CommandLine
-              words={process.command ?? []}
-              onChange={(words) => set(["run", "process", "command"], words)}
-              error={error("run.process.command") ?? error("run.process")}
-            />
-          )}
-        </>
-      )}
+      <ProgramFields spec={spec} set={set} fields={fields} />
       <Select
         label={t("submit.queue")}
         placeholder="default"
@@ -264,6 +210,68 @@ export function SpecForm({ spec, set, fields, inSchedule, guarantee, workflowCla
         </Accordion.Item>
       </Accordion>
     </div>
+  );
+}
+
+/** The command or script of a job, in the process runtime. */
+export function ProgramFields({ spec, set, fields }: Pick<Props, "spec" | "set" | "fields">) {
+  const { t } = useTranslation();
+  const process = processOf(spec);
+  const error = (path: string) => fields.find((field) => field.path === path)?.detail;
+  if (!process) return null;
+  const isScript = process.script !== undefined && process.script !== null;
+  const setKind = (kind: string) => {
+    if (kind === "script") {
+      const script = process.command?.length ? `${join(process.command)}\n` : "echo hello\n";
+      set(["run", "process"], { ...process, command: undefined, script });
+    } else {
+      set(["run", "process"], {
+        ...process,
+        script: undefined,
+        interpreter: undefined,
+        command: ["echo", "hello"],
+      });
+    }
+  };
+  return (
+    <>
+      <div className={style.kind}>
+        <SegmentedControl
+          aria-label={t("submit.kind")}
+          value={isScript ? "script" : "command"}
+          onChange={setKind}
+          data={[
+            { value: "script", label: t("submit.script") },
+            { value: "command", label: t("submit.command") },
+          ]}
+        />
+        {isScript && (
+          <Interpreter
+            value={process.interpreter ?? []}
+            onChange={(value) => set(["run", "process", "interpreter"], value)}
+          />
+        )}
+      </div>
+      {isScript ? (
+        <Textarea
+          aria-label={t("submit.script")}
+          classNames={{ input: style.code }}
+          autosize
+          minRows={6}
+          maxRows={18}
+          spellCheck={false}
+          value={process.script ?? ""}
+          onChange={(event) => set(["run", "process", "script"], event.currentTarget.value)}
+          error={error("run.process.script") ?? error("run.process")}
+        />
+      ) : (
+        <CommandLine
+          words={process.command ?? []}
+          onChange={(words) => set(["run", "process", "command"], words)}
+          error={error("run.process.command") ?? error("run.process")}
+        />
+      )}
+    </>
   );
 }
 
@@ -442,7 +450,7 @@ interface KeyValueFieldProps {
 }
 
 /** A field of `NAME=VALUE` lines. */
-function KeyValueField({ label, placeholder, value, onChange, error }: KeyValueFieldProps) {
+export function KeyValueField({ label, placeholder, value, onChange, error }: KeyValueFieldProps) {
   const given = Object.entries(value)
     .map(([key, each]) => `${key}=${each}`)
     .join("\n");

@@ -128,6 +128,7 @@ function WorkerSummary({ worker }: { worker: Worker }) {
     <KeyValueList
       rows={[
         ["ID", <Id key="" id={worker.id} />],
+        worker.address ? [t("worker.address"), <code key="">{worker.address}</code>] : null,
         [t("worker.version"), worker.version],
         [t("worker.lastHeartbeat"), <RelativeTime key="" at={worker.last_heartbeat_at} />],
         [t("worker.since"), <RelativeTime key="" at={worker.created_at} />],

@@ -46,7 +46,7 @@ export function pathAbove(lines: readonly string[], indent: number): string[] {
 }
 
 /** Specs that users write. */
-export type SpecName = "JobSpec" | "ScheduleSpec" | "CalendarSpec" | "WorkflowSpec";
+export type SpecName = "JobSpec" | "ScheduleSpec" | "CalendarSpec" | "WorkflowSpec" | "ServiceSpec";
 
 export function completions(root: SpecName, lines: readonly string[], indent: number): Completion[] {
   let at: Schema[] = resolveSchema(schemas[root]);
