@@ -42,14 +42,26 @@ fn parse<T: DeserializeOwned>(body: &RawBody<BODY_BYTES_MAX>) -> Result<T, ApiEr
     body.format.parse(bytes)
 }
 
+/// Sends a change of the service that the path names.
+async fn change(
+    api: &Api,
+    actor: &Actor,
+    name: &str,
+    scope: &Scope,
+    request: impl FnOnce(ServiceId) -> ServiceRequest,
+) -> Result<Json<ServiceChanged>, ApiError> {
+    let row = rows::service(api, actor, name, scope.namespace()).await?;
+    send(api, actor, &row, request(row.id)).await
+}
+
 async fn send(
     api: &Api,
     actor: &Actor,
     row: &ServiceRow,
-    request: impl FnOnce(ServiceId) -> ServiceRequest,
+    request: ServiceRequest,
 ) -> Result<Json<ServiceChanged>, ApiError> {
     actor.note().object(&row.head.spec.name);
-    match requests::service(api, actor, request(row.id)).await? {
+    match requests::service(api, actor, request).await? {
         Reply::Service { version, revision, replicas } => {
             let before = &row.state;
             actor.note().changed("replicas", Some(&before.replicas), Some(&replicas));
@@ -83,7 +95,8 @@ async fn scale_service(
     validate::replicas(replicas).map_err(|invalid| ApiError::invalid(&invalid))?;
     let row = rows::service(&api, &actor, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(format!("service `{name}`"), row.state.version)?;
-    send(&api, &actor, &row, |service| ServiceRequest::Scale { service, replicas, expected_version }).await
+    let request = ServiceRequest::Scale { service: row.id, replicas, expected_version };
+    send(&api, &actor, &row, request).await
 }
 
 /// Restart a service
@@ -99,8 +112,7 @@ async fn restart_service(
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
 ) -> Result<Json<ServiceChanged>, ApiError> {
-    let row = rows::service(&api, &actor, &name, scope.namespace()).await?;
-    send(&api, &actor, &row, |service| ServiceRequest::Restart { service }).await
+    change(&api, &actor, &name, &scope, |service| ServiceRequest::Restart { service }).await
 }
 
 /// Roll a service back
@@ -119,8 +131,7 @@ async fn rollback_service(
     body: RawBody<BODY_BYTES_MAX>,
 ) -> Result<Json<ServiceChanged>, ApiError> {
     let RollbackService { revision } = parse(&body)?;
-    let row = rows::service(&api, &actor, &name, scope.namespace()).await?;
-    send(&api, &actor, &row, |service| ServiceRequest::Rollback { service, revision }).await
+    change(&api, &actor, &name, &scope, |service| ServiceRequest::Rollback { service, revision }).await
 }
 
 /// Pause a rollout
@@ -137,8 +148,7 @@ async fn pause_rollout(
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
 ) -> Result<Json<ServiceChanged>, ApiError> {
-    let row = rows::service(&api, &actor, &name, scope.namespace()).await?;
-    send(&api, &actor, &row, |service| ServiceRequest::PauseRollout { service }).await
+    change(&api, &actor, &name, &scope, |service| ServiceRequest::PauseRollout { service }).await
 }
 
 /// Resume a rollout
@@ -154,8 +164,7 @@ async fn resume_rollout(
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
 ) -> Result<Json<ServiceChanged>, ApiError> {
-    let row = rows::service(&api, &actor, &name, scope.namespace()).await?;
-    send(&api, &actor, &row, |service| ServiceRequest::ResumeRollout { service }).await
+    change(&api, &actor, &name, &scope, |service| ServiceRequest::ResumeRollout { service }).await
 }
 
 /// Promote the canaries of a rollout
@@ -171,6 +180,5 @@ async fn promote_rollout(
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
 ) -> Result<Json<ServiceChanged>, ApiError> {
-    let row = rows::service(&api, &actor, &name, scope.namespace()).await?;
-    send(&api, &actor, &row, |service| ServiceRequest::PromoteRollout { service }).await
+    change(&api, &actor, &name, &scope, |service| ServiceRequest::PromoteRollout { service }).await
 }
