@@ -107,8 +107,8 @@ pub enum Refusal {
     #[error("service `{name}` is being deleted: its last {replicas} replicas are stopping")]
     ServiceDeleting { name: Arc<str>, replicas: usize },
     /// A rollback to a revision that is not kept or that is the current one.
-    #[error("service `{name}` cannot return to revision {revision}: {reason}")]
-    RevisionUnavailable { name: Arc<str>, revision: u64, reason: &'static str },
+    #[error("service `{name}` cannot be rolled back: {reason}")]
+    RevisionUnavailable { name: Arc<str>, reason: String },
     /// A pause, resumption or promotion does not fit the status of the rollout.
     #[error("the rollout of revision {revision} of service `{name}` cannot be {act}: it is `{status}`")]
     RolloutStatus { name: Arc<str>, revision: u64, act: &'static str, status: RolloutStatus },
@@ -320,7 +320,7 @@ mod tests {
             Refusal::ServiceNotFound { service },
             Refusal::ServiceExists { name: "web".into(), service },
             Refusal::ServiceDeleting { name: "web".into(), replicas: 2 },
-            Refusal::RevisionUnavailable { name: "web".into(), revision: 3, reason: "it is no longer kept" },
+            Refusal::RevisionUnavailable { name: "web".into(), reason: "revision 3 is not kept".into() },
             Refusal::RolloutStatus {
                 name: "web".into(),
                 revision: 3,

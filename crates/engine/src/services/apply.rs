@@ -215,20 +215,19 @@ impl Services {
     ) -> Result<Reply, Refusal> {
         let service = self.live_mut(id)?;
         let target = revision.or_else(|| service.previous_revision());
-        let unavailable = |reason| Refusal::RevisionUnavailable {
-            name: Arc::clone(&service.name),
-            revision: target.unwrap_or(0),
-            reason,
-        };
+        let unavailable = |reason| Refusal::RevisionUnavailable { name: Arc::clone(&service.name), reason };
         let Some(target) = target else {
-            return Err(unavailable("no earlier revision was rolled out completely"));
+            return Err(unavailable("no earlier revision was rolled out completely".to_owned()));
         };
         let current = service.state.rollout.revision;
         if service.template_of(target) == service.template_of(current) {
-            return Err(unavailable("the service already has its template"));
+            let same =
+                format!("its current revision {current} already has the template of revision {target}");
+            return Err(unavailable(same));
         }
         let Some(spec) = service.spec_of(target) else {
-            return Err(unavailable("it is not kept; the newest 10 revisions are"));
+            let kept = limits::REVISIONS_MAX;
+            return Err(unavailable(format!("revision {target} is not kept; only {kept} revisions are")));
         };
         jobs.check_class(&spec.namespace, spec.priority_class)?;
         self.return_to(cx, id, target, actor, None);

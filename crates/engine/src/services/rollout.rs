@@ -1,11 +1,15 @@
 //! The rollout of the current revision: canaries, completion, deadline and rollback.
 //!
 //! ```text
-//! progressing ──all available──> completed
-//!   │   ^   └──canaries available──> awaiting_promotion ──promote──> progressing
-//!   │   └──────── a replica becomes available ────────┐
-//!   └──deadline──> failed (and, with a stable revision, the rollout of a rollback starts)
+//! progressing ───────── all replicas available ─────> completed
+//! progressing ───────── canaries available ─────────> awaiting_promotion
+//! awaiting_promotion ── promote ────────────────────> progressing
+//! progressing ───────── progress deadline ──────────> failed
+//! failed ────────────── resume ─────────────────────> progressing
 //! ```
+//!
+//! The progress deadline starts again each time that more replicas of the revision are available than before in this
+//! rollout. After a failure, the rollout of a rollback starts if the spec asks for it and a stable revision is kept.
 //!
 //! Each request and each change of a replica leads here through [`super::reconcile`]. So a rollout always ends, or a
 //! timer or a user ends it.
