@@ -438,6 +438,13 @@ impl<'a> Facts<'a> {
         asks.any(|(asked, ask)| *asked < index && is_cancel(ask))
     }
 
+    /// Whether a client asked to delete a service before this event.
+    pub(super) fn has_delete_request(&self, service: ServiceId, index: usize) -> bool {
+        let is_delete = |ask: &Ask| matches!(ask, Ask::Service { service: other, what } if *other == service && what == "delete");
+        let mut asks = self.requests.values().flat_map(|request| &request.asks);
+        asks.any(|(asked, ask)| *asked < index && is_delete(ask))
+    }
+
     /// Number of times that the newest commits were lost.
     pub(super) fn losses(&self) -> usize {
         self.lost.len()

@@ -130,7 +130,7 @@ impl Services {
         for row in &commit.rows {
             match row {
                 Row::Service(row) => self.take_service(index, row, findings),
-                Row::ServiceRemoved(id) => self.take_removal(index, *id, commit, findings),
+                Row::ServiceRemoved(id) => self.take_removal(facts, index, *id, commit, findings),
                 Row::Job(row) => self.take_job(facts, index, row, &mut done, findings),
                 Row::Execution(row) => self.take_execution(index, row, findings),
                 _ => {}
@@ -162,9 +162,16 @@ impl Services {
         self.services.insert(id, Service { spec, templates, row, at: index });
     }
 
-    /// A service is removed after its last replica.
-    fn take_removal(&mut self, index: usize, id: ServiceId, commit: &Commit, findings: &mut Findings) {
-        let is_deleted = self.services.remove(&id).is_some_and(|service| service.row.deleting);
+    /// A service is removed on request, after its last replica.
+    fn take_removal(
+        &mut self,
+        facts: &Facts<'_>,
+        index: usize,
+        id: ServiceId,
+        commit: &Commit,
+        findings: &mut Findings,
+    ) {
+        self.services.remove(&id);
         let ends_here = |job: JobId| {
             let end = |row: &Row| matches!(row, Row::Job(row) if row.job == job && row.status.is_final());
             commit.rows.iter().any(end)
@@ -173,10 +180,8 @@ impl Services {
         if let Some((job, _)) = left {
             findings.add(Invariant::I24, id, format!("removed before its replica {job} ended"), [index]);
         }
-        // A request and the removal may be one commit.
-        let is_requested = |row: &Row| matches!(row, Row::Service(row) if row.service == id && row.deleting);
-        if !is_deleted && !commit.rows.iter().any(is_requested) && left.is_some() {
-            findings.add(Invariant::I24, id, "removed, but nobody deleted it", [index]);
+        if !facts.has_delete_request(id, index) {
+            findings.add(Invariant::I24, id, "removed without a request to delete it", [index]);
         }
     }
 
@@ -219,7 +224,7 @@ impl Services {
             let is_spent = row.executions.max(row.losses) >= EXECUTIONS_MIN;
             let is_asked = row.cancel_requested || facts.has_cancel_request(row.job, index);
             if row.status != JobStatus::Cancelled && !is_spent && !is_asked {
-                let message = format!("ended as {}, although nobody stopped the replica", row.status);
+                let message = format!("ended as {}, without a request to stop it", row.status);
                 findings.add(Invariant::I24, row.job, message, [index]);
             }
         }
