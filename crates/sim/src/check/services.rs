@@ -129,7 +129,7 @@ impl Services {
         let mut done = Done::default();
         for row in &commit.rows {
             match row {
-                Row::Service(row) => self.take_service(index, row, findings),
+                Row::Service(row) => self.take_service(facts, index, row, findings),
                 Row::ServiceRemoved(id) => self.take_removal(facts, index, *id, commit, findings),
                 Row::Job(row) => self.take_job(facts, index, row, &mut done, findings),
                 Row::Execution(row) => self.take_execution(index, row, findings),
@@ -145,9 +145,13 @@ impl Services {
         self.check_stops(facts, index, &done.stopped, findings);
     }
 
-    fn take_service(&mut self, index: usize, row: &ServiceRow, findings: &mut Findings) {
+    fn take_service(&mut self, facts: &Facts<'_>, index: usize, row: &ServiceRow, findings: &mut Findings) {
         let id = row.service;
         let known = self.services.remove(&id);
+        let is_new_deletion = row.deleting && known.as_ref().is_none_or(|known| !known.row.deleting);
+        if is_new_deletion && !facts.has_delete_request(id, index) {
+            findings.add(Invariant::I24, id, "being deleted without a request to delete it", [index]);
+        }
         if let Some(known) = &known {
             check_rollout(index, known, row, findings);
         } else if !row.new {
@@ -171,7 +175,8 @@ impl Services {
         commit: &Commit,
         findings: &mut Findings,
     ) {
-        self.services.remove(&id);
+        // The request may be in an earlier slice of the history than the removal.
+        let was_deleting = self.services.remove(&id).is_some_and(|known| known.row.deleting);
         let ends_here = |job: JobId| {
             let end = |row: &Row| matches!(row, Row::Job(row) if row.job == job && row.status.is_final());
             commit.rows.iter().any(end)
@@ -180,7 +185,7 @@ impl Services {
         if let Some((job, _)) = left {
             findings.add(Invariant::I24, id, format!("removed before its replica {job} ended"), [index]);
         }
-        if !facts.has_delete_request(id, index) {
+        if !was_deleting && !facts.has_delete_request(id, index) {
             findings.add(Invariant::I24, id, "removed without a request to delete it", [index]);
         }
     }
