@@ -4,7 +4,7 @@
 //! that a guarantee depends on contains calls of [`is_on`], one line each. If the [`Mutation`] of the call is on, the
 //! code has a bug there, and the tests of the guarantee must report a violation.
 //!
-//! `belfry-sim mutations` tests the mutations of the cores (engine, leader, supervisor), which it simulates.
+//! `belfry-sim mutations` tests the mutations of the cores (engine, leader, supervisor, fuse), which it simulates.
 //! `belfry-node-sim mutations` tests those of agent and store; it simulates server, agent and store.
 //!
 //! # Invariants
@@ -102,6 +102,10 @@ mutations! {
     EngineIgnoresHealthChecks = "engine-ignores-health-checks",
     /// Does not replace a replica whose job has ended.
     EngineForgetsEndedReplicas = "engine-forgets-ended-replicas",
+    /// Replaces replicas of older revisions although the rollout is paused.
+    EngineContinuesPausedRollouts = "engine-continues-paused-rollouts",
+    /// Gives a new replica the number of a live one.
+    EngineReusesReplicaNumbers = "engine-reuses-replica-numbers",
     /// Ends a replica that exits with success.
     EngineEndsExitedReplicas = "engine-ends-exited-replicas",
     /// Ignores start deadlines.
@@ -176,6 +180,12 @@ mutations! {
     SupervisorForgetsStartedExecutions = "supervisor-forgets-started-executions",
     /// Starts an execution again whose end was acknowledged.
     SupervisorRestartsAcknowledgedExecutions = "supervisor-restarts-acknowledged-executions",
+    /// Omits the running executions from a compacted journal.
+    SupervisorCompactsRunningExecutionsAway = "supervisor-compacts-running-executions-away",
+    /// Freezes no task when the lease expires.
+    FuseDoesNotFire = "fuse-does-not-fire",
+    /// Does not report to the supervisor that it has frozen tasks.
+    FuseDoesNotReport = "fuse-does-not-report",
     /// Counts a worker lease from the receipt of the grant instead of the sending of the heartbeat.
     AgentCountsLeasesFromAnswers = "agent-counts-leases-from-answers",
     /// Sends no executions in the `Hello` of a new session.

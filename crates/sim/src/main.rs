@@ -54,7 +54,16 @@ enum Command {
         file: PathBuf,
     },
     /// Play worlds with each deliberate bug until it is found.
-    Mutations(BugResultOptions),
+    Mutations(MutationsArgs),
+}
+
+#[derive(Args)]
+struct MutationsArgs {
+    /// Bugs to look for [default: all]
+    #[arg(value_name = "BUG", value_parser = bug)]
+    only: Vec<Bug>,
+    #[command(flatten)]
+    keep: BugResultOptions,
 }
 
 #[derive(Args)]
@@ -167,7 +176,7 @@ fn main() -> Result<ExitCode> {
         Command::Run(args) => run(&args),
         Command::Replay(args) => replay(&args),
         Command::Check { file } => check(&file),
-        Command::Mutations(keep) => mutations(&keep),
+        Command::Mutations(args) => mutations(&args),
     }
 }
 
@@ -327,14 +336,14 @@ fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     Ok(if wrong.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn mutations(keep: &BugResultOptions) -> Result<ExitCode> {
+fn mutations(args: &MutationsArgs) -> Result<ExitCode> {
     anyhow::ensure!(
         mutation::ARE_BUILT_IN,
         "a release build contains no bugs in the cores: build without `--release`, as `make sim-mutations` does"
     );
     let (mut all, mut missed) = (Vec::new(), 0);
     println!("{:<40} {:>6}   broken", "bug", "worlds");
-    for case in CASES {
+    for case in CASES.iter().filter(|case| args.only.is_empty() || args.only.contains(&case.bug)) {
         let Some(found) = case.look() else {
             eprintln!("{}: not found within {} worlds", case.bug, case.within);
             missed += 1;
@@ -346,7 +355,7 @@ fn mutations(keep: &BugResultOptions) -> Result<ExitCode> {
     if missed > 0 {
         return Ok(ExitCode::FAILURE);
     }
-    keep.keep(all)?;
+    args.keep.keep(all)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -77,7 +77,8 @@ const fn core(mutation: Core, within: u64, shows: &'static [Invariant], world: f
 pub const CASES: &[Case] = &[
     case(Mutation::WorkerCountsItsLeaseFromTheAnswer, 20, &[I8], slow_answers),
     case(Mutation::WorkerThawsBeforeItsStops, 20, &[I8], cut_workers),
-    case(Mutation::FuseDoesNotFire, 20, &[I8], paused_supervisors),
+    core(Core::FuseDoesNotFire, 20, &[I8], paused_supervisors),
+    core(Core::FuseDoesNotReport, 100, &[I26], briefly_paused_supervisors),
     core(Core::LeaderReleasesBeforeCommits, 10, &[I6], rough),
     core(Core::LeaderRepliesBeforeCommits, 10, &[I6], rough),
     core(Core::LeaderRepliesBeforeEarlierCommits, 100, &[I6], sent_ahead),
@@ -118,6 +119,7 @@ pub const CASES: &[Case] = &[
     core(Core::SupervisorForgetsStartedExecutions, 40, &[I7, I8, I10], crashes_in_silence),
     core(Core::SupervisorRestartsAcknowledgedExecutions, 100, &[I7, I8, I10], shards_with_lost_commits),
     core(Core::SupervisorStartsBeforeItsJournal, 40, &[I7, I10], slow_journals),
+    core(Core::SupervisorCompactsRunningExecutionsAway, 100, &[I7, I8, I10], crashes_in_silence),
     core(Core::SupervisorReportsOnce, 100, &[I9], rough),
     core(Core::SupervisorIgnoresTimeouts, 100, &[I13], long_tasks),
     core(Core::SupervisorCountsFrozenTime, 100, &[I13], long_tasks_on_cut_workers),
@@ -150,6 +152,8 @@ pub const CASES: &[Case] = &[
     core(Core::EngineIgnoresHealthChecks, 10, &[I24], busy_services),
     core(Core::EngineForgetsEndedReplicas, 10, &[I24, I26], busy_services),
     core(Core::EngineEndsExitedReplicas, 10, &[I24], busy_services),
+    core(Core::EngineReusesReplicaNumbers, 10, &[I24], busy_services),
+    core(Core::EngineContinuesPausedRollouts, 40, &[I24], busy_services),
     core(Core::EngineMissesDeadlines, 40, &[I16], rough),
     core(Core::EngineMissesFinishDeadlines, 20, &[I13, I16], rough),
     core(Core::EngineRetriesOverdueJobs, 100, &[I13, I16], long_tasks),
@@ -272,6 +276,13 @@ fn paused_supervisors(seed: u64) -> Plan {
     let pause = |n: u64| Fault::new(10 + 20 * n, 15, FaultKind::PauseSupervisor { worker: (n % 3) as usize });
     let plan = Plan { task_max: Duration::from_secs(30), jobs: 80, ..Plan::quiet(seed) };
     Plan { faults: (0..5).flat_map(|n| [agent(n), pause(n)]).collect(), ..plan }
+}
+
+/// Supervisors are paused while their leases are renewed, a little longer than a lease.
+fn briefly_paused_supervisors(seed: u64) -> Plan {
+    let pause = |n: u64| Fault::new(10 + 12 * n, 7, FaultKind::PauseSupervisor { worker: (n % 3) as usize });
+    let plan = Plan { task_max: Duration::from_secs(30), jobs: 80, ..Plan::quiet(seed) };
+    Plan { faults: (0..9).map(pause).collect(), ..plan }
 }
 
 /// Workers are cut off for longer than their leases, repeatedly.

@@ -181,6 +181,7 @@ impl<P: Payloads> Supervisor<P> {
         let held = self.executions.iter().filter_map(|(id, Execution { fence, job, phase, .. })| {
             let held = match phase {
                 Phase::Waiting(_) => return None,
+                Phase::Running(_) if is_on(Mutation::SupervisorCompactsRunningExecutionsAway) => return None,
                 Phase::Starting(_) | Phase::Launching(_) | Phase::Running(_) => {
                     Held::Started { fence: *fence }
                 }

@@ -16,8 +16,8 @@
 //!   from the exit to the outcome.
 //! - `journal.rs`: records that must be durable before an action. `report.rs`: reports until the server acknowledges
 //!   them.
-//! - `countdown.rs`: timeouts. `agenda.rs`: alarms. `forgotten.rs`: ids of acknowledged executions. `clock.rs`:
-//!   times.
+//! - `countdown.rs`: timeouts. `agenda.rs`: alarms. `acknowledged.rs`: ids of acknowledged executions. `clock.rs`:
+//!   times. `fuse.rs`: the core of the fuse, a second process that freezes tasks while the supervisor cannot.
 //!
 //! # Invariants
 //! - An execution is launched at most once, and only after its start is durable in the journal.
@@ -51,6 +51,7 @@ mod countdown;
 mod end;
 mod event;
 mod execution;
+mod fuse;
 mod journal;
 mod launch;
 mod lease;
@@ -68,6 +69,7 @@ pub use clock::{BootMillis, ClockReading};
 pub use event::{Action, Assigned, EarlyExit, Event, ExecutionPolicy, LaunchFailure, Payloads, StartFailure};
 pub use execution::EndReason;
 use execution::{Execution, Phase, Task};
+pub use fuse::{Fuse, FuseCheck};
 use journal::Pipeline;
 pub use journal::{Batch, Entry, Held, State};
 pub use launch::Launch;

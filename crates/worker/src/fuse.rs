@@ -5,6 +5,8 @@
 //!   also freezes programs that were still being loaded, and processes that another process has continued.
 //! - The supervisor exits, which closes its side of the socket: the fuse kills every task.
 //!
+//! A core without I/O decides when the fuse acts ([`supervisor::Fuse`]); this module is its shell.
+//!
 //! The fuse is a child of the supervisor with its own session. The guarded executions are listed in a table in shared
 //! memory ([`guards`]), passed as the standard output, which the fuse does not need otherwise. Its standard input is
 //! a socket. Over it the fuse receives the end of the lease (8 bytes per message, little endian), and detects that
@@ -38,6 +40,7 @@ use rustix::process::Signal;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
+use supervisor::Fuse;
 
 use crate::clock::{BootMillis, ClockReading, boot_millis, now};
 use crate::process::cgroup::procs_below;
@@ -50,9 +53,6 @@ pub(crate) const FROZE: u8 = b'F';
 pub(crate) const SINCE: u8 = b'@';
 /// Environment variable with the folders of control groups, one per line: container engines use `:` in their names.
 pub(crate) const GROUPS_VARIABLE: &str = "BELFRY_FUSE_GROUPS";
-/// Interval in milliseconds between checks of frozen tasks while a task is being started, and otherwise.
-const LAUNCH_CHECK_INTERVAL: BootMillis = 100;
-const CHECK_INTERVAL: BootMillis = 1_000;
 /// Maximum time that the fuse waits for killed processes to exit.
 const DYING_MAX: Duration = Duration::from_secs(10);
 
@@ -88,16 +88,14 @@ pub fn run_fuse() -> Result<(), FuseError> {
     let bases = std::env::var_os(GROUPS_VARIABLE).unwrap_or_default();
     let bases = bases.as_bytes().split(|byte| *byte == b'\n').filter(|base| !base.is_empty());
     let bases = bases.map(|base| PathBuf::from(OsStr::from_bytes(base))).collect();
-    Fuse::new(UnixStream::from(socket), known, bases)?.run()
+    FuseProcess::new(UnixStream::from(socket), known, bases)?.run()
 }
 
-struct Fuse {
+struct FuseProcess {
+    core: Fuse,
     socket: UnixStream,
     guard_table: GuardTableReader,
     timer: OwnedFd,
-    until: Option<BootMillis>,
-    /// Whether tasks were frozen since the last lease message.
-    has_fired: bool,
     /// Folders of control groups.
     bases: Vec<PathBuf>,
     /// Bytes of an incomplete message.
@@ -106,14 +104,14 @@ struct Fuse {
     unsent: Vec<u8>,
 }
 
-impl Fuse {
+impl FuseProcess {
     fn new(socket: UnixStream, known: GuardTableReader, bases: Vec<PathBuf>) -> Result<Self, FuseError> {
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)
             .map_err(failed("create its timer"))?;
         // If the fuse blocked until its supervisor reads, it would freeze no task meanwhile.
         socket.set_nonblocking(true).map_err(failed("set up its socket"))?;
         let (partial, unsent) = (Vec::new(), Vec::new());
-        Ok(Self { socket, guard_table: known, timer, until: None, has_fired: false, bases, partial, unsent })
+        Ok(Self { core: Fuse::default(), socket, guard_table: known, timer, bases, partial, unsent })
     }
 
     fn run(mut self) -> Result<(), FuseError> {
@@ -151,18 +149,17 @@ impl Fuse {
         let bytes = std::mem::take(&mut self.partial);
         let (messages, rest) = bytes.as_chunks::<{ size_of::<BootMillis>() }>();
         if let Some(until) = messages.last().map(|message| BootMillis::from_le_bytes(*message)) {
-            self.until = Some(until);
-            self.has_fired = false;
-            self.arm(until);
+            let alarm = self.core.lease_renewed(until);
+            self.arm(alarm);
         }
         self.partial = rest.to_vec();
         true
     }
 
-    fn arm(&self, until: BootMillis) {
+    fn arm(&self, at: BootMillis) {
         let it_value = Timespec {
-            tv_sec: i64::try_from(until / 1_000).unwrap_or(i64::MAX),
-            tv_nsec: i64::try_from(until % 1_000).unwrap_or(0) * 1_000_000,
+            tv_sec: i64::try_from(at / 1_000).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(at % 1_000).unwrap_or(0) * 1_000_000,
         };
         let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
         // Cannot fail, because the arguments are valid by construction.
@@ -171,20 +168,18 @@ impl Fuse {
 
     fn expire(&mut self) {
         let now = now();
-        if self.until.is_none_or(|until| now.boot < until) {
-            return;
-        }
+        let Some(check) = self.core.alarm_fired(now.boot) else { return };
         let roots = self.roots(|guarded| !guarded.exempt);
-        let is_first = !std::mem::replace(&mut self.has_fired, true);
-        if is_first {
+        if check.is_first {
             signal_groups(&roots, Signal::STOP);
         }
         // A search is not worth its cost if there are no tasks to search for.
         let frozen = if roots.is_empty() { 0 } else { tree::freeze(&roots) };
-        if is_first || frozen > 0 {
+        if check.must_report(frozen) {
             self.notify(now);
         }
-        self.arm(boot_millis() + check_interval(&roots));
+        let is_launching = roots.iter().any(|root| root.pid.is_none());
+        self.arm(check.next_alarm(boot_millis(), is_launching));
     }
 
     /// Sends the supervisor a notice that its tasks are frozen since `at`. While a notice is unsent, later ones are
@@ -236,11 +231,6 @@ impl Fuse {
             })
             .collect()
     }
-}
-
-/// Returns the interval until the next check, in milliseconds.
-fn check_interval(roots: &[Root]) -> BootMillis {
-    if roots.iter().any(|root| root.pid.is_none()) { LAUNCH_CHECK_INTERVAL } else { CHECK_INTERVAL }
 }
 
 /// Sends a signal to the process groups of the main processes, which reaches most processes at once.
@@ -312,7 +302,7 @@ mod tests {
         let (mut supervisor, theirs) = UnixStream::pair().unwrap();
         let mut guards = Guards::new().unwrap();
         let known = GuardTableReader::new(guards.file().unwrap()).unwrap();
-        let fuse = std::thread::spawn(move || Fuse::new(theirs, known, Vec::new())?.run());
+        let fuse = std::thread::spawn(move || FuseProcess::new(theirs, known, Vec::new())?.run());
         assert!(guards.guard(one(ExecutionId::from_bits(1), None)));
         supervisor.write_all(&boot_millis().to_le_bytes()).unwrap();
         let mut told = [0; 18];
@@ -338,7 +328,7 @@ mod tests {
         theirs.set_nonblocking(false).unwrap();
         let mut guards = Guards::new().unwrap();
         let known = GuardTableReader::new(guards.file().unwrap()).unwrap();
-        let fuse = std::thread::spawn(move || Fuse::new(theirs, known, Vec::new())?.run());
+        let fuse = std::thread::spawn(move || FuseProcess::new(theirs, known, Vec::new())?.run());
         let tasks = Busy::start(1);
         let pid = tasks.pids().next();
         assert!(guards.guard(one(ExecutionId::from_bits(1), pid)));
@@ -368,7 +358,7 @@ mod tests {
         let known = GuardTableReader::new(guards.file().unwrap()).unwrap();
         let fuse = std::thread::spawn(move || {
             priority::raise_priority();
-            Fuse::new(theirs, known, Vec::new())?.run()
+            FuseProcess::new(theirs, known, Vec::new())?.run()
         });
         let until = boot_millis() + 300;
         for (number, pid) in (1..).zip(tasks.pids()) {
@@ -387,13 +377,13 @@ mod tests {
     fn partial_messages_are_reassembled() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let known = GuardTableReader::new(Guards::new().unwrap().file().unwrap()).unwrap();
-        let mut fuse = Fuse::new(theirs, known, Vec::new()).unwrap();
+        let mut fuse = FuseProcess::new(theirs, known, Vec::new()).unwrap();
         let until = boot_millis() + 3_600_000;
         for piece in [until - 1, until].map(BootMillis::to_le_bytes).concat().chunks(7) {
             ours.write_all(piece).unwrap();
             assert!(fuse.receive());
         }
-        assert_eq!(fuse.until, Some(until));
+        assert_eq!(fuse.core.lease_until(), Some(until));
         drop(ours);
         assert!(!fuse.receive());
     }

@@ -83,6 +83,9 @@ impl Service {
 
     /// Returns the lowest number that no live replica has.
     fn free_number(&self) -> u32 {
+        if is_on(Mutation::EngineReusesReplicaNumbers) {
+            return 0;
+        }
         let used: BTreeSet<u32> = self.replicas.values().map(|replica| replica.number).collect();
         (0..)
             .zip(used)

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use model::record::{EventKind, ServiceEvent};
 use model::service::{ReplicaCounts, RevisionCause, RolloutStatus};
 use model::{Refusal, ServiceId, Timestamp};
+use mutation::{Mutation, is_on};
 
 use super::plan::Mode;
 use super::{Service, Services};
@@ -29,7 +30,7 @@ impl Service {
     /// Returns how the replicas of older revisions are treated.
     pub(super) fn mode(&self) -> Mode {
         let rollout = &self.state.rollout;
-        if rollout.paused {
+        if rollout.paused && !is_on(Mutation::EngineContinuesPausedRollouts) {
             return Mode::Hold;
         }
         if !self.has_other_stable() || rollout.status == RolloutStatus::Completed {

@@ -299,6 +299,31 @@ fn a_takeover_changes_no_replica() {
     }
 }
 
+/// F3. A new leader continues the timers of a service, although nothing else happens to its replicas.
+#[test]
+fn the_timers_of_a_service_survive_a_takeover() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let mut spec = web(1);
+    spec.min_healthy = Duration::from_secs(60);
+    let id = apply(&mut t, &spec);
+    settle(&mut t);
+    t.restart();
+    t.rejoin_all();
+    t.pass(59);
+    assert_eq!(state(&t, id).rollout.status, RolloutStatus::Progressing);
+    t.pass(1);
+    assert_eq!(state(&t, id).rollout.status, RolloutStatus::Completed);
+    // No worker can take the replica of the next revision.
+    spec.job.resources.cpu = Some(model::Millicores(1_000_000));
+    apply(&mut t, &spec);
+    settle(&mut t);
+    t.restart();
+    t.rejoin_all();
+    t.pass(600);
+    assert_eq!(row(&t, id).0.revisions[2].cause, RevisionCause::RolledBack);
+}
+
 /// F3. A revision that never becomes available returns to the last one that did; its good replicas stay.
 #[test]
 fn a_failed_rollout_returns_to_the_stable_revision() {

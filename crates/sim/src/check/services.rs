@@ -7,7 +7,7 @@
 //!   deleted, are exempt.
 //! - A new replica exceeds neither the desired number and the surge, nor does it take the number of a live one.
 //! - A replica ends only if it was told to stop, or after very many executions, and it is never preempted.
-//! - A rollout changes its status only by legal steps.
+//! - A rollout changes its status only by legal steps. While it is paused, missing replicas get the stable revision.
 //! - The health of an execution follows the newest report: it never becomes `starting` again (I10).
 //! - Once the faults have ended, each service is as desired, or its rollout says why it is not ([`judge_desired`]).
 //!
@@ -36,6 +36,8 @@ struct Service {
     row: ServiceRow,
     /// Index of the newest event that changed it.
     at: usize,
+    /// Index of the event since which its rollout is paused and no user has changed it.
+    paused_at: Option<usize>,
 }
 
 impl Service {
@@ -51,8 +53,18 @@ impl Service {
     }
 
     fn is_updated(&self, replica: &Replica) -> bool {
-        let template = |number: u64| self.templates.get(&number).copied().unwrap_or(number);
-        template(replica.revision) == template(self.row.rollout.revision)
+        self.template_of(replica.revision) == self.template_of(self.row.rollout.revision)
+    }
+
+    fn template_of(&self, revision: u64) -> u64 {
+        self.templates.get(&revision).copied().unwrap_or(revision)
+    }
+
+    /// Whether the replicas that a commit creates must have the stable revision: the rollout was paused before it.
+    fn is_held(&self, index: usize) -> bool {
+        let current = self.template_of(self.row.rollout.revision);
+        self.paused_at.is_some_and(|paused| paused < index)
+            && self.row.stable_revision.is_some_and(|stable| self.template_of(stable) != current)
     }
 }
 
@@ -107,8 +119,7 @@ impl Replica {
 /// What a commit did to replicas.
 #[derive(Debug, Default)]
 struct Done {
-    /// Services with new replicas.
-    grown: BTreeSet<ServiceId>,
+    created: Vec<JobId>,
     /// Replicas that were told to stop.
     stopped: Vec<JobId>,
     ended: Vec<JobId>,
@@ -136,11 +147,14 @@ impl Services {
                 _ => {}
             }
         }
+        self.check_revisions(index, &done.created, findings);
+        let created = done.created.iter().filter_map(|job| self.replicas.get(job));
+        let grown: BTreeSet<ServiceId> = created.map(|replica| replica.service).collect();
         for job in done.ended {
             self.replicas.remove(&job);
         }
-        for service in &done.grown {
-            self.check_growth(index, *service, findings);
+        for service in grown {
+            self.check_growth(index, service, findings);
         }
         self.check_stops(facts, index, &done.stopped, findings);
     }
@@ -157,13 +171,17 @@ impl Services {
         } else if !row.new {
             findings.add(Invariant::I4, id, "the first row is not new", [index]);
         }
+        let is_unchanged = |known: &Service| known.row.version == row.version;
+        let paused_before =
+            known.as_ref().filter(|known| is_unchanged(known)).and_then(|known| known.paused_at);
+        let paused_at = row.rollout.paused.then(|| paused_before.unwrap_or(index));
         let (spec, templates) = match (&row.spec, known) {
             (Some(spec), _) => (Arc::clone(spec), row.templates.clone()),
             (None, Some(known)) => (known.spec, known.templates),
             (None, None) => return,
         };
         let row = ServiceRow { spec: None, ..row.clone() };
-        self.services.insert(id, Service { spec, templates, row, at: index });
+        self.services.insert(id, Service { spec, templates, row, at: index, paused_at });
     }
 
     /// A service is removed on request, after its last replica.
@@ -217,7 +235,7 @@ impl Services {
                 findings.add(Invariant::I24, row.job, message, [service.at, index]);
             }
             self.replicas.insert(row.job, replica);
-            done.grown.insert(origin.service);
+            done.created.push(row.job);
         }
         let Some(replica) = self.replicas.get_mut(&row.job) else { return };
         replica.is_running = row.status == JobStatus::Running;
@@ -259,6 +277,19 @@ impl Services {
     fn replicas_of(&self, id: ServiceId) -> impl Iterator<Item = (JobId, &Replica)> {
         let own = self.replicas.iter().filter(move |(_, replica)| replica.service == id);
         own.map(|(job, replica)| (*job, replica))
+    }
+
+    /// While a rollout is paused, new replicas have the stable revision.
+    fn check_revisions(&self, index: usize, created: &[JobId], findings: &mut Findings) {
+        for job in created {
+            let Some(replica) = self.replicas.get(job) else { continue };
+            let Some(service) = self.services.get(&replica.service) else { continue };
+            if service.is_held(index) && service.is_updated(replica) {
+                let message =
+                    format!("it gets revision {}, although the rollout is paused", replica.revision);
+                findings.add(Invariant::I24, job, message, [service.at, index]);
+            }
+        }
     }
 
     /// A new replica has a free number, and does not exceed the surge.

@@ -1,12 +1,11 @@
 //! The fuse of a worker: a separate process that freezes tasks when the lease is not renewed.
 //!
-//! It runs while the supervisor is paused. It may die; the supervisor then starts another fuse, which may also die
-//! immediately.
+//! The product's core decides; the process, its alarm and its messages are modelled. The fuse runs while the
+//! supervisor is paused. It may die; the supervisor then starts another fuse, which may also die immediately.
 
 use model::Duration;
 use supervisor::BootMillis;
 
-use super::plan::Mutation;
 use super::supervisor::SupervisorMessage;
 use super::{World, WorldEvent};
 
@@ -19,7 +18,9 @@ pub(super) struct Fuse {
     is_alive: bool,
     /// Whether every new fuse dies immediately.
     is_broken: bool,
-    lease_until: BootMillis,
+    core: supervisor::Fuse,
+    /// Time of its alarm.
+    alarm: Option<BootMillis>,
 }
 
 impl World {
@@ -27,7 +28,8 @@ impl World {
     pub(super) fn start_fuse(&mut self, worker: usize) {
         let supervisor = &mut self.workers[worker].supervisor;
         let until = supervisor.core.lease_until();
-        supervisor.fuse.is_alive = supervisor.up && !supervisor.fuse.is_broken;
+        let is_broken = supervisor.fuse.is_broken;
+        supervisor.fuse = Fuse { is_alive: supervisor.up && !is_broken, is_broken, ..Fuse::default() };
         if until > 0 {
             self.tell_fuse(worker, until);
         }
@@ -36,44 +38,46 @@ impl World {
     pub(super) fn tell_fuse(&mut self, worker: usize, until: BootMillis) {
         let fuse = &mut self.workers[worker].supervisor.fuse;
         if fuse.is_alive {
-            fuse.lease_until = until;
-            let wait = self.until(worker, until);
-            self.check_fuse_in(worker, wait);
+            let alarm = fuse.core.lease_renewed(until);
+            self.arm_fuse(worker, alarm);
         }
     }
 
-    fn check_fuse_in(&mut self, worker: usize, wait: Duration) {
-        let life = self.workers[worker].supervisor.life;
+    fn arm_fuse(&mut self, worker: usize, at: BootMillis) {
+        let supervisor = &mut self.workers[worker].supervisor;
+        supervisor.fuse.alarm = Some(at);
+        let life = supervisor.life;
         let late = self.worker_dice.millis(0, LATE_MILLIS);
-        self.put_in(wait + late, WorldEvent::Fuse { worker, life });
+        let wait = self.until(worker, at);
+        self.put_in(wait + late, WorldEvent::Fuse { worker, life, at });
     }
 
-    /// Wakes the fuse when a task starts: it also watches tasks that start after the end of the lease.
+    /// Lets an alarm fire that was due while the machine was suspended.
     pub(super) fn wake_fuse(&mut self, worker: usize) {
-        let boot = self.moment(worker).boot;
-        let fuse = &self.workers[worker].supervisor.fuse;
-        if fuse.is_alive && fuse.lease_until <= boot {
-            self.check_fuse_in(worker, Duration::ZERO);
+        if let Some(alarm) = self.workers[worker].supervisor.fuse.alarm {
+            self.arm_fuse(worker, alarm);
         }
     }
 
-    pub(super) fn check_fuse(&mut self, worker: usize, life: u32) {
+    pub(super) fn check_fuse(&mut self, worker: usize, life: u32, at: BootMillis) {
         let moment = self.moment(worker);
-        let this = &self.workers[worker];
-        let supervisor = &this.supervisor;
-        if supervisor.life != life || this.paused || !supervisor.fuse.is_alive {
+        let this = &mut self.workers[worker];
+        let supervisor = &mut this.supervisor;
+        let fuse = &mut supervisor.fuse;
+        if supervisor.life != life || this.paused || !fuse.is_alive || fuse.alarm != Some(at) {
             return;
         }
-        let broken = supervisor.paused && self.plan.has(Mutation::FuseDoesNotFire);
-        if supervisor.fuse.lease_until > moment.boot || broken {
-            return;
-        }
-        let guarded: Vec<_> =
-            supervisor.tasks.iter().filter(|(_, task)| task.can_be_frozen()).map(|(id, _)| *id).collect();
-        if !guarded.is_empty() {
-            guarded.into_iter().for_each(|execution| self.freeze(worker, execution));
+        fuse.alarm = None;
+        let Some(check) = fuse.core.alarm_fired(moment.boot) else { return };
+        let is_launching = !supervisor.launching.is_empty();
+        let guarded = supervisor.tasks.iter().filter(|(_, task)| task.can_be_frozen());
+        let guarded: Vec<_> = guarded.map(|(id, _)| *id).collect();
+        let frozen = guarded.len();
+        guarded.into_iter().for_each(|execution| self.freeze(worker, execution));
+        if check.must_report(frozen) {
             self.supervisor_in(worker, Duration::ZERO, SupervisorMessage::Froze { since: moment });
         }
+        self.arm_fuse(worker, check.next_alarm(moment.boot, is_launching));
     }
 
     /// Kills the fuse; until it is mended, every new fuse dies too.
@@ -90,7 +94,6 @@ impl World {
     pub(super) fn mend_fuse(&mut self, worker: usize) {
         if std::mem::take(&mut self.workers[worker].supervisor.fuse.is_broken) {
             self.start_fuse(worker);
-            self.wake_fuse(worker);
         }
     }
 }

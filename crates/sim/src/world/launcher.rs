@@ -90,7 +90,6 @@ impl World {
         let task = Task::new(&wish, assignment.fence, length, exit);
         self.workers[worker].supervisor.tasks.insert(execution, task);
         self.set_going(worker, execution);
-        self.wake_fuse(worker);
         let (share, slow) = self.plan.slow_loads;
         let longest = if self.draw_failure(share) { slow } else { LOAD_MILLIS };
         let delay = self.task_dice.millis(0, longest);

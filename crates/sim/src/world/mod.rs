@@ -87,6 +87,7 @@ enum WorldEvent {
     Fuse {
         worker: usize,
         life: u32,
+        at: ::supervisor::BootMillis,
     },
     TaskEnd {
         worker: usize,
@@ -313,7 +314,7 @@ impl World {
                 self.handle_supervisor_message(worker, life, message)
             }
             WorldEvent::Stored { worker, agent, execution } => self.stored(worker, agent, execution),
-            WorldEvent::Fuse { worker, life } => self.check_fuse(worker, life),
+            WorldEvent::Fuse { worker, life, at } => self.check_fuse(worker, life, at),
             WorldEvent::TaskEnd { worker, life, execution, run } => {
                 self.task_ends(worker, life, execution, run);
             }

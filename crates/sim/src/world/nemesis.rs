@@ -97,6 +97,10 @@ impl World {
             FaultKind::PauseSupervisor { worker } => self.fault_of_supervisor(worker, false, begins),
             FaultKind::BreakFuse { worker } if begins => self.break_fuse(worker),
             FaultKind::BreakFuse { worker } => self.mend_fuse(worker),
+            FaultKind::BreakJournal { worker } => {
+                let disk = &mut self.workers[worker].disk;
+                disk.faults = if begins { disk.faults + 1 } else { disk.faults.saturating_sub(1) };
+            }
             FaultKind::CrashMachine { worker } if begins => self.stop_machine(worker),
             FaultKind::WipeWorker { worker } if begins => {
                 self.stop_machine(worker);

@@ -37,6 +37,7 @@ pub(crate) mod concern {
     pub(crate) const QUOTAS: u64 = 19;
     pub(crate) const SERVICES: u64 = 20;
     pub(crate) const REPLICAS: u64 = 21;
+    pub(crate) const JOURNALS: u64 = 22;
 }
 
 /// A deliberate bug in the model around the cores.
@@ -46,7 +47,6 @@ pub enum Mutation {
     WorkerCountsItsLeaseFromTheAnswer,
     WorkerThawsBeforeItsStops,
     WorkerPassesNoCheckpoint,
-    FuseDoesNotFire,
     StaleReportAsCurrent,
     StaleCheckpointAsCurrent,
     LoadForgetsExecutions,
@@ -90,7 +90,7 @@ impl Bug {
         let within = mutation::Mutation::ALL
             .iter()
             .copied()
-            .filter(|mutation| matches!(mutation.part(), "engine" | "leader" | "supervisor"));
+            .filter(|mutation| matches!(mutation.part(), "engine" | "leader" | "supervisor" | "fuse"));
         let around = Mutation::value_variants().iter().copied().map(Self::InModel);
         around.chain(within.map(Self::InCore))
     }
@@ -231,6 +231,10 @@ pub enum FaultKind {
         worker: usize,
     },
     PauseSupervisor {
+        worker: usize,
+    },
+    /// Lets syncs of a worker's journal fail.
+    BreakJournal {
         worker: usize,
     },
     /// Makes every fuse of a worker die immediately after its start.
@@ -393,6 +397,7 @@ impl Plan {
             plan.draw_faults(&mut dice, mean);
             plan.draw_stops();
             plan.draw_faults_of_the_store();
+            plan.draw_faults_of_journals();
         }
         if profile != Profile::Load && dice.chance(0.6) {
             let times = if profile == Profile::Long { 20 } else { 1 };
@@ -481,6 +486,19 @@ impl Plan {
                 let millis = if dice.chance(0.5) { millis } else { -millis };
                 self.push_fault(&mut dice, ends_by, FaultKind::StepStoreClock { millis });
             }
+        }
+        self.faults.sort_by_key(|fault| fault.at);
+    }
+
+    /// Adds failing syncs of the workers' journals, from a separate stream: the rest of the seed's world stays the same.
+    fn draw_faults_of_journals(&mut self) {
+        let mut dice = Dice::new(self.seed, concern::JOURNALS);
+        if !dice.chance(0.3) {
+            return;
+        }
+        for _ in 0..dice.between(1, 4) {
+            let worker = dice.below(self.workers);
+            self.push_fault(&mut dice, self.rough, FaultKind::BreakJournal { worker });
         }
         self.faults.sort_by_key(|fault| fault.at);
     }

@@ -2,7 +2,8 @@
 //! crash.
 //!
 //! A crash loses the state of the core, but not the disk; of a journal batch that was being written, a prefix is on
-//! the disk. Events are handled one at a time, each followed by a turn, as in the product's loop.
+//! the disk. A sync may fail; the process then ends. The journal is compacted to the state of the core, as by the
+//! product, but much more often. Events are handled one at a time, each followed by a turn, as in the product's loop.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -94,8 +95,8 @@ pub(super) struct Supervisor {
     pub(super) core: Core,
     /// Time of its alarm.
     alarm: Option<BootMillis>,
-    /// The batch that is being written.
-    writing: Option<Batch<Sim>>,
+    /// What is being written to the journal.
+    writing: Option<Writing>,
     /// End of the time in which its threads may launch.
     pub(super) launches_until: BootMillis,
     pub(super) launching: BTreeMap<ExecutionId, Launching>,
@@ -122,9 +123,34 @@ impl Supervisor {
     }
 }
 
+/// What the thread of the journal is doing.
+#[derive(Debug)]
+enum Writing {
+    Batch(Batch<Sim>),
+    /// Replacing the journal by one that contains only this state.
+    Compaction(State<Sim>),
+}
+
+impl Writing {
+    fn is_synced(&self) -> bool {
+        match self {
+            Self::Batch(batch) => batch.sync,
+            Self::Compaction(_) => true,
+        }
+    }
+}
+
+/// Number of records from which a journal is compacted.
+const COMPACT_MIN: usize = 20;
+
 /// The disk, which survives everything except a wipe.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
+    /// Number of faults that let syncs fail.
+    pub(super) faults: u32,
+    /// Number of records in the journal, and from which number on it is compacted.
+    records: usize,
+    compact_at: usize,
     held: BTreeMap<ExecutionId, Line>,
     forgotten: VecDeque<ExecutionId>,
     /// Entries that were written and not synced, in order: a power cut keeps a prefix of them.
@@ -141,6 +167,7 @@ enum Line {
 
 impl Disk {
     fn write(&mut self, batch: Batch<Sim>) {
+        self.records += batch.entries.len();
         self.unsynced.extend(batch.entries);
         if batch.sync {
             self.sync();
@@ -165,6 +192,25 @@ impl Disk {
                 }
             }
         }
+    }
+
+    /// Whether the journal is to be compacted: at twice its size after the last time, as in the product.
+    fn is_large(&self) -> bool {
+        self.records > self.compact_at.max(COMPACT_MIN)
+    }
+
+    /// Replaces the journal.
+    fn replace(&mut self, State { held, forgotten }: State<Sim>) {
+        self.records = held.len() + forgotten.len();
+        self.compact_at = self.records * 2;
+        self.unsynced.clear();
+        let line = |held| match held {
+            supervisor::Held::Started { fence } => Line::Started(fence),
+            supervisor::Held::OutputsPending { fence, end, .. } => Line::Ran(fence, end),
+            supervisor::Held::Ended { fence, report } => Line::Ended(fence, report),
+        };
+        self.held = held.into_iter().map(|(id, held)| (id, line(held))).collect();
+        self.forgotten = forgotten;
     }
 
     fn state(&self) -> State<Sim> {
@@ -199,10 +245,17 @@ impl World {
         let supervisor = &mut self.workers[worker].supervisor;
         let down = Supervisor::down(supervisor.life + 1);
         let left = std::mem::replace(supervisor, down);
-        if let Some(mut batch) = left.writing {
-            let whole = self.worker_dice.below(batch.entries.len() + 1);
-            batch.entries.truncate(whole);
-            self.workers[worker].disk.write(Batch { sync: false, ..batch });
+        match left.writing {
+            Some(Writing::Batch(mut batch)) => {
+                let whole = self.worker_dice.below(batch.entries.len() + 1);
+                batch.entries.truncate(whole);
+                self.workers[worker].disk.write(Batch { sync: false, ..batch });
+            }
+            // The new file takes the place of the old one in one step.
+            Some(Writing::Compaction(state)) if self.worker_dice.chance(0.5) => {
+                self.workers[worker].disk.replace(state);
+            }
+            _ => {}
         }
         self.record(What::Crashed { worker: self.workers[worker].id });
         for execution in left.tasks.iter().filter(|(_, task)| task.alive).map(|(id, _)| *id) {
@@ -303,7 +356,10 @@ impl World {
             self.launch(worker, execution, launch);
             self.act(worker);
         }
-        self.workers[worker].supervisor.core.flush();
+        let supervisor = &mut self.workers[worker].supervisor;
+        if supervisor.writing.is_none() {
+            supervisor.core.flush();
+        }
         self.act(worker);
         self.pass_on(worker);
         self.arm(worker);
@@ -320,10 +376,7 @@ impl World {
             let supervisor = &mut self.workers[worker].supervisor;
             match action {
                 Action::WriteJournal(batch) => {
-                    supervisor.writing = Some(batch);
-                    let longest = self.plan.journal_max.as_millis().max(WRITE_MILLIS);
-                    let delay = self.worker_dice.millis(1, longest);
-                    self.supervisor_in(worker, delay, SupervisorMessage::Written);
+                    self.begin_writing(worker, Writing::Batch(batch));
                 }
                 Action::PublishLease(until) => {
                     supervisor.launches_until = until;
@@ -352,10 +405,45 @@ impl World {
         }
     }
 
+    fn begin_writing(&mut self, worker: usize, writing: Writing) {
+        self.workers[worker].supervisor.writing = Some(writing);
+        let longest = self.plan.journal_max.as_millis().max(WRITE_MILLIS);
+        let delay = self.worker_dice.millis(1, longest);
+        self.supervisor_in(worker, delay, SupervisorMessage::Written);
+    }
+
     fn written(&mut self, worker: usize) {
+        let is_broken = self.workers[worker].disk.faults > 0 && self.worker_dice.chance(0.3);
         let this = &mut self.workers[worker];
-        this.supervisor.writing.take().into_iter().for_each(|batch| this.disk.write(batch));
-        self.handle(worker, Event::JournalWritten);
+        match this.supervisor.writing.take() {
+            Some(writing) if is_broken && writing.is_synced() => {
+                this.supervisor.writing = Some(writing);
+                return self.exit_supervisor(worker);
+            }
+            Some(Writing::Batch(batch)) => {
+                this.disk.write(batch);
+                self.handle(worker, Event::JournalWritten);
+            }
+            Some(Writing::Compaction(state)) => this.disk.replace(state),
+            None => {}
+        }
+        let this = &mut self.workers[worker];
+        if this.disk.is_large() {
+            let state = this.supervisor.core.journal_state();
+            self.begin_writing(worker, Writing::Compaction(state));
+        }
+    }
+
+    /// Ends the process after a failed sync, as the product does: what is on the disk is unknown. The agent starts
+    /// another one.
+    fn exit_supervisor(&mut self, worker: usize) {
+        self.crash_supervisor(worker);
+        self.lose_unsynced(worker);
+        self.start_supervisor(worker);
+        if self.workers[worker].agent.up {
+            self.crash_agent(worker);
+            self.start_agent(worker);
+        }
     }
 
     /// Returns the clock of a worker, as its supervisor reads it.

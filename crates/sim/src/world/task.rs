@@ -173,7 +173,6 @@ impl World {
         if thawed {
             self.record(What::Task { execution, step: TaskStep::Resumed });
             self.set_going(worker, execution);
-            self.wake_fuse(worker);
         }
     }
 

@@ -39,10 +39,10 @@ fn slices_report_every_violation_of_the_whole_history() {
         Core::LeaderReleasesBeforeCommits,
         Core::LeaderRepliesBeforeCommits,
         Core::LeaderReportsUnknownAsRefused,
+        Core::FuseDoesNotFire,
     ];
     let around = [
         Mutation::WorkerThawsBeforeItsStops,
-        Mutation::FuseDoesNotFire,
         Mutation::StaleReportAsCurrent,
         Mutation::StaleCheckpointAsCurrent,
         Mutation::WorkerPassesNoCheckpoint,

@@ -84,6 +84,16 @@ impl Disk {
         }
     }
 
+    fn replace(&mut self, State { held, forgotten }: State<Plain>) {
+        let line = |held| match held {
+            Held::Started { fence } => Line::Started(fence),
+            Held::OutputsPending { fence, end, .. } => Line::OutputsPending(fence, end),
+            Held::Ended { fence, report } => Line::Ended(fence, report),
+        };
+        self.lines = held.into_iter().map(|(id, held)| (id, line(held))).collect();
+        self.forgotten = forgotten;
+    }
+
     fn state(&self) -> State<Plain> {
         let held = self.lines.iter().map(|(id, line)| {
             let held = match line.clone() {
@@ -290,6 +300,13 @@ impl Shell {
         if let Some(batch) = self.writing.take() {
             batch.entries.iter().for_each(|entry| self.disk.write(entry));
             self.tell(Event::JournalWritten);
+        }
+    }
+
+    /// Replaces the journal by the state of the core, unless a batch is being written.
+    pub(crate) fn compact(&mut self) {
+        if self.writing.is_none() {
+            self.disk.replace(self.core.journal_state());
         }
     }
 
