@@ -40,7 +40,7 @@ pub use clock::MovedClock;
 pub use crash::CrashOrders;
 pub use deadline::{poll_pause, until, within};
 pub use disk::SmallDisk;
-pub use process::Pid;
+pub use process::{NextPid, Paused, Pid};
 pub use program::{belfry, repository};
 pub use recorder::Recorder;
 pub use server::Server;

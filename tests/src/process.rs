@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 /// The pid of a process that a site started, or of a descendant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +32,15 @@ impl Pid {
     /// Sends SIGSTOP: the process stops running until [`resume`](Self::resume).
     pub fn pause(self) {
         self.send(Signal::STOP);
+    }
+
+    /// Stops the process as [`pause`](Self::pause) does, and keeps hold of it: the result never concerns another process
+    /// that has the same pid later. Returns `None` if the process has ended.
+    pub fn pause_held(self) -> Option<Paused> {
+        let pid = rustix::process::Pid::from_raw(self.0)?;
+        let paused = Paused { pid: self, process: pidfd_open(pid, PidfdFlags::empty()).ok()? };
+        paused.send(Signal::STOP);
+        Some(paused)
     }
 
     /// Sends SIGCONT.
@@ -87,6 +97,67 @@ impl Pid {
         let status = fs::read_to_string(format!("/proc/{self}/status")).ok()?;
         let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
         line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
+    }
+}
+
+/// A process that a test has stopped.
+#[derive(Debug)]
+pub struct Paused {
+    pid: Pid,
+    process: OwnedFd,
+}
+
+impl Paused {
+    /// Returns the pid that the process has, or had.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Sends SIGCONT. Does nothing if the process has ended.
+    pub fn resume(&self) {
+        self.send(Signal::CONT);
+    }
+
+    /// Sends SIGKILL. Does nothing if the process has ended.
+    pub fn kill(&self) {
+        self.send(Signal::KILL);
+    }
+
+    fn send(&self, signal: Signal) {
+        // The only other error is "no such process": the process has ended, as intended.
+        let _ = pidfd_send_signal(&self.process, signal);
+    }
+}
+
+/// The kernel's choice of the next pid.
+#[derive(Debug)]
+pub struct NextPid(());
+
+/// The pid that the kernel assigned last; it assigns the next free one after it.
+const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
+
+impl NextPid {
+    /// # Errors
+    /// Returns the reason if the process may not choose pids.
+    pub fn open() -> Result<Self, String> {
+        let this = Self(());
+        match this.go_back(0) {
+            Ok(()) => Ok(this),
+            Err(error) => {
+                Err(format!("reused pids require the permission to write {LAST_PID} (root): {error}"))
+            }
+        }
+    }
+
+    /// Lets the kernel assign the last `count` pids once more, as far as their processes have ended.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written.
+    pub fn go_back(&self, count: u32) -> std::io::Result<()> {
+        let last = fs::read_to_string(LAST_PID)?;
+        let last: u32 = last.trim().parse().map_err(std::io::Error::other)?;
+        // The first pids belong to processes of the system.
+        fs::write(LAST_PID, last.saturating_sub(count).max(300).to_string())
     }
 }
 

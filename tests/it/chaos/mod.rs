@@ -49,7 +49,7 @@ use sim::history::{Answer, Event, History, TaskStep, What};
 use sim::results::{Run, Tally};
 
 use load::Load;
-use nemesis::{Abilities, Fault, Nemesis, Planned, Victim, plan};
+use nemesis::{Abilities, Fault, Nemesis, Planned, Victim, plan, plan_against_workers};
 use rows::{Rows, StoreKind};
 use scene::Scene;
 
@@ -416,7 +416,9 @@ fn from_env(name: &str, default: u64) -> u64 {
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: expected a number")))
 }
 
-async fn storm(name: &str, kept: StoreKind) {
+type PlanOf = fn(u64, Duration, Abilities) -> Vec<Planned>;
+
+async fn storm(name: &str, kept: StoreKind, plan: PlanOf) {
     let seed = from_env("CHAOS_SEED", std::process::id().into());
     let seconds = from_env("CHAOS_SECONDS", SMOKE);
     println!("CHAOS_SEED={seed} CHAOS_SECONDS={seconds}");
@@ -429,14 +431,21 @@ async fn storm(name: &str, kept: StoreKind) {
 /// F1, F3, F4, F5, F7, F10, F13 of the fault model, overlapping each other, drawn from a seed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_of_faults_violates_no_guarantee() {
-    storm("storm", StoreKind::InFile).await;
+    storm("storm", StoreKind::InFile, plan).await;
+}
+
+/// The processes of workers are stopped and killed while they launch tasks, the disk of one is full at times, and pids
+/// are reused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_against_workers_violates_no_guarantee() {
+    storm("workers", StoreKind::InFile, plan_against_workers).await;
 }
 
 /// The same with three servers that share a database: each may be killed, paused, or cut off from workers or from the
 /// database, and another one continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_over_three_servers_violates_no_guarantee() {
-    storm("servers", StoreKind::InPostgres).await;
+    storm("servers", StoreKind::InPostgres, plan).await;
 }
 
 /// If two storms with the same seed differ, a failure cannot be repeated.
@@ -450,6 +459,7 @@ fn a_seed_always_plans_the_same_faults() {
         worker_disk: Some(0),
         store_roads: 3,
         sessions: true,
+        pids: true,
     };
     let shown = |seed| format!("{:?}", plan(seed, Duration::from_secs(120), able));
     assert_eq!(shown(7), shown(7));

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crashpoint::Point;
 use harness::network::Cut;
 use harness::proxy::{Conditions, Proxy};
-use harness::{MovedClock, Pid, Recorder, Role, SessionKiller, Site, SmallDisk};
+use harness::{MovedClock, NextPid, Paused, Pid, Recorder, Role, SessionKiller, Site, SmallDisk};
 use model::{Timestamp, WorkerId};
 use sim::dice::Dice;
 
@@ -72,6 +72,8 @@ pub(super) enum Fault {
     StoreRoad(Road, usize),
     /// Sessions with the store end one after the other, whatever they are executing.
     Sessions,
+    /// New processes get this number of pids again that were assigned last.
+    ReusedPids(u32),
 }
 
 impl Fault {
@@ -90,6 +92,7 @@ impl Fault {
             Self::WorkerClocks(_) => "clocks of workers".into(),
             Self::StoreRoad(road, _) => format!("road to the store {road:?}"),
             Self::Sessions => "sessions with the store".into(),
+            Self::ReusedPids(_) => "reused pids".into(),
         }
     }
 
@@ -139,6 +142,8 @@ pub(super) struct Abilities {
     pub(super) store_roads: usize,
     /// Whether sessions with the store can be ended.
     pub(super) sessions: bool,
+    /// Whether pids can be reused.
+    pub(super) pids: bool,
 }
 
 /// Returns the faults of a seed, in order.
@@ -221,6 +226,45 @@ fn draw(dice: &mut Dice, able: Abilities) -> Fault {
     }
 }
 
+/// Returns the faults of a seed that concern only the processes and disks of workers: many short ones, so that they
+/// hit the launch, the end and the journal record of tasks.
+pub(super) fn plan_against_workers(seed: u64, time: Duration, able: Abilities) -> Vec<Planned> {
+    let mut dice = Dice::new(seed, 3);
+    let (mut at, mut planned) = (Duration::ZERO, Vec::new());
+    loop {
+        at += dice.millis(20, 600).to_std();
+        if at >= time {
+            return planned;
+        }
+        let fault = draw_against_workers(&mut dice, able);
+        let lasts = match fault {
+            Fault::ReusedPids(_) => model::Duration::ZERO,
+            Fault::FullWorkerDisk(_) => dice.millis(500, 8_000),
+            Fault::Kill(..) => dice.millis(0, 1_000),
+            // Shorter than a launch, and shorter and longer than a lease of six seconds.
+            _ => *dice.pick(&[10, 50, 200, 1_000, 4_000, 6_600, 9_000].map(model::Duration::from_millis)),
+        };
+        planned.push(Planned { at, lasts: lasts.to_std(), fault, choice: dice.below(1_000) });
+    }
+}
+
+fn draw_against_workers(dice: &mut Dice, able: Abilities) -> Fault {
+    use Victim::{Agent, Fuse, Supervisor, Task};
+    let worker = dice.below(able.workers);
+    loop {
+        return match dice.below(20) {
+            0..4 => Fault::Kill(*dice.pick(&[Agent, Supervisor, Fuse, Task]), worker),
+            4..13 => Fault::Pause(*dice.pick(&[Agent, Supervisor, Supervisor, Fuse]), worker),
+            13..15 => match able.worker_disk {
+                Some(worker) => Fault::FullWorkerDisk(worker),
+                None => continue,
+            },
+            _ if able.pids => Fault::ReusedPids(*dice.pick(&[20, 200, 2_000])),
+            _ => continue,
+        };
+    }
+}
+
 /// The tools that break a site from outside of its processes.
 pub(super) struct Tools {
     /// The wall clock of the servers.
@@ -235,6 +279,8 @@ pub(super) struct Tools {
     pub(super) store_roads: Vec<Proxy>,
     /// Ends sessions with the store.
     pub(super) sessions: Option<SessionKiller>,
+    /// Lets pids be reused.
+    pub(super) pids: Option<NextPid>,
 }
 
 /// A fault in progress, with everything that its end must repair.
@@ -243,8 +289,9 @@ struct ActiveFault {
     begun: Instant,
     since: Timestamp,
     fault: Fault,
-    pids: Vec<Pid>,
-    tasks: Vec<Pid>,
+    paused: Vec<Paused>,
+    /// Paused tasks of a machine.
+    tasks: Vec<Paused>,
 }
 
 /// Injects faults and ends them.
@@ -294,8 +341,14 @@ impl Nemesis {
         let now = Instant::now();
         let Some(guarded) = self.take_guard(fault, now + lasts) else { return };
         let since = self.recorder.now();
-        let mut raging =
-            ActiveFault { until: now + lasts, begun: now, since, fault, pids: Vec::new(), tasks: Vec::new() };
+        let mut raging = ActiveFault {
+            until: now + lasts,
+            begun: now,
+            since,
+            fault,
+            paused: Vec::new(),
+            tasks: Vec::new(),
+        };
         if !self.inject(site, choice, &mut raging).await {
             return guarded.into_iter().for_each(|worker| self.guards[worker] = now);
         }
@@ -332,14 +385,12 @@ impl Nemesis {
                 Some(pid) => pid.kill(),
                 None => return false,
             },
-            Fault::Pause(victim, worker) => match find(site, victim, worker, choice) {
+            Fault::Pause(victim, worker) => {
                 // A process that is already stopped was stopped by another fault, which will resume it.
-                Some(pid) if !pid.is_paused() => {
-                    pid.pause();
-                    raging.pids.push(pid);
-                }
-                _ => return false,
-            },
+                let found = find(site, victim, worker, choice).filter(|pid| !pid.is_paused());
+                let Some(paused) = found.and_then(Pid::pause_held) else { return false };
+                raging.paused.push(paused);
+            }
             Fault::Halt(worker) => halt(site, worker, raging),
             Fault::Road(road, worker) => {
                 let proxies = &site.workers[worker].road().proxies;
@@ -363,6 +414,10 @@ impl Nemesis {
             }
             Fault::Back(seconds) => self.tools.clock.set(self.ahead - seconds),
             Fault::WorkerClocks(seconds) => self.tools.worker_clock.set(seconds),
+            Fault::ReusedPids(count) => match &self.tools.pids {
+                Some(next) => next.go_back(count).expect("pids can be reused"),
+                None => return false,
+            },
             Fault::FullDisk => match &self.tools.disk {
                 Some(disk) => disk.fill(),
                 None => return false,
@@ -409,15 +464,15 @@ impl Nemesis {
         let alone = self.last_fault_at + HELD_FOR < raging.begun
             && self.active.iter().all(|r| r.fault.is_of_a_task());
         match raging.fault {
-            Fault::Pause(Victim::Task, _) if !alone => raging.pids.iter().for_each(|pid| pid.kill()),
-            Fault::Pause(..) => raging.pids.iter().for_each(|pid| pid.resume()),
+            Fault::Pause(Victim::Task, _) if !alone => raging.paused.iter().for_each(Paused::kill),
+            Fault::Pause(..) => raging.paused.iter().for_each(Paused::resume),
             Fault::Halt(worker) => {
                 // Before any process resumes: a task may end immediately, and was halted until now.
                 let span = raging.since..self.recorder.now();
                 // The guards resume last. A fuse freezes expired tasks within a millisecond, and resuming the tasks
                 // after that would undo it, which a real machine never does.
-                raging.tasks.iter().chain(&raging.pids).for_each(|pid| pid.resume());
-                let tasks = raging.tasks.iter().map(|pid| pid.0).collect();
+                raging.tasks.iter().chain(&raging.paused).for_each(Paused::resume);
+                let tasks = raging.tasks.iter().map(|task| task.pid().0).collect();
                 self.recorder.halted(self.workers[worker], tasks, span);
             }
             Fault::Road(_, worker) => {
@@ -446,7 +501,7 @@ impl Nemesis {
             Fault::WorkerClocks(_) => self.tools.worker_clock.set(0),
             Fault::FullDisk => self.tools.disk.iter().for_each(SmallDisk::clear),
             Fault::FullWorkerDisk(_) => self.tools.worker_disk.iter().for_each(SmallDisk::clear),
-            Fault::Kill(..) | Fault::Leap(_) => {}
+            Fault::Kill(..) | Fault::Leap(_) | Fault::ReusedPids(_) => {}
         }
         if !raging.fault.is_of_a_task() {
             self.last_fault_at = Instant::now();
@@ -495,12 +550,11 @@ fn find(site: &Site, victim: Victim, number: usize, choice: usize) -> Option<Pid
 fn halt(site: &Site, worker: usize, raging: &mut ActiveFault) {
     let machine = &site.workers[worker];
     let roles = [Role::Supervisor, Role::Fuse, Role::Agent];
-    raging.pids =
-        roles.into_iter().filter_map(|role| machine.find(role)).filter(|p| !p.is_paused()).collect();
-    raging.pids.iter().for_each(|pid| pid.pause());
+    let guards = roles.into_iter().filter_map(|role| machine.find(role)).filter(|pid| !pid.is_paused());
+    raging.paused = guards.filter_map(Pid::pause_held).collect();
     // A task that is already stopped was frozen; its supervisor will resume it.
-    raging.tasks = machine.tasks().into_iter().filter(|pid| !pid.is_paused()).collect();
-    raging.tasks.iter().for_each(|pid| pid.pause());
+    let tasks = machine.tasks().into_iter().filter(|pid| !pid.is_paused());
+    raging.tasks = tasks.filter_map(Pid::pause_held).collect();
 }
 
 fn strike_road(proxy: &Proxy, road: Road) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use harness::network::Branch;
 use harness::proxy::Proxy;
-use harness::{CrashOrders, MovedClock, SessionKiller, Site, SmallDisk};
+use harness::{CrashOrders, MovedClock, NextPid, SessionKiller, Site, SmallDisk};
 use store::Store;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
@@ -50,6 +50,7 @@ impl Scene {
             worker_disk: if_allowed(SmallDisk::mount(WORKER_DISK)),
             store_roads: Vec::new(),
             sessions: None,
+            pids: if_allowed(NextPid::open()),
         };
         let mut site = match &mut rows {
             Rows::File(file) => {
@@ -80,6 +81,7 @@ impl Scene {
             worker_disk: tools.worker_disk.as_ref().map(|_| 0),
             store_roads: tools.store_roads.len(),
             sessions: tools.sessions.is_some(),
+            pids: tools.pids.is_some(),
         };
         (Self { site, able, crash, rows, _objects: objects }, tools)
     }
