@@ -8,7 +8,7 @@
 //! No task can access the stage, so a task cannot place a symbolic link there.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown, fchown};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl Artifacts {
             let placed = async {
                 let (sha256, cached) = self.fetch(&namespace, &input.artifact).await?;
                 let (dir, owner, input) = (dir.clone(), self.owner, input.clone());
-                tokio::task::spawn_blocking(move || copy_input(&cached, &dir, &input, owner))
+                tokio::task::spawn_blocking(move || copy_input(cached, &dir, &input, owner))
                     .await
                     .map_err(io::Error::other)??;
                 Ok(sha256)
@@ -137,12 +137,13 @@ impl Artifacts {
         Ok(file.write_all(&found.data)?)
     }
 
-    /// Returns the hash of an artifact and its file in the cache, and downloads it if necessary.
-    async fn fetch(&self, namespace: &str, reference: &str) -> Result<(String, PathBuf), FetchError> {
+    /// Returns the hash of an artifact and its open file in the cache, and downloads it if necessary. The file stays
+    /// readable if another fetch removes it from the cache.
+    async fn fetch(&self, namespace: &str, reference: &str) -> Result<(String, File), FetchError> {
         if let Some((_, hash)) = reference.split_once("@sha256:") {
             let path = self.cached(hash)?;
-            if touch(&path) {
-                return Ok((hash.to_owned(), path));
+            if let Some(file) = touch(&path) {
+                return Ok((hash.to_owned(), file));
             }
         }
         // The semaphore is never closed.
@@ -157,7 +158,7 @@ impl Artifacts {
         self.download(namespace, reference).await
     }
 
-    async fn download(&self, namespace: &str, reference: &str) -> Result<(String, PathBuf), FetchError> {
+    async fn download(&self, namespace: &str, reference: &str) -> Result<(String, File), FetchError> {
         let request = GetArtifactRequest { namespace: namespace.to_owned(), reference: reference.to_owned() };
         let mut chunks = in_time(self.client.clone().get_artifact(request)).await?.into_inner();
         let mut chunk = in_time(chunks.message())
@@ -165,8 +166,8 @@ impl Artifacts {
             .ok_or_else(|| Status::unavailable("the artifact stream ended early"))?;
         let expected = chunk.sha256.clone();
         let path = self.cached(&expected)?;
-        if touch(&path) {
-            return Ok((expected, path));
+        if let Some(file) = touch(&path) {
+            return Ok((expected, file));
         }
         let mut file = Partial::create(&self.layout)?;
         let mut hash = Sha256::new();
@@ -183,9 +184,9 @@ impl Artifacts {
         if found != expected {
             return Err(FetchError::Hash { expected, found });
         }
-        file.keep(&path)?;
+        let file = file.keep(&path)?;
         prune(&self.layout.cache(), self.cache_bytes_max, &path);
-        Ok((found, path))
+        Ok((found, file))
     }
 
     fn cached(&self, hash: &str) -> Result<PathBuf, FetchError> {
@@ -231,9 +232,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns whether a file is in the cache; updates its modification time, which marks it as used.
-fn touch(path: &Path) -> bool {
-    File::open(path).and_then(|file| file.set_modified(SystemTime::now())).is_ok()
+/// Opens a file of the cache; `None` if it is not there. Updates its modification time, which marks it as used.
+fn touch(path: &Path) -> Option<File> {
+    let file = File::open(path).ok()?;
+    file.set_modified(SystemTime::now()).ok()?;
+    Some(file)
 }
 
 /// Removes the files of interrupted downloads of an earlier agent or session.
@@ -245,11 +248,15 @@ pub(super) fn sweep(layout: &Layout, held: &[JournaledExecution]) {
             fs::remove_dir_all(entry.path()).ok();
         }
     }
-    for entry in entries(layout.cache()).filter(|e| e.file_name().as_encoded_bytes().starts_with(b"partial-"))
+    for entry in
+        entries(layout.cache()).filter(|e| e.file_name().as_encoded_bytes().starts_with(PARTIAL.as_bytes()))
     {
         fs::remove_file(entry.path()).ok();
     }
 }
+
+/// Prefix of the names of incomplete files in the cache.
+const PARTIAL: &str = "partial-";
 
 /// An incomplete file of the cache; removed on drop unless it is kept.
 struct Partial {
@@ -262,17 +269,21 @@ impl Partial {
     fn create(layout: &Layout) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = layout.cache().join(format!("partial-{}-{number}", std::process::id()));
-        let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        let path = layout.cache().join(format!("{PARTIAL}{}-{number}", std::process::id()));
+        let mut options = File::options();
+        let file = options.read(true).write(true).create(true).truncate(true).mode(0o600).open(&path)?;
         Ok(Self { file, path, kept: false })
     }
 
-    fn keep(mut self, path: &Path) -> io::Result<()> {
+    /// Moves the complete file to `path`, and returns it, open at its start.
+    fn keep(mut self, path: &Path) -> io::Result<File> {
         // Durable before the rename: a partial file must never be used as the artifact.
         self.file.sync_data()?;
+        let mut file = self.file.try_clone()?;
+        file.rewind()?;
         fs::rename(&self.path, path)?;
         self.kept = true;
-        Ok(())
+        Ok(file)
     }
 }
 
@@ -294,7 +305,12 @@ fn make_stage(dir: &Path) -> io::Result<()> {
 }
 
 /// Copies a cached file to its path in an execution's folder.
-fn copy_input(cached: &Path, dir: &Path, input: &InputFile, owner: Option<Owner>) -> Result<(), FetchError> {
+fn copy_input(
+    mut cached: File,
+    dir: &Path,
+    input: &InputFile,
+    owner: Option<Owner>,
+) -> Result<(), FetchError> {
     let path = Path::new(&input.path);
     if path.components().any(|part| !matches!(part, Component::Normal(_))) {
         return Err(FetchError::Path);
@@ -310,7 +326,7 @@ fn copy_input(cached: &Path, dir: &Path, input: &InputFile, owner: Option<Owner>
     }
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(dir.join(path))?;
     // Shares blocks with the cache if the file system supports it.
-    io::copy(&mut File::open(cached)?, &mut file)?;
+    io::copy(&mut cached, &mut file)?;
     if let Some(owner) = owner {
         fchown(&file, Some(owner.uid), Some(owner.gid))?;
     }
@@ -318,12 +334,15 @@ fn copy_input(cached: &Path, dir: &Path, input: &InputFile, owner: Option<Owner>
     Ok(())
 }
 
-/// Removes the least recently used files of the cache until the rest fits. Folders of executions have their own
-/// copies.
+/// Removes the least recently used files of the cache until the rest fits, but no incomplete ones. Folders of executions
+/// have their own copies.
 fn prune(cache: &Path, bytes_max: u64, keep: &Path) {
     let Ok(entries) = fs::read_dir(cache) else { return };
+    let is_complete =
+        |entry: &fs::DirEntry| !entry.file_name().as_encoded_bytes().starts_with(PARTIAL.as_bytes());
     let mut files: Vec<_> = entries
         .flatten()
+        .filter(is_complete)
         .filter_map(|entry| {
             let metadata = entry.metadata().ok()?;
             Some((metadata.modified().ok()?, metadata.len(), entry.path()))
@@ -356,7 +375,8 @@ mod tests {
         fs::write(&cached, "#!/bin/sh\n").unwrap();
         let stage = dir.path().join("stage");
         make_stage(&stage).unwrap();
-        copy_input(&cached, &stage, &input("bin/deep/run", true), None).unwrap();
+        let cached = File::open(cached).unwrap();
+        copy_input(cached, &stage, &input("bin/deep/run", true), None).unwrap();
         let placed = stage.join("bin/deep/run");
         assert_eq!(fs::read(&placed).unwrap(), b"#!/bin/sh\n");
         assert_eq!(placed.metadata().unwrap().permissions().mode() & 0o777, 0o700);
@@ -368,8 +388,8 @@ mod tests {
         let cached = dir.path().join("cached");
         fs::write(&cached, "x").unwrap();
         for path in ["../x", "/etc/x", "a/../../x"] {
-            let error =
-                copy_input(&cached, &dir.path().join("stage"), &input(path, false), None).unwrap_err();
+            let (cached, stage) = (File::open(&cached).unwrap(), dir.path().join("stage"));
+            let error = copy_input(cached, &stage, &input(path, false), None).unwrap_err();
             assert!(matches!(error, FetchError::Path), "{path}: {error}");
         }
     }
@@ -389,6 +409,39 @@ mod tests {
         assert!(!old.exists() && mid.exists() && new.exists());
         prune(dir.path(), 0, &new);
         assert!(!mid.exists() && new.exists(), "what was just fetched stays");
+    }
+
+    /// B10. Another fetch may prune the cache between the fetch of an input and its copy.
+    #[test]
+    fn an_input_that_was_removed_from_the_cache_is_still_copied() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        fs::create_dir(layout.cache()).unwrap();
+        let mut partial = Partial::create(&layout).unwrap();
+        partial.file.write_all(b"data").unwrap();
+        let path = layout.cache().join("sha256-0");
+        let fetched = [partial.keep(&path).unwrap(), touch(&path).unwrap()];
+        prune(&layout.cache(), 0, Path::new("another"));
+        assert!(!path.exists());
+        for (number, file) in fetched.into_iter().enumerate() {
+            let stage = dir.path().join(format!("stage-{number}"));
+            make_stage(&stage).unwrap();
+            copy_input(file, &stage, &input("in", false), None).unwrap();
+            assert_eq!(fs::read(stage.join("in")).unwrap(), b"data");
+        }
+    }
+
+    #[test]
+    fn the_cache_removes_no_file_that_is_being_downloaded() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        fs::create_dir(layout.cache()).unwrap();
+        let mut partial = Partial::create(&layout).unwrap();
+        partial.file.write_all(b"data").unwrap();
+        prune(&layout.cache(), 0, Path::new("another"));
+        let path = layout.cache().join("sha256-0");
+        partial.keep(&path).unwrap();
+        assert!(path.exists());
     }
 
     #[test]
