@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::{PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
@@ -129,17 +130,23 @@ impl Paused {
     }
 }
 
-/// The kernel's choice of the next pid.
+/// Set in a test that runs in a PID namespace of its own.
+const OWN_PIDS: &str = "BELFRY_TEST_OWN_PIDS";
+/// The pid that the kernel assigned last in the namespace; it assigns the next free one after it.
+const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
+
+/// The kernel's choice of the next pid, in the PID namespace of a test.
 #[derive(Debug)]
 pub struct NextPid(());
 
-/// The pid that the kernel assigned last; it assigns the next free one after it.
-const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
-
 impl NextPid {
     /// # Errors
-    /// Returns the reason if the process may not choose pids.
+    /// Returns the reason if the process may not choose pids. Outside of a [namespace](run_with_own_pids) it may not:
+    /// other programs of the machine expect that pids are not reused at once.
     pub fn open() -> Result<Self, String> {
+        if std::env::var_os(OWN_PIDS).is_none() {
+            return Err("pids are reused only in a PID namespace of the test".to_owned());
+        }
         let this = Self(());
         match this.go_back(0) {
             Ok(()) => Ok(this),
@@ -156,9 +163,38 @@ impl NextPid {
     pub fn go_back(&self, count: u32) -> std::io::Result<()> {
         let last = fs::read_to_string(LAST_PID)?;
         let last: u32 = last.trim().parse().map_err(std::io::Error::other)?;
-        // The first pids belong to processes of the system.
-        fs::write(LAST_PID, last.saturating_sub(count).max(300).to_string())
+        fs::write(LAST_PID, last.saturating_sub(count).max(1).to_string())
     }
+}
+
+/// Runs the test `name` of this program again, in a PID namespace of its own, and returns `true`. Returns `false` if this
+/// is that run, or if the process may not create namespaces: then the caller runs the test itself.
+///
+/// # Panics
+/// If the test fails.
+pub fn run_with_own_pids(name: &str) -> bool {
+    if std::env::var_os(OWN_PIDS).is_some() {
+        return false;
+    }
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
+        command
+    };
+    if !unshare().arg("true").output().is_ok_and(|output| output.status.success()) {
+        eprintln!("not available: a PID namespace requires root");
+        return false;
+    }
+    let this = std::env::current_exe().expect("a program knows its own path");
+    // The shell is the first process of the namespace. It reaps the processes whose parents were killed.
+    let status = unshare()
+        .args(["sh", "-c", "\"$@\"; exit $?", "sh"])
+        .arg(this)
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(OWN_PIDS, "1")
+        .status();
+    assert!(status.is_ok_and(|status| status.success()), "{name} failed in its PID namespace: see above");
+    true
 }
 
 fn all() -> impl Iterator<Item = Pid> {

@@ -27,7 +27,7 @@ use super::nemesis::{Fault, Planned, plan};
 use super::resumed;
 use super::rows::{DatabaseDisk, Rows, SmallDiskDatabase, StoreKind};
 use super::scene::open_database;
-use super::{RECOVERY, SMOKE, Storm, from_env};
+use super::{RECOVERY, SMOKE, Storm, from_env, seed};
 
 /// Default number of failovers, for `make test`.
 const PROMOTIONS: u64 = 2;
@@ -81,7 +81,7 @@ async fn failover_to_a_synchronous_standby_loses_and_duplicates_nothing() {
 /// F13. Sessions of servers end at random times, most of them during a commit, combined with other faults.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_that_end_during_commit_lose_and_duplicate_nothing() {
-    let seed = from_env("CHAOS_SEED", std::process::id().into());
+    let seed = seed();
     let seconds = from_env("CHAOS_SECONDS", SMOKE / 2);
     let mut storm = Storm::start_storm("sessions", seed, StoreKind::InSlowPostgres).await;
     let always = Planned {
@@ -200,7 +200,7 @@ async fn a_storm_behind_a_killed_pooler_violates_no_guarantee() {
         Ok(pooler) => Arc::new(pooler),
         Err(reason) => return eprintln!("skipped: {reason}"),
     };
-    let seed = from_env("CHAOS_SEED", std::process::id().into());
+    let seed = seed();
     let seconds = from_env("CHAOS_SECONDS", SMOKE / 3);
     let rows = Rows::Pooled(Cluster::shared().database(), Arc::clone(&pooler));
     let mut storm = Storm::over("pooler", seed, rows).await;

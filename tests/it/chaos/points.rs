@@ -10,7 +10,7 @@ use harness::within;
 use sim::dice::Dice;
 
 use super::rows::StoreKind;
-use super::{RECOVERY, Storm, from_env, state};
+use super::{RECOVERY, Storm, seed, state};
 
 /// Interval at which missing processes are restarted.
 const LOOK: Duration = Duration::from_millis(100);
@@ -49,7 +49,7 @@ impl Storm {
 /// crash around each effect of accepting, firing, dispatching, starting and finishing jobs, and of ending steps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_between_any_two_steps_violates_no_guarantee() {
-    let seed = from_env("CHAOS_SEED", std::process::id().into());
+    let seed = seed();
     println!("CHAOS_SEED={seed}");
     let mut storm = Storm::start_storm("points", seed, StoreKind::InFile).await;
     let mut dice = Dice::new(seed, 2);
