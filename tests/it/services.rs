@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use client::{Client, Page, ServiceRef, WorkerFilter};
+use client::{Client, LogQuery, LogSource, Page, ServiceRef, WorkerFilter};
+use futures::TryStreamExt as _;
 use harness::{Site, until};
 use model::ServiceSpec;
-use model::api::{Endpoint, Replica, Service};
+use model::api::{Endpoint, LogEntry, Replica, Service};
 use model::service::RolloutStatus;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -217,4 +218,40 @@ async fn a_replica_that_is_killed_is_restarted_and_others_stay() {
     assert_eq!(restarts, 1, "{after:?}");
     let jobs = |all: &[Replica]| all.iter().map(|replica| replica.job).collect::<Vec<_>>();
     assert_eq!(jobs(&after), jobs(&before), "a restart is another execution of the same job");
+}
+
+/// F3. A replica writes more than its log may have. What it writes can be read at once, and the oldest output is removed.
+#[tokio::test]
+async fn the_log_of_a_replica_shows_its_newest_output() {
+    let mut site = Site::start().await;
+    let client = site.client();
+    let mut spec = web(1);
+    spec.replicas = Some(1);
+    let job = serde_json::json!({
+        "name": "web",
+        "run": {"process": {"script": "seq 600000; echo ready; while :; do sleep 1; echo tick; done"}},
+        "log": {"max_size": "1MiB"},
+    });
+    *spec.job = serde_json::from_value(job).unwrap();
+    client.put_service(&spec, None).await.unwrap();
+    until_rolled_out(&client, 1).await;
+    let source = LogSource::Job(replicas(&client).await[0].job, None);
+    let last = async |text: &str| {
+        let query = LogQuery { tail: Some(2), ..LogQuery::default() };
+        until(&format!("the log ends with {text}"), SOON, async || {
+            let page = client.logs(source, &query).await.ok()?;
+            page.items.iter().any(|entry| entry.text.contains(text)).then_some(())
+        })
+        .await;
+    };
+    last("ready").await;
+    last("tick").await;
+    site.server.kill().await;
+    site.server.restart().await;
+    last("tick").await;
+    let entries: Vec<LogEntry> = client.all_logs(source, LogQuery::default()).try_collect().await.unwrap();
+    assert!(entries[0].text.contains("omitted here"), "{:?}", entries[0]);
+    let text: String = entries[1..].iter().map(|entry| entry.text.as_str()).collect();
+    assert!((400_000..=1_100_000).contains(&text.len()), "{} bytes", text.len());
+    assert!(text.contains("\n599999\n600000\nready\n") && !text.contains("\n1000\n"));
 }

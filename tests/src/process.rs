@@ -168,13 +168,16 @@ impl NextPid {
 }
 
 /// Runs the test `name` of this program again, in a PID namespace of its own, and returns `true`. Returns `false` if this
-/// is that run, or if the process may not create namespaces: then the caller runs the test itself.
+/// is that run.
+///
+/// # Errors
+/// Returns the reason if the process may not create namespaces.
 ///
 /// # Panics
 /// If the test fails.
-pub fn run_with_own_pids(name: &str) -> bool {
+pub fn run_with_own_pids(name: &str) -> Result<bool, String> {
     if std::env::var_os(OWN_PIDS).is_some() {
-        return false;
+        return Ok(false);
     }
     let unshare = || {
         let mut command = Command::new("unshare");
@@ -182,8 +185,7 @@ pub fn run_with_own_pids(name: &str) -> bool {
         command
     };
     if !unshare().arg("true").output().is_ok_and(|output| output.status.success()) {
-        eprintln!("not available: a PID namespace requires root");
-        return false;
+        return Err("a PID namespace requires root".to_owned());
     }
     let this = std::env::current_exe().expect("a program knows its own path");
     // The shell is the first process of the namespace. It reaps the processes whose parents were killed.
@@ -194,7 +196,7 @@ pub fn run_with_own_pids(name: &str) -> bool {
         .env(OWN_PIDS, "1")
         .status();
     assert!(status.is_ok_and(|status| status.success()), "{name} failed in its PID namespace: see above");
-    true
+    Ok(true)
 }
 
 fn all() -> impl Iterator<Item = Pid> {

@@ -75,8 +75,12 @@ pub const CONTENT_TYPE_LEN_MAX: usize = 127;
 pub const HISTORY_MAX: usize = 400;
 /// Maximum number of exit codes in each list of a retry policy.
 pub const EXIT_CODES_MAX: usize = 256;
-/// Maximum size of the stored log of one execution: half from its start, half from its end.
+/// Default of the maximum size of the stored log of one execution.
 pub const LOG_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Smallest maximum size of the stored log of one execution (`log.max_size`).
+pub const LOG_SIZE_MIN: Bytes = Bytes(1 << 20);
+/// Largest maximum size of the stored log of one execution (`log.max_size`).
+pub const LOG_SIZE_MAX: Bytes = Bytes(1 << 30);
 /// Maximum number of items of one page.
 pub const PAGE_MAX: usize = 1_000;
 /// Default number of items of one page.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::id::ServiceId;
-use crate::spec::{Backoff, DEFAULT, JobSpec, PriorityClass, RetryPolicy};
+use crate::spec::{Backoff, DEFAULT, JobSpec, LogKeep, LogPolicy, PriorityClass, RetryPolicy};
 use crate::status::statuses;
 use crate::time::{Duration, Timestamp};
 
@@ -153,8 +153,13 @@ impl ServiceSpec {
     }
 
     /// Returns the spec of the jobs of the replicas.
+    ///
+    /// Their logs are rotated unless the template says otherwise: a replica runs for months.
     pub fn replica_job(&self) -> JobSpec {
+        let log = self.job.log_policy();
+        let log = LogPolicy { keep: log.keep.or(Some(LogKeep::Newest)), ..log };
         JobSpec {
+            log: Some(Box::new(log)),
             priority_class: self.priority_class,
             retry: RetryPolicy {
                 max_retries: RESTARTS_MAX,

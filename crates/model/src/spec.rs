@@ -8,6 +8,8 @@
 
 mod compact;
 mod health;
+mod log;
+mod stop_signal;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +21,8 @@ pub use health::{
     CheckedPort, ExecutionHealth, GrpcCheck, HealthCheck, HealthChecks, HealthStatus, HttpCheck, Port,
     TcpCheck,
 };
+pub use log::{LogKeep, LogPolicy};
+pub use stop_signal::StopSignal;
 
 use crate::id::JobId;
 use crate::quantity::{Bytes, Millicores};
@@ -34,6 +38,10 @@ fn default_name() -> String {
 
 pub(crate) fn default_priority() -> u8 {
     50
+}
+
+fn is_default_stop_signal(signal: &StopSignal) -> bool {
+    *signal == StopSignal::default()
 }
 
 fn default_grace() -> Duration {
@@ -119,10 +127,17 @@ pub struct JobSpec {
     /// [default: no timeout].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// Grace period between SIGTERM and SIGKILL when an execution times out or is cancelled; at most 1h [default:
-    /// `10s`].
+    /// Grace period between the stop signal and SIGKILL when an execution times out or is cancelled; at most 1h
+    /// [default: `10s`].
     #[serde(default = "default_grace")]
     pub grace: Duration,
+    /// Stop signal: the signal that asks the task to stop [default: `SIGTERM`].
+    #[serde(default, skip_serializing_if = "is_default_stop_signal")]
+    pub stop_signal: StopSignal,
+    /// Size and part of the log of each execution that are kept [default: the first and the last 32 MiB; for replicas of
+    /// services, the newest 64 MiB].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<Box<LogPolicy>>,
     /// Delivery guarantee: whether the job is executed again after its worker is lost [default: `at_least_once`].
     #[serde(default)]
     pub delivery: Delivery,
@@ -173,11 +188,18 @@ impl JobSpec {
             retry: RetryPolicy::default(),
             timeout: None,
             grace: default_grace(),
+            stop_signal: StopSignal::default(),
+            log: None,
             delivery: Delivery::default(),
             concurrency: None,
             idempotency_key: None,
             retention: None,
         }
+    }
+
+    /// Returns how much of the log of each execution is kept.
+    pub fn log_policy(&self) -> LogPolicy {
+        self.log.as_deref().copied().unwrap_or_default()
     }
 
     /// Returns a job that runs one command; all other fields have their defaults.

@@ -341,6 +341,12 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
         check.at_most("timeout", timeout, limits::TIMEOUT_MAX);
     }
     check.at_most("grace", spec.grace, limits::GRACE_MAX);
+    if let Some(log) = &spec.log {
+        let (min, max) = (limits::LOG_SIZE_MIN, limits::LOG_SIZE_MAX);
+        check.ensure((min..=max).contains(&log.max_size), "log.max_size", || {
+            format!("`{}` is out of range: expected {min} to {max}", log.max_size)
+        });
+    }
     if let Some(concurrency) = &spec.concurrency {
         check.key("concurrency.key", &concurrency.key);
         check.ensure((1..=limits::CONCURRENCY_MAX).contains(&concurrency.limit), "concurrency.limit", || {

@@ -102,15 +102,22 @@ pub fn read(buffer: &[u8], at: usize) -> Result<Option<(Frame<'_>, usize)>, Corr
     let Some(header) = buffer.get(at..).and_then(|rest| rest.first_chunk::<HEADER>()) else {
         return Ok(None);
     };
-    let [code, t0, t1, t2, t3, t4, t5, t6, t7, l0, l1, l2, l3] = *header;
-    let stream = Stream::from_code(code).ok_or(Corrupt { at })?;
-    let unix_micros = i64::from_le_bytes([t0, t1, t2, t3, t4, t5, t6, t7]);
-    let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
-    if len > MAX_FRAME {
-        return Err(Corrupt { at });
-    }
+    let (stream, unix_micros, len) = parse_header(header).ok_or(Corrupt { at })?;
     let start = at + HEADER;
     Ok(buffer.get(start..start + len).map(|data| (Frame { stream, unix_micros, data }, start + len)))
+}
+
+/// Returns the size of the data of a frame with this header; `None` if the header is invalid.
+pub fn data_len(header: &[u8; HEADER]) -> Option<usize> {
+    parse_header(header).map(|(.., len)| len)
+}
+
+fn parse_header(header: &[u8; HEADER]) -> Option<(Stream, i64, usize)> {
+    let [code, t0, t1, t2, t3, t4, t5, t6, t7, l0, l1, l2, l3] = *header;
+    let stream = Stream::from_code(code)?;
+    let unix_micros = i64::from_le_bytes([t0, t1, t2, t3, t4, t5, t6, t7]);
+    let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+    (len <= MAX_FRAME).then_some((stream, unix_micros, len))
 }
 
 /// Returns the length of the longest prefix of `buffer` that consists of complete frames, in bytes.

@@ -34,7 +34,7 @@ pub(super) struct Scene {
 }
 
 /// Returns the value, or prints why it is not available.
-fn if_allowed<T>(what: Result<T, String>) -> Option<T> {
+pub(super) fn if_allowed<T>(what: Result<T, String>) -> Option<T> {
     what.inspect_err(|reason| eprintln!("not available: {reason}")).ok()
 }
 

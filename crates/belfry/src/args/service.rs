@@ -128,7 +128,10 @@ fn of_service(argument: Arg) -> Arg {
         "owner" => "Owner of the service and of its jobs",
         "labels" => "Label of the service and of its jobs; repeatable",
         "priority_class" => "Priority class of the replicas: normal or high [default: high]",
-        "grace" => "Grace period between SIGTERM and SIGKILL when a replica is stopped [default: 10s]",
+        "grace" => {
+            "Grace period between the stop signal and SIGKILL when a replica is stopped [default: 10s]"
+        }
+        "log_keep" => "Part of a larger log that is kept: first_and_last, newest [default: newest]",
         "backoff" => "Delay before the first restart of a replica that exited [default: 1s]",
         "backoff_factor" => "Factor by which the delay grows with each restart [default: 2]",
         "backoff_max" => "Maximum delay between restarts [default: 5m]",

@@ -23,7 +23,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use model::id::ParseIdError;
-use model::spec::{Delivery, Enforcement, FinishAction, Placement, PriorityClass, UpstreamCondition};
+use model::spec::{
+    Delivery, Enforcement, FinishAction, LogKeep, Placement, PriorityClass, StopSignal, UpstreamCondition,
+};
 use model::status::UnknownWord;
 use model::{Bytes, Duration, JobId, Millicores, Timestamp};
 use serde::Serialize;
@@ -273,9 +275,13 @@ pub(crate) struct SpecArgs {
     /// Timeout of each execution, for example 30m [default: unlimited]
     #[arg(long, value_name = "DURATION", help_heading = "Failure")]
     pub(crate) timeout: Option<Duration>,
-    /// Grace period between SIGTERM and SIGKILL when an execution is stopped [default: 10s]
+    /// Grace period between the stop signal and SIGKILL when an execution is stopped [default: 10s]
     #[arg(long, value_name = "DURATION", help_heading = "Failure")]
     pub(crate) grace: Option<Duration>,
+    /// Signal that asks the task to stop: SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 or SIGWINCH
+    /// [default: SIGTERM]
+    #[arg(long, value_name = "SIGNAL", help_heading = "Failure")]
+    pub(crate) stop_signal: Option<StopSignal>,
     /// Maximum number of retries after executions that failed [default: 0]
     #[arg(long, value_name = "N", help_heading = "Failure")]
     pub(crate) retries: Option<u32>,
@@ -339,6 +345,13 @@ pub(crate) struct SpecArgs {
     /// [default: required]
     #[arg(long, value_name = "MODE", value_parser = enforcement, help_heading = "Resources")]
     pub(crate) limits: Option<Enforcement>,
+
+    /// Maximum size of the kept log of each execution, from 1MiB to 1GiB [default: 64MiB]
+    #[arg(long, value_name = "BYTES", help_heading = "Log")]
+    pub(crate) log_size: Option<Bytes>,
+    /// Part of a larger log that is kept: first_and_last, newest [default: first_and_last]
+    #[arg(long, value_name = "PART", help_heading = "Log")]
+    pub(crate) log_keep: Option<LogKeep>,
 
     /// Artifact to download to a path before each execution; repeatable
     #[arg(long = "input", value_name = "ARTIFACT=PATH", value_parser = parse_pair, help_heading = "Files")]
@@ -424,6 +437,8 @@ impl SpecArgs {
         self.patch_placement(patch)?;
         self.patch_failure(patch)?;
         self.patch_resources(patch)?;
+        patch.set("log.max_size", self.log_size)?;
+        patch.set("log.keep", self.log_keep)?;
         self.patch_files(patch)
     }
 
@@ -451,6 +466,7 @@ impl SpecArgs {
     fn patch_failure(&self, patch: &mut Patch) -> Result<(), Failure> {
         patch.set("timeout", self.timeout)?;
         patch.set("grace", self.grace)?;
+        patch.set("stop_signal", self.stop_signal)?;
         patch.set("retry.max_retries", self.retries)?;
         patch.set("retry.max_start_retries", self.start_retries)?;
         patch.set("retry.max_lost", self.max_lost)?;

@@ -55,6 +55,8 @@ impl Serialize for Compact<'_> {
             retry,
             timeout,
             grace,
+            stop_signal,
+            log,
             delivery,
             concurrency,
             idempotency_key,

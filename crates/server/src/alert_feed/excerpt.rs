@@ -16,8 +16,8 @@ const BYTES_MAX: usize = 2_000;
 
 /// Returns the last lines of a log; `None` if it is empty, long, or cannot be read now.
 pub(super) async fn of(logs: &Logs, execution: ExecutionId) -> Option<String> {
-    let size = logs.size(execution).await.ok()?.bytes;
-    if size == 0 || size > LOG_BYTES_MAX {
+    let size = logs.size(execution).await.ok()?;
+    if size.end == 0 || size.end - size.first > LOG_BYTES_MAX {
         return None;
     }
     let (mut last, mut offset) = (Vec::new(), 0);

@@ -416,10 +416,9 @@ async fn find(
             search.finish();
             break search.has_room().then_some(offset);
         }
-        let from = offset;
         offset = part.next;
         let searched = move || {
-            let is_over = search.feed(&part.frames, from, deadline);
+            let is_over = search.feed(&part.frames, part.from, deadline);
             // The search of a client that has left continues to here.
             drop(permit);
             (search, is_over)
@@ -584,7 +583,7 @@ async fn skip_lines(
         if part.frames.is_empty() {
             return Ok(Start { offset, surplus: 0, line: Some(before + 1) });
         }
-        for entry in decoder.entries(&part.frames, offset) {
+        for entry in decoder.entries(&part.frames, part.from) {
             let here = tail::line_ends(&entry.text) as u64;
             if before + here + 1 >= line {
                 // At most the lines of one entry.
@@ -618,7 +617,7 @@ async fn part(
             break;
         }
         bytes += part.frames.len();
-        for mut entry in decoder.entries(&part.frames, next_offset) {
+        for mut entry in decoder.entries(&part.frames, part.from) {
             if items.len() == limit {
                 break;
             }
@@ -643,8 +642,8 @@ async fn part(
 /// or it ended long ago, and its worker would have sent the rest.
 async fn ended(api: &Api, actor: &Actor, execution: ExecutionId, offset: u64) -> Result<bool, ApiError> {
     let size = api.objects.logs.size(execution).await?;
-    if offset < size.bytes || size.complete {
-        return Ok(offset >= size.bytes);
+    if offset < size.end || size.complete {
+        return Ok(offset >= size.end);
     }
     let record = rows::execution(api, actor, execution).await?.record;
     let now = SystemClock.now();
@@ -675,7 +674,7 @@ async fn tail(
         if part.frames.is_empty() {
             break;
         }
-        decoder.entries(&part.frames, offset).for_each(|entry| last.push(entry));
+        decoder.entries(&part.frames, part.from).for_each(|entry| last.push(entry));
         offset = part.next;
     }
     decoder.flush(offset).into_iter().for_each(|entry| last.push(entry));

@@ -17,7 +17,7 @@ use tonic::{Status, Streaming};
 use super::convert;
 use super::{Replies, malformed, revoked};
 use crate::auth::RightsWatch;
-use crate::objects::ObjectError;
+use crate::objects::{LogLimit, LogWrite, ObjectError};
 use crate::services::Services;
 
 /// Most acknowledgements that wait for a worker to read them; no further chunks are read meanwhile.
@@ -118,7 +118,13 @@ impl LogStream {
             return Ok(ack(0, true, 0));
         }
         let logs = &self.services.objects.logs;
-        match logs.append(execution, message.offset, message.frames.clone(), message.end).await {
+        let new = LogWrite {
+            offset: message.offset,
+            frames: message.frames.clone(),
+            end: message.end,
+            limit: limit(&message),
+        };
+        match logs.append(execution, new).await {
             Ok(appended) => {
                 self.services.metrics.log_bytes(appended.new_bytes);
                 if message.end && appended.kept < appended.offset {
@@ -186,6 +192,14 @@ fn split(messages: Vec<Result<LogChunk, Status>>) -> (Vec<LogChunk>, Option<Stat
         }
     }
     (whole, None)
+}
+
+fn limit(message: &LogChunk) -> LogLimit {
+    match (message.max_bytes, message.rotated) {
+        (0, _) => LogLimit::default(),
+        (max_bytes, true) => LogLimit::Rotated { max_bytes, first_offset: message.first_offset },
+        (max_bytes, false) => LogLimit::Fixed { max_bytes },
+    }
 }
 
 fn parse(message: LogChunk) -> Result<Chunk, convert::Malformed> {

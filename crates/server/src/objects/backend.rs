@@ -7,7 +7,7 @@ use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
 use object_store::prefix::PrefixStore;
-use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, PutPayload};
+use object_store::{GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt as _, PutPayload};
 use tokio::io::AsyncReadExt as _;
 
 use super::{ByteStream, ObjectError, io};
@@ -69,6 +69,23 @@ impl Backend {
     pub(super) async fn size(&self, key: &Key) -> Result<Option<u64>, ObjectError> {
         match self.store.head(key).await {
             Ok(meta) => Ok(Some(meta.size)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(failed(key)(error)),
+        }
+    }
+
+    /// Returns the size and the first `len` bytes of an object; `None` if it does not exist or is empty.
+    pub(super) async fn start(
+        &self,
+        key: &Key,
+        len: u64,
+    ) -> Result<Option<(u64, bytes::Bytes)>, ObjectError> {
+        let options = GetOptions { range: Some((0..len).into()), ..GetOptions::default() };
+        match self.store.get_opts(key, options).await {
+            Ok(found) => {
+                let size = found.meta.size;
+                Ok(Some((size, found.bytes().await.map_err(failed(key))?)))
+            }
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(failed(key)(error)),
         }

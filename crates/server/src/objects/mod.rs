@@ -24,7 +24,7 @@ use crate::config::ServerConfig;
 use crate::config::StoreConfig;
 pub use artifacts::Artifacts;
 pub use backend::Backend;
-pub use logs::{Appended, LogPart, LogSize, LogWatch, Logs};
+pub use logs::{Appended, LogLimit, LogPart, LogSize, LogWatch, LogWrite, Logs};
 
 /// A stream of the bytes of an object.
 pub type ByteStream = BoxStream<'static, Result<Bytes, ObjectError>>;

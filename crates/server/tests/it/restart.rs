@@ -148,11 +148,11 @@ async fn an_expired_job_is_deleted_and_its_key_still_holds() {
     let execution = row.state.execution.unwrap();
     let logs = &server.running.services.objects.logs;
     let frames = crate::logs::frames(&["bye\n"]);
-    logs.append(execution, 0, frames, true).await.unwrap();
+    logs.append(execution, server::objects::LogWrite::new(0, frames, true)).await.unwrap();
     let later = row.state.expires_at.unwrap() + model::Duration::from_secs(1);
     server::housekeeping::sweep(&server.running.services, later).await;
     assert!(server.store.job(made.job).await.unwrap().is_none());
-    assert_eq!(logs.size(execution).await.unwrap().bytes, 0);
+    assert_eq!(logs.size(execution).await.unwrap().end, 0);
     let again = submit(server.node(), spec, Some(3)).await.unwrap();
     assert_eq!((again.job, again.new), (made.job, false));
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use server::ServerConfig;
 use server::config::{ObjectsConfig, S3Config};
-use server::objects::LogSize;
+use server::objects::{LogLimit, LogSize, LogWrite};
 
 use crate::artifacts::{get, put};
 use crate::harness::{Server, soon};
@@ -176,7 +176,7 @@ async fn a_complete_log_moves_to_the_bucket() {
     let logs = &server.running.services.objects.logs;
     let id = model::ExecutionId::from_bits(1 << 80);
     let log = frames(&["one\n", "two\n"]);
-    logs.append(id, 0, log.clone(), true).await.unwrap();
+    logs.append(id, LogWrite::new(0, log.clone(), true)).await.unwrap();
     assert_eq!(logs.read(id, 0, 1000).await.unwrap().frames, log);
     until_uploaded(&moto, &server, id).await;
     let dir = server.shutdown().await;
@@ -184,13 +184,41 @@ async fn a_complete_log_moves_to_the_bucket() {
     // The new server has no local copy.
     let server = Server::start_in(dir, |config| moto.configure(config)).await;
     let logs = &server.running.services.objects.logs;
-    assert_eq!(logs.size(id).await.unwrap(), LogSize { bytes: log.len() as u64, complete: true });
+    assert_eq!(logs.size(id).await.unwrap(), LogSize { first: 0, end: log.len() as u64, complete: true });
     let first = frames(&["one\n"]).len() as u64;
     let part = logs.read(id, first, 1000).await.unwrap();
     assert_eq!((part.frames, part.complete), (frames(&["two\n"]), true));
     logs.delete(id).await.unwrap();
     assert!(!moto.has(&format!("{id}.log")).await);
     assert_eq!(logs.size(id).await.unwrap(), LogSize::default());
+}
+
+/// F3. The object of a rotated log begins with its first offset.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rotated_log_in_the_bucket_keeps_its_offsets() {
+    if !has_credentials("a_rotated_log_in_the_bucket_keeps_its_offsets") {
+        return;
+    }
+    let Some((moto, server)) = start().await else { return };
+    let logs = &server.running.services.objects.logs;
+    let id = model::ExecutionId::from_bits(7 << 80);
+    let limit = LogLimit::Rotated { max_bytes: 1 << 20, first_offset: 5_000 };
+    let (one, two) = (frames(&["one\n"]), frames(&["two\n"]));
+    let new = LogWrite { limit, ..LogWrite::new(5_000, one.clone(), false) };
+    let offset = logs.append(id, new).await.unwrap().offset;
+    logs.append(id, LogWrite { limit, ..LogWrite::new(offset, two.clone(), true) }).await.unwrap();
+    until_uploaded(&moto, &server, id).await;
+    let dir = server.shutdown().await;
+
+    let server = Server::start_in(dir, |config| moto.configure(config)).await;
+    let logs = &server.running.services.objects.logs;
+    let end = offset + two.len() as u64;
+    assert_eq!(logs.size(id).await.unwrap(), LogSize { first: 5_000, end, complete: true });
+    assert_eq!(logs.read(id, 5_000, 1000).await.unwrap().frames, [&one[..], &two[..]].concat());
+    assert_eq!(logs.read(id, offset, 1000).await.unwrap().frames, two);
+    let whole = logs.read(id, 0, 1000).await.unwrap();
+    assert!(String::from_utf8_lossy(&whole.frames).contains("omitted here"));
+    assert_eq!((whole.next, whole.complete), (end, true));
 }
 
 /// A log that could not be uploaded is kept, and uploaded after a restart.
@@ -211,7 +239,7 @@ async fn a_log_stays_local_until_its_bucket_can_be_reached() {
     let id = model::ExecutionId::from_bits(2 << 80);
     let log = frames(&["one\n"]);
     let logs = &server.running.services.objects.logs;
-    logs.append(id, 0, log.clone(), true).await.unwrap();
+    logs.append(id, LogWrite::new(0, log.clone(), true)).await.unwrap();
     assert_eq!(logs.read(id, 0, 1000).await.unwrap().frames, log);
     let dir = server.shutdown().await;
 

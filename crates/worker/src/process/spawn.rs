@@ -381,7 +381,19 @@ fn ok(result: impl Into<i64>, step: Step) -> Result<(), Step> {
 /// the parent, except through `plan`.
 unsafe fn prepare(plan: &mut ChildContext) -> Result<(), Step> {
     unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        // The worker inherits ignored signals from the program that started it, for example from `nohup`.
+        for signal in [
+            libc::SIGPIPE,
+            libc::SIGHUP,
+            libc::SIGINT,
+            libc::SIGQUIT,
+            libc::SIGTERM,
+            libc::SIGUSR1,
+            libc::SIGUSR2,
+            libc::SIGWINCH,
+        ] {
+            libc::signal(signal, libc::SIG_DFL);
+        }
         ok(libc::setsid(), Step::Session)?;
         for fd in std::slice::from_raw_parts(plan.groups, plan.groups_len) {
             // "0" means the writing process.

@@ -2,6 +2,7 @@
 
 use crashpoint::Point;
 use model::ExecutionId;
+use model::spec::StopSignal;
 use rustix::process::Signal;
 use supervisor::{Action, Batch, Entry, Event};
 
@@ -35,7 +36,7 @@ impl Supervisor {
                 Action::Terminate(id, reason) => {
                     if let Some(task) = self.tasks.get(&id) {
                         task.folder.write_stop_reason(reason);
-                        tree::signal_group(task.pid, Signal::TERM);
+                        tree::signal_group(task.pid, signal(task.order.spec.stop_signal));
                     }
                 }
                 Action::Kill(ids) => self.kill_tasks(&ids),
@@ -99,6 +100,18 @@ impl Supervisor {
         let Some(launching) = self.launching.get_mut(&id) else { return };
         let began = launching.observe(id, boot_millis());
         self.core.handle(now(), Event::LaunchObserved { execution: id, began });
+    }
+}
+
+fn signal(stop_signal: StopSignal) -> Signal {
+    match stop_signal {
+        StopSignal::Term => Signal::TERM,
+        StopSignal::Int => Signal::INT,
+        StopSignal::Quit => Signal::QUIT,
+        StopSignal::Hup => Signal::HUP,
+        StopSignal::Usr1 => Signal::USR1,
+        StopSignal::Usr2 => Signal::USR2,
+        StopSignal::Winch => Signal::WINCH,
     }
 }
 

@@ -327,6 +327,9 @@ impl Supervisor {
                 offset: chunk.offset,
                 frames: Bytes::from(chunk.frames),
                 end: chunk.end,
+                max_bytes: log.bounds.max_bytes(),
+                rotated: log.bounds.is_rotated,
+                first_offset: log.first(),
             };
             self.send_to_agent(Answer::LogPart(LogPart { generation, chunk: Some(chunk) }));
             self.log_changed(id);

@@ -5,6 +5,9 @@
 //! the newest half. When the task has ended, the tail is appended to the head, with a notice between them that states
 //! the number of omitted bytes. So a client that follows a log never sees a gap being filled later.
 //!
+//! A **rotated** log has no tail. All of it is sent while the task runs, and the oldest bytes are removed: here, when
+//! more than the maximum size is unsent or not retained by the servers, and on the server.
+//!
 //! Unacknowledged bytes stay in memory up to [`MEMORY_MAX`], and move to a file beyond that; most logs never touch
 //! the disk. A single server retains the bytes that it acknowledges. In a cluster, no byte counts as retained before
 //! the whole log is in storage that all servers can read. A server that has fewer bytes than its predecessor gets the
@@ -16,8 +19,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use model::limits::LOG_BYTES_MAX;
-use model::{ExecutionId, Fence};
+use model::spec::{LogKeep, LogPolicy};
+use model::{Bytes, ExecutionId, Fence};
 use proto::logframe::{self, Stream};
 
 use crate::clock::unix_micros;
@@ -26,18 +29,59 @@ use crate::link::{LOG_PART_COST, LOG_PART_MAX};
 /// Maximum number of bytes of one log in memory.
 const MEMORY_MAX: usize = 64 << 10;
 
+/// Prefixes of the names of files with parts of a log.
+const HEAD: &str = "head-";
+const ROTATED: &str = "rotated-";
+
 /// Limits on the retained bytes of a log.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// Limit of the head in framed bytes; the tail has the same limit.
-    half: u64,
-    /// Size at which a segment file of the tail is full, in bytes.
+    /// Maximum size of the log in framed bytes. Head and tail have half of it each.
+    max: u64,
+    /// Size at which a segment file is full, in bytes.
     segment: u64,
+    /// Whether the log is rotated.
+    pub(crate) is_rotated: bool,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { half: LOG_BYTES_MAX / 2, segment: 1 << 20 }
+        Self::of(LogPolicy::default())
+    }
+}
+
+impl Bounds {
+    pub(crate) fn of(policy: LogPolicy) -> Self {
+        // A small log is not removed in one piece.
+        let segment = (policy.max_size.0 / 16).clamp(1 << 16, 1 << 20);
+        Self { max: policy.max_size.0, segment, is_rotated: policy.is_rotated() }
+    }
+
+    pub(crate) fn max_bytes(&self) -> u64 {
+        self.max
+    }
+
+    fn half(&self) -> u64 {
+        self.max / 2
+    }
+
+    /// Returns the name of the file of a part that begins at `start`, from which [`recover`] restores these bounds.
+    fn file_name(&self, start: u64) -> String {
+        if self.is_rotated {
+            format!("{ROTATED}{}-{start:020}", self.max)
+        } else {
+            format!("{HEAD}{start:020}")
+        }
+    }
+
+    /// Parses [`Self::file_name`].
+    fn parse_file_name(name: &str) -> Option<(Self, u64)> {
+        if let Some(start) = name.strip_prefix(HEAD) {
+            return Some((Self::default(), start.parse().ok()?));
+        }
+        let (max, start) = name.strip_prefix(ROTATED)?.split_once('-')?;
+        let policy = LogPolicy { max_size: Bytes(max.parse().ok()?), keep: Some(LogKeep::Newest) };
+        Some((Self::of(policy), start.parse().ok()?))
     }
 }
 
@@ -60,7 +104,7 @@ enum Storage {
 #[derive(Debug)]
 pub(crate) struct ExecutionLog {
     pub(crate) fence: Fence,
-    bounds: Bounds,
+    pub(crate) bounds: Bounds,
     dir: PathBuf,
     /// Parts to send, in order. While the task runs, this is only the head.
     parts: VecDeque<Part>,
@@ -118,7 +162,10 @@ impl ExecutionLog {
         let mut frames = Vec::with_capacity(data.len() + logframe::HEADER);
         logframe::write(&mut frames, stream, unix_micros(), data);
         self.produced += frames.len() as u64;
-        if self.tail.is_empty() && self.end() + frames.len() as u64 <= self.bounds.half {
+        if self.bounds.is_rotated {
+            self.rotate();
+            self.append_head(&frames);
+        } else if self.tail.is_empty() && self.end() + frames.len() as u64 <= self.bounds.half() {
             self.append_head(&frames);
         } else {
             self.append_tail(&frames);
@@ -141,7 +188,7 @@ impl ExecutionLog {
         bytes.extend_from_slice(frames);
         let end = self.end();
         let Some(head) = self.parts.back_mut() else { return };
-        match head.push(&bytes, &self.dir) {
+        match head.push(&bytes, &self.dir, &self.bounds) {
             Ok(()) => self.gap = 0,
             Err(error) => {
                 tracing::debug!(dir = %self.dir.display(), %error, "log bytes lost");
@@ -151,11 +198,29 @@ impl ExecutionLog {
         debug_assert!(self.end() >= end);
     }
 
+    /// Begins a new segment if the newest one is full, and removes the oldest ones of a log that is too large.
+    fn rotate(&mut self) {
+        let newest = self.parts.back();
+        if newest.is_some_and(|part| part.is_file() && part.len >= self.bounds.segment) {
+            let empty = Part { start: self.end(), len: 0, place: Storage::Memory(Vec::new()) };
+            self.parts.push_back(empty);
+        }
+        while self.parts.len() > 1 && self.end() - self.first() > self.bounds.max {
+            self.parts.pop_front().into_iter().for_each(Part::remove);
+            self.sent = self.sent.max(self.first());
+        }
+    }
+
+    /// Offset of the first byte that is stored here.
+    pub(crate) fn first(&self) -> u64 {
+        self.parts.front().map_or(self.acked, |part| part.start)
+    }
+
     fn append_tail(&mut self, frames: &[u8]) {
         let full = self.tail.back().is_none_or(|segment| segment.len >= self.bounds.segment);
         let result = if full { self.open_segment() } else { Ok(()) };
         let written = result.and_then(|()| match self.tail.back_mut() {
-            Some(segment) => segment.push(frames, &self.dir),
+            Some(segment) => segment.push(frames, &self.dir, &self.bounds),
             None => Ok(()),
         });
         if let Err(error) = written {
@@ -165,7 +230,7 @@ impl ExecutionLog {
     }
 
     fn open_segment(&mut self) -> io::Result<()> {
-        if self.tail.len() as u64 * self.bounds.segment >= self.bounds.half
+        if self.tail.len() as u64 * self.bounds.segment >= self.bounds.half()
             && let Some(oldest) = self.tail.pop_front()
         {
             self.omitted += oldest.len;
@@ -182,7 +247,7 @@ impl ExecutionLog {
         self.ended = true;
         let left_out = self.omitted + self.gap;
         if left_out > 0 {
-            let half = self.bounds.half;
+            let half = self.bounds.half();
             self.put_notice(&format!(
                 "{} omitted here: a log keeps only its first and last {}",
                 format_bytes(left_out),
@@ -272,14 +337,14 @@ impl ExecutionLog {
 
     /// Restarts sending after the connection was reopened: all unacknowledged bytes are sent again.
     pub(crate) fn rewind(&mut self) {
-        self.sent = self.acked;
+        self.sent = if self.bounds.is_rotated { self.acked.max(self.first()) } else { self.acked };
         self.end_sent = false;
         self.unacknowledged.clear();
     }
 
     /// Returns whether a server with the bytes below `offset` needs bytes that are no longer stored here.
     pub(crate) fn is_lost_below(&self, offset: u64) -> bool {
-        offset < self.acked && self.parts.front().is_some_and(|first| offset < first.start)
+        !self.bounds.is_rotated && offset < self.acked && offset < self.first()
     }
 
     /// Records that the server has all bytes below `offset`, and that every other server would have those below
@@ -335,7 +400,7 @@ impl ExecutionLog {
 
     /// Removes the files of the log.
     pub(crate) fn remove(self) {
-        if self.parts.iter().chain(&self.tail).any(|p| matches!(p.place, Storage::File { .. })) {
+        if self.parts.iter().chain(&self.tail).any(Part::is_file) {
             fs::remove_dir_all(&self.dir).ok();
         } else if self.segments > 0 {
             fs::remove_dir(&self.dir).ok();
@@ -344,6 +409,10 @@ impl ExecutionLog {
 }
 
 impl Part {
+    fn is_file(&self) -> bool {
+        matches!(self.place, Storage::File { .. })
+    }
+
     fn file(dir: &Path, name: &str, start: u64) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let path = dir.join(name);
@@ -358,15 +427,15 @@ impl Part {
     }
 
     /// Appends whole frames; moves memory to a file when it exceeds [`MEMORY_MAX`].
-    fn push(&mut self, bytes: &[u8], dir: &Path) -> io::Result<()> {
+    fn push(&mut self, bytes: &[u8], dir: &Path, bounds: &Bounds) -> io::Result<()> {
         match &mut self.place {
             Storage::Memory(memory) if memory.len() + bytes.len() <= MEMORY_MAX => {
                 memory.extend_from_slice(bytes)
             }
             Storage::Memory(memory) => {
-                let mut spilled = Self::file(dir, &format!("head-{:020}", self.start), self.start)?;
-                spilled.push(memory, dir)?;
-                spilled.push(bytes, dir)?;
+                let mut spilled = Self::file(dir, &bounds.file_name(self.start), self.start)?;
+                spilled.push(memory, dir, bounds)?;
+                spilled.push(bytes, dir, bounds)?;
                 *self = spilled;
                 return Ok(());
             }
@@ -443,15 +512,22 @@ fn recover_one(logs: &Path, execution: ExecutionId, fence: Fence) -> io::Result<
     let mut names: Vec<_> = fs::read_dir(&log.dir)?.flatten().map(|entry| entry.file_name()).collect();
     names.sort();
     for name in names.iter().filter_map(|name| name.to_str()) {
-        let start = name.strip_prefix("head-").and_then(|start| start.parse().ok());
+        let known = Bounds::parse_file_name(name);
+        let start = known.map(|(_, start)| start);
         let mut part = Part::file(&log.dir, name, start.unwrap_or(0))?;
         part.len = whole_len(&log.dir.join(name))?;
-        if start.is_some() {
-            // Bytes before this part were acknowledged; otherwise they would still be in this file.
-            (log.acked, log.sent, log.retained) = (part.start, part.start, part.start);
-            log.parts = VecDeque::from([part]);
-        } else {
+        let Some((bounds, start)) = known else {
             log.tail.push_back(part);
+            continue;
+        };
+        log.bounds = bounds;
+        if log.end() == start && log.parts.iter().all(Part::is_file) {
+            log.parts.push_back(part);
+        } else {
+            // Bytes before this part were acknowledged or removed; otherwise they would still be in a file.
+            (log.acked, log.sent, log.retained) = (start, start, start);
+            log.parts.drain(..).for_each(Part::remove);
+            log.parts.push_back(part);
         }
     }
     log.produced = log.end() + log.tail.iter().map(|part| part.len).sum::<u64>();
@@ -462,7 +538,7 @@ fn recover_one(logs: &Path, execution: ExecutionId, fence: Fence) -> io::Result<
 
 /// Returns the length of the whole frames in a spool file.
 fn whole_len(path: &Path) -> io::Result<u64> {
-    // At most half of LOG_BYTES_MAX, and only after a crash.
+    // At most half of the maximum size of the log, and only after a crash.
     let bytes = fs::read(path)?;
     Ok(logframe::whole_prefix(&bytes).unwrap_or_else(|corrupt| corrupt.at) as u64)
 }
@@ -476,7 +552,11 @@ mod tests {
     }
 
     fn log(place: &TestDir, half: u64, segment: u64) -> ExecutionLog {
-        ExecutionLog::new(place.dir.path(), ExecutionId::from_bits(1), Fence(1), Bounds { half, segment })
+        ExecutionLog::new(place.dir.path(), ExecutionId::from_bits(1), Fence(1), bounds(half, segment))
+    }
+
+    fn bounds(half: u64, segment: u64) -> Bounds {
+        Bounds { max: 2 * half, segment, is_rotated: false }
     }
 
     fn place() -> TestDir {
@@ -635,6 +715,109 @@ mod tests {
         let frames = drain(&mut log);
         assert_eq!(frames[0].1.len(), logframe::MAX_FRAME);
         assert_eq!(frames[1].0, Stream::Notice);
+        assert!(log.is_complete());
+    }
+
+    fn rotated(place: &TestDir, max: u64) -> ExecutionLog {
+        let policy = LogPolicy { max_size: Bytes(max), keep: Some(LogKeep::Newest) };
+        ExecutionLog::new(place.dir.path(), ExecutionId::from_bits(1), Fence(1), Bounds::of(policy))
+    }
+
+    fn number(text: &str) -> u64 {
+        text.trim_start_matches('0').parse().unwrap_or(0)
+    }
+
+    /// A replica of a service runs for months; what it writes arrives at once, however much it has written.
+    #[test]
+    fn a_rotated_log_is_sent_completely_while_the_task_runs() {
+        let place = place();
+        let mut log = rotated(&place, 1 << 20);
+        for n in 0..50_000 {
+            log.append(Stream::Stdout, format!("{n:0100}").as_bytes());
+            if n % 100 == 99 {
+                let texts: Vec<u64> = drain(&mut log).iter().map(|(_, text)| number(text)).collect();
+                assert_eq!(texts, (n - 99..=n).collect::<Vec<_>>());
+            }
+        }
+        assert_eq!(files(&place), 0);
+        assert_eq!(log.next_chunk(), None);
+        log.finish();
+        let end = log.next_chunk().unwrap();
+        assert!(end.end && end.frames.is_empty());
+        assert_eq!(end.offset, 50_000 * 113);
+    }
+
+    /// In a cluster no server keeps the log of a running task for the others.
+    #[test]
+    fn a_rotated_log_keeps_its_newest_bytes_for_the_next_server() {
+        let place = place();
+        let mut log = rotated(&place, 1 << 20);
+        for n in 0..50_000 {
+            log.append(Stream::Stdout, format!("{n:0100}").as_bytes());
+            while let Some(chunk) = log.next_chunk() {
+                log.acknowledge(chunk.offset + chunk.frames.len() as u64, 0);
+            }
+        }
+        let end = 50_000 * 113;
+        let kept = end - log.first();
+        assert!((900_000..=1_100_000).contains(&kept), "{kept} bytes are kept");
+        assert!(files(&place) <= 18);
+        // The next server has nothing.
+        assert!(!log.is_lost_below(0));
+        log.acknowledge(0, 0);
+        let first = log.next_chunk().unwrap();
+        assert_eq!(first.offset, log.first());
+        log.rewind();
+        let texts: Vec<u64> = drain(&mut log).iter().map(|(_, text)| number(text)).collect();
+        assert_eq!(texts, (log_line(first.offset)..50_000).collect::<Vec<_>>());
+        log.remove();
+        assert_eq!(files(&place), 0);
+    }
+
+    fn log_line(offset: u64) -> u64 {
+        offset / 113
+    }
+
+    /// A long outage: what was never sent is removed too.
+    #[test]
+    fn a_rotated_log_without_a_server_skips_its_oldest_bytes() {
+        let place = place();
+        let mut log = rotated(&place, 1 << 20);
+        log.append(Stream::Stdout, format!("{:0100}", 0).as_bytes());
+        assert_eq!(log.next_chunk().unwrap().offset, 0);
+        for n in 1..50_000 {
+            log.append(Stream::Stdout, format!("{n:0100}").as_bytes());
+        }
+        let next = log.next_chunk().unwrap();
+        assert_eq!(next.offset, log.first());
+        assert!(next.offset > 4_000_000);
+        // The server has the first chunk only.
+        log.rewind();
+        log.acknowledge(113, 113);
+        let next = log.next_chunk().unwrap();
+        assert_eq!(next.offset, log.first());
+        let texts: Vec<u64> = drain(&mut log).iter().map(|(_, text)| number(text)).collect();
+        assert_eq!(texts.last(), Some(&49_999));
+        log.finish();
+        assert!(drain(&mut log).is_empty() && log.is_complete());
+    }
+
+    #[test]
+    fn a_rotated_log_is_recovered_after_a_crash() {
+        let place = place();
+        let mut log = rotated(&place, 1 << 20);
+        for n in 0..50_000 {
+            log.append(Stream::Stdout, format!("{n:0100}").as_bytes());
+        }
+        let (first, bounds) = (log.first(), log.bounds);
+        drop(log);
+        let (_, mut log) = recover(place.dir.path()).unwrap().pop().unwrap();
+        assert_eq!((log.first(), log.bounds), (first, bounds));
+        let frames = drain(&mut log);
+        let texts: Vec<u64> = frames.iter().map(|(_, text)| number(text)).collect();
+        let last = texts.len() as u64 - 1;
+        assert_eq!(texts[..texts.len() - 1], (log_line(first)..log_line(first) + last).collect::<Vec<_>>());
+        assert!(frames.last().unwrap().1.contains("restarted"));
         assert!(log.is_complete());
     }
 

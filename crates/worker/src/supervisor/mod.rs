@@ -62,7 +62,7 @@ use folders::Folders;
 use fuse_link::FuseLink;
 use journal::JournalError;
 use launcher::{Launch, Launcher};
-use logs::{Bounds, ExecutionLog};
+use logs::ExecutionLog;
 use poller::{Alarm, Poller, Token, token};
 use ports::Ports;
 use start::Launching;
@@ -146,7 +146,6 @@ struct Supervisor {
     checkpoint_checks: u32,
 
     logs: HashMap<ExecutionId, ExecutionLog>,
-    bounds: Bounds,
     /// Logs that may have unsent bytes, each at most once.
     unsent: VecDeque<ExecutionId>,
     unsent_set: HashSet<ExecutionId>,

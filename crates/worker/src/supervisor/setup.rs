@@ -31,7 +31,7 @@ use super::folders::Folders;
 use super::fuse_link::FuseLink;
 use super::journal::{Held, Journal, State};
 use super::launcher::Launcher;
-use super::logs::{self, Bounds};
+use super::logs;
 use super::poller::{Poller, token};
 use super::ports::Ports;
 use super::task_socket::Calls;
@@ -136,7 +136,6 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
         is_checkpoint_check_set: false,
         checkpoint_checks: 0,
         logs: HashMap::new(),
-        bounds: Bounds::default(),
         unsent: VecDeque::new(),
         unsent_set: HashSet::new(),
         log_window_used: 0,

@@ -33,7 +33,7 @@ use super::convert::start_failed;
 use super::error_line::LastOutput;
 use super::folders::{Folder, SCRIPT_FILE};
 use super::launcher::{Launch, LaunchState, Launched, NotStarted, Prepared, Process, Streams};
-use super::logs::ExecutionLog;
+use super::logs::{Bounds, ExecutionLog};
 use super::task::{StartRequest, Task};
 use crate::clock::{BootMillis, ClockReading, boot_millis, now};
 use crate::disk::DiskSpace;
@@ -310,7 +310,8 @@ impl Supervisor {
         self.pids.insert(pid, id);
         self.launching.remove(&id);
         let fence = Fence(order.assignment.fence);
-        self.logs.insert(id, ExecutionLog::new(&self.layout.logs(), id, fence, self.bounds));
+        let bounds = Bounds::of(order.spec.log_policy());
+        self.logs.insert(id, ExecutionLog::new(&self.layout.logs(), id, fence, bounds));
         let pipes =
             [self.watch_pipe(id, Stream::Stdout, stdout.0), self.watch_pipe(id, Stream::Stderr, stderr.0)];
         let given = order.staged && order.assignment.checkpoint_version > 0;

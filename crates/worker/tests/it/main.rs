@@ -68,6 +68,7 @@ fn trials() -> Vec<Trial> {
         stop {
             a_stop_before_the_assignment_refuses_the_execution_permanently,
             a_stopped_task_can_clean_up_within_its_grace_period,
+            a_task_is_stopped_with_its_stop_signal,
             a_task_that_ignores_its_timeout_is_killed_with_its_whole_tree,
             remaining_processes_are_killed_before_the_end_is_reported,
             a_discarded_execution_is_killed_and_not_reported,

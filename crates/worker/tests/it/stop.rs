@@ -14,6 +14,7 @@ use std::fs;
 use std::process::ExitCode;
 
 use model::Duration;
+use model::spec::StopSignal;
 use proto::v1::Stop;
 use proto::v1::finished::How;
 use proto::v1::report::Body;
@@ -44,6 +45,23 @@ pub(crate) async fn a_stopped_task_can_clean_up_within_its_grace_period() {
     let path = file.display();
     let order =
         sh(&format!("trap 'echo 2 >> {path}; exit 0' TERM; echo 1 >> {path}; while :; do sleep 0.01; done"));
+    rig.server.assign(vec![order.clone()]).await;
+    rig.server.wait_for("the trap", |_| (numbers(&file) == [1]).then_some(())).await;
+    rig.server.stop(stop(&order, 20_000)).await;
+    let finished = rig.server.finished(&order.execution_id).await;
+    assert_eq!((finished.how(), finished.exit_code), (How::Stopped, Some(0)));
+    assert_eq!(numbers(&file), [1, 2]);
+}
+
+pub(crate) async fn a_task_is_stopped_with_its_stop_signal() {
+    let rig = TestWorker::new().await;
+    let file = rig.shared("file");
+    let path = file.display();
+    let mut spec = script(&format!(
+        "trap 'echo 3 >> {path}' TERM; trap 'echo 2 >> {path}; exit 0' INT; echo 1 >> {path}; while :; do sleep 0.01; done"
+    ));
+    spec.stop_signal = StopSignal::Int;
+    let order = assignment(&spec);
     rig.server.assign(vec![order.clone()]).await;
     rig.server.wait_for("the trap", |_| (numbers(&file) == [1]).then_some(())).await;
     rig.server.stop(stop(&order, 20_000)).await;

@@ -168,7 +168,7 @@ impl Follower {
     async fn read_on(&mut self, execution: ExecutionId) -> Result<(), ApiError> {
         let part = self.api.objects.logs.read(execution, self.offset, CHUNK).await?;
         if !part.frames.is_empty() {
-            let entries = self.decoder.entries(&part.frames, self.offset);
+            let entries = self.decoder.entries(&part.frames, part.from);
             self.ready.extend(entries.map(|entry| log(&entry)));
             self.offset = part.next;
             return Ok(());

@@ -65,7 +65,7 @@ use crate::clock::{Clock as _, SystemClock};
 use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::node::{DriverHandle, Node, NodeConfig, Readiness, ToWorker};
-use crate::objects::Objects;
+use crate::objects::{LogWrite, Objects};
 use crate::{ServerConfig, Services};
 
 /// Longest wait of a test for a condition.
@@ -456,7 +456,7 @@ impl ManualWorker {
             proto::logframe::write(&mut frames, *stream, 1_700_000_000_000_000, data);
         }
         let logs = &self.services.objects.logs;
-        logs.append(task.execution, offset, frames.into(), end).await.unwrap().offset
+        logs.append(task.execution, LogWrite::new(offset, frames.into(), end)).await.unwrap().offset
     }
 }
 

@@ -8,6 +8,9 @@
 //! A log is a sequence of [`proto::logframe`] frames. Offsets count its bytes and lie between two frames. A chunk that
 //! was already written changes nothing, so a worker may resend from any acknowledged offset.
 //!
+//! A *rotated* log has a maximum size: when it is larger, its oldest half is removed. Offsets stay, so its first one is
+//! above 0 then. A reader from an earlier offset gets a notice and the rest ([`Logs::read`]).
+//!
 //! If several servers share a store, a growing log is a file of the leader, and complete logs are in storage that all
 //! servers can read. Only a log there counts as *kept*: until then the worker also has it, and resends it from the
 //! start to the next leader if necessary.
@@ -19,7 +22,8 @@
 //! - The state of a log in memory is derived from the disk and may be dropped at any time.
 //!
 //! # Cost
-//! A chunk costs one write, the last one two syncs. Memory is some 200 bytes for each log in use.
+//! A chunk costs one write, the last one two syncs. The rotation of a log copies half of it, each time that half of its
+//! maximum size was written. Memory is some 200 bytes for each log in use.
 
 mod files;
 #[cfg(test)]
@@ -31,12 +35,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use model::ExecutionId;
 use model::error_chain::Chain;
+use model::{ExecutionId, limits};
 use proto::logframe;
 use tokio::sync::{OnceCell, OwnedMutexGuard, mpsc, watch};
 
-use self::files::key;
+use self::files::{Place, ROTATION, key};
 use super::{Backend, ObjectError, blocking, io};
 use crate::config::make_private_dir;
 
@@ -45,11 +49,56 @@ const UPLOADS: usize = 8;
 /// Number of logs in memory above which unused logs are removed.
 const SWEEP_AT: usize = 1_024;
 
+/// Maximum size of a log, and what happens to a larger one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLimit {
+    /// The worker sends at most about this number of bytes of output.
+    Fixed {
+        /// Bytes of output, without frame headers.
+        max_bytes: u64,
+    },
+    /// The oldest bytes of a larger log are removed.
+    Rotated {
+        /// Maximum size in bytes, including frame headers.
+        max_bytes: u64,
+        /// First offset that the worker still has. If bytes below it are missing here, the log is stored without them.
+        first_offset: u64,
+    },
+}
+
+impl Default for LogLimit {
+    fn default() -> Self {
+        Self::Fixed { max_bytes: limits::LOG_BYTES_MAX }
+    }
+}
+
+/// Frames to append to a log.
+#[derive(Debug, Clone)]
+pub struct LogWrite {
+    /// Offset of the first frame.
+    pub offset: u64,
+    /// Whole frames.
+    pub frames: Bytes,
+    /// Whether the log is complete after them.
+    pub end: bool,
+    /// Maximum size of the log.
+    pub limit: LogLimit,
+}
+
+impl LogWrite {
+    /// Returns frames for a log with the default limit.
+    pub fn new(offset: u64, frames: Bytes, end: bool) -> Self {
+        Self { offset, frames, end, limit: LogLimit::default() }
+    }
+}
+
 /// Size of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogSize {
-    /// Size in bytes, including frame headers.
-    pub bytes: u64,
+    /// Offset of the first stored byte: 0 unless the log was rotated.
+    pub first: u64,
+    /// Offset after the last byte, in bytes including frame headers.
+    pub end: u64,
     /// Whether the log has ended. Stays false for an execution that was lost with its worker, and for one without
     /// output: check the execution's row too.
     pub complete: bool,
@@ -60,7 +109,7 @@ pub struct LogSize {
 pub struct LogPart {
     /// Whole frames.
     pub frames: Bytes,
-    /// Offset of the first frame.
+    /// Offset of the first frame. Above the requested offset if earlier bytes were removed.
     pub from: u64,
     /// Offset of the next read.
     pub next: u64,
@@ -144,33 +193,29 @@ impl Logs {
         })
     }
 
-    /// Appends frames at `offset`, and completes the log if `end`.
+    /// Appends frames at their offset, and completes the log if they are its end.
     ///
-    /// Bytes that are already stored are skipped. If bytes before `offset` are missing, nothing is written; the
-    /// returned offset says where to resend from.
+    /// Bytes that are already stored are skipped. If bytes before the offset are missing, nothing is written, and the
+    /// returned offset says where to resend from; but see [`LogLimit::Rotated`].
     ///
     /// # Errors
-    /// [`ObjectError::Malformed`] if `frames` are not whole frames, [`ObjectError::TooLarge`], or an I/O error; then
+    /// [`ObjectError::Malformed`] if they are not whole frames, [`ObjectError::TooLarge`], or an I/O error; then
     /// nothing of the chunk counts as written.
-    pub async fn append(
-        &self,
-        execution: ExecutionId,
-        offset: u64,
-        frames: Bytes,
-        end: bool,
-    ) -> Result<Appended, ObjectError> {
+    pub async fn append(&self, execution: ExecutionId, new: LogWrite) -> Result<Appended, ObjectError> {
         let log = self.log(execution).await?;
         // Owned by the blocking task, so that a cancelled caller does not admit a second writer.
         let writing = Arc::clone(&log.writer).lock_owned().await;
         let inner = Arc::clone(&self.inner);
         blocking(move || {
             let _writing = writing;
-            inner.write(&log, execution, offset, &frames, end)
+            inner.write(&log, execution, &new)
         })
         .await
     }
 
     /// Reads whole frames from offset `from`: about `max_bytes`, but at least one frame if there is one.
+    ///
+    /// If bytes from that offset on were removed, the part begins with a notice, at the end of the removed bytes.
     ///
     /// # Errors
     /// [`ObjectError::BadOffset`] if no frame begins there.
@@ -182,23 +227,31 @@ impl Logs {
     ) -> Result<LogPart, ObjectError> {
         let size = self.size(execution).await?;
         let bad = || ObjectError::BadOffset { execution, offset: from };
-        if from >= size.bytes {
+        if from >= size.end {
             let complete = size.complete;
-            return if from == size.bytes {
+            return if from == size.end {
                 Ok(LogPart { frames: Bytes::new(), from, next: from, complete })
             } else {
                 Err(bad())
             };
         }
         let wanted = max_bytes.max(logframe::HEADER + logframe::MAX_FRAME) as u64;
-        let bytes = self.bytes(execution, from..size.bytes.min(from.saturating_add(wanted))).await?;
+        let begin = from.max(size.first);
+        let range = begin..size.end.min(begin.saturating_add(wanted));
+        let (begin, bytes) = self.bytes(execution, range, size).await?;
         let whole = match logframe::whole_prefix(&bytes) {
             Ok(0) | Err(_) => return Err(bad()),
             Ok(whole) => whole,
         };
-        let next = from + whole as u64;
-        let complete = size.complete && next == size.bytes;
-        Ok(LogPart { frames: bytes.slice(..whole), from, next, complete })
+        let next = begin + whole as u64;
+        let complete = size.complete && next == size.end;
+        let frames = bytes.slice(..whole);
+        if begin > from {
+            let notice = removed_notice(begin, &frames);
+            let from = begin.saturating_sub(notice.len() as u64);
+            return Ok(LogPart { frames: [notice, frames.to_vec()].concat().into(), from, next, complete });
+        }
+        Ok(LogPart { frames, from, next, complete })
     }
 
     /// Returns the size of a log; zero if there is none.
@@ -219,10 +272,16 @@ impl Logs {
             return Ok(size);
         }
         // No local file: the log may be in the bucket, or may not exist yet.
-        if let Some(bytes) = self.inner.backend.size(&key(execution)).await? {
-            log.announce_if_new(LogSize { bytes, complete: true });
+        if let Some(size) = self.size_of_object(execution).await? {
+            log.announce_if_new(size);
         }
         Ok(*log.size.borrow())
+    }
+
+    /// Returns the size of a complete log in the bucket.
+    async fn size_of_object(&self, execution: ExecutionId) -> Result<Option<LogSize>, ObjectError> {
+        let found = self.inner.backend.start(&key(execution), Place::HEADER).await?;
+        Ok(found.map(|(len, start)| Place::of(&start).size(len, true)))
     }
 
     /// Watches a log from now on. Call it before [`Logs::read`], so that no change between the two is missed.
@@ -257,7 +316,8 @@ impl Logs {
     pub async fn delete(&self, execution: ExecutionId) -> Result<(), ObjectError> {
         let log = self.log(execution).await?;
         let _writing = log.writer.lock().await;
-        for file in [self.inner.live_file(execution), self.inner.done_file(execution)] {
+        let rotation = self.inner.live_file(execution).with_extension(ROTATION);
+        for file in [rotation, self.inner.live_file(execution), self.inner.done_file(execution)] {
             match tokio::fs::remove_file(&file).await {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(io("remove", file)(error));
@@ -329,27 +389,46 @@ impl Logs {
         let inner = Arc::clone(&self.inner);
         // Moved into the task, so that a cancelled caller admits no writer before the examination has ended.
         let (here, _writing) = blocking(move || Ok((inner.examine(execution)?, writing))).await?;
-        let elsewhere = match self.inner.shared && here.bytes > 0 && !here.complete {
+        let elsewhere = match self.inner.shared && here.end > 0 && !here.complete {
             // Part of a log that another server has continued and completed.
-            true => self.inner.backend.size(&key(execution)).await?,
+            true => self.size_of_object(execution).await?,
             false => None,
         };
         if elsewhere.is_some() {
             let file = self.inner.live_file(execution);
             tokio::fs::remove_file(&file).await.map_err(io("remove", &file))?;
         }
-        log.announce_if_new(elsewhere.map_or(here, |bytes| LogSize { bytes, complete: true }));
+        log.announce_if_new(elsewhere.unwrap_or(here));
         Ok(())
     }
 
-    async fn bytes(&self, execution: ExecutionId, range: std::ops::Range<u64>) -> Result<Bytes, ObjectError> {
+    /// Reads a range of offsets. If the log was rotated meanwhile, the bytes may begin later; their first offset is
+    /// returned with them.
+    async fn bytes(
+        &self,
+        execution: ExecutionId,
+        range: std::ops::Range<u64>,
+        size: LogSize,
+    ) -> Result<(u64, Bytes), ObjectError> {
         let inner = Arc::clone(&self.inner);
         let here = range.clone();
-        match blocking(move || inner.read_local(execution, here)).await? {
-            Some(bytes) => Ok(bytes),
-            None => self.inner.backend.range(&key(execution), range).await,
+        if let Some(found) = blocking(move || inner.read_local(execution, here)).await? {
+            return Ok(found);
         }
+        let place = Place::from_first(size.first);
+        let within = place.position(range.start)..place.position(range.end);
+        Ok((range.start, self.inner.backend.range(&key(execution), within).await?))
     }
+}
+
+/// Returns the notice in place of the bytes before `first`, with the time of the frame after it.
+fn removed_notice(first: u64, frames: &[u8]) -> Vec<u8> {
+    let at = logframe::read(frames, 0).ok().flatten().map_or(0, |(frame, _)| frame.unix_micros);
+    let size = if first < 1 << 20 { format!("{} KiB", first >> 10) } else { format!("{} MiB", first >> 20) };
+    let text = format!("… {size} omitted here: a rotated log keeps only its newest output …\n");
+    let mut notice = Vec::new();
+    logframe::write(&mut notice, logframe::Stream::Notice, at, text.as_bytes());
+    notice
 }
 
 impl Log {

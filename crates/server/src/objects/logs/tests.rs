@@ -31,7 +31,7 @@ async fn readers_do_not_disturb_the_writer_of_a_log() {
                 let mut last = LogSize::default();
                 while !last.complete {
                     let size = logs.size(execution).await.unwrap();
-                    assert!(size.bytes >= last.bytes, "{last:?}, and later {size:?}");
+                    assert!(size.end >= last.end, "{last:?}, and later {size:?}");
                     last = size;
                     tokio::task::yield_now().await;
                 }
@@ -39,8 +39,8 @@ async fn readers_do_not_disturb_the_writer_of_a_log() {
         }
         let (first, last) = (frame("first"), frame("last"));
         let whole = [&first[..], &last[..]].concat();
-        let appended = logs.append(execution, 0, first, false).await.unwrap();
-        let appended = logs.append(execution, appended.offset, last, true).await.unwrap();
+        let appended = logs.append(execution, LogWrite::new(0, first, false)).await.unwrap();
+        let appended = logs.append(execution, LogWrite::new(appended.offset, last, true)).await.unwrap();
         assert_eq!(appended.kept, whole.len() as u64);
         while let Some(reader) = readers.join_next().await {
             reader.unwrap();
