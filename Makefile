@@ -125,7 +125,7 @@ lint: cargo-there web-lint-if-npm ## Check formatting, clippy, dashboard, depend
 fix: cargo-there ## Format, apply clippy's fixes, regenerate pages and snapshots
 	$(CARGO) clippy --workspace --all-targets --fix --allow-dirty --allow-staged --quiet
 	$(CARGO) fmt --all
-	BELFRY_UPDATE=1 $(CARGO) test --quiet --workspace --lib --tests -- pages:: checked_in the_picture_in_the_book
+	BELFRY_UPDATE=1 $(CARGO) test --quiet --workspace --exclude belfry-worker --lib --tests -- pages:: checked_in the_picture_in_the_book
 
 .PHONY: bench
 bench: cargo-there ## Run benchmarks: make bench BENCH=noop ROUNDS=5 [default: all]

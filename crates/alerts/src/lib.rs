@@ -14,7 +14,7 @@
 //!
 //! # Terms
 //! - A *rule* has a condition and selects objects. An *alert* is a rule whose condition is met for one *subject*: all jobs of
-//!   a name, a workflow, a schedule, a worker or a queue.
+//!   a name, a workflow, a schedule, a service, a worker or a queue.
 //! - A *channel* is where notifications go. A *notification* is a message about alerts of one rule to one channel.
 //! - A *silence* holds notifications back for a time.
 //!
@@ -35,7 +35,7 @@
 //!
 //! # Files
 //! - `state`: the state and its rows; `rows`: their stored form; `limits`: bounds; `timer`: timers.
-//! - `observe`: evaluation of rules; `watch` and `live`: late and slow jobs; `facts`: what rules need beyond events; `index`: which
+//! - `observe`: evaluation of rules; `watch` and `live`: late and slow jobs; `services`: degraded services and rollouts; `facts`: what rules need beyond events; `index`: which
 //!   rules watch an object; `glob`: patterns of names.
 //! - `occurrence`: how an alert opens and is resolved; `notify` and `line`: notifications and
 //!   deliveries.
@@ -57,6 +57,7 @@ mod observe;
 mod occurrence;
 mod requests;
 mod rows;
+mod services;
 mod state;
 pub mod target;
 mod texts;

@@ -13,7 +13,7 @@ use crate::facts::{Facts, JobFacts, Sample};
 use crate::limits::{OPEN_MAX, REFRESH_INTERVAL, STREAKS_MAX};
 use crate::live::Phase;
 use crate::occurrence::{Occurrence, is_about_events};
-use crate::rows::{Name, OpenKey, RowId, Streak};
+use crate::rows::{AlertRecord, Name, OpenKey, RowId, Streak};
 use crate::state::{Alerts, decrement};
 use crate::timer::Timer;
 use crate::watch::{job_subject, selects};
@@ -126,13 +126,16 @@ impl Alerts {
                 ScheduleEvent::Paused => {
                     self.on_schedule(now, namespace, "schedule_paused", name, Some(schedule.to_string()), at);
                 }
-                ScheduleEvent::Resumed => self.resolve_schedule(now, namespace, name, &["schedule_paused"]),
+                ScheduleEvent::Resumed => {
+                    self.resolve_conditions(now, namespace, SubjectKind::Schedule, name, &["schedule_paused"])
+                }
                 ScheduleEvent::Deleted | ScheduleEvent::Completed => {
-                    self.resolve_schedule(now, namespace, name, &["schedule_paused", "firing_skipped"]);
+                    let conditions = ["schedule_paused", "firing_skipped"];
+                    self.resolve_conditions(now, namespace, SubjectKind::Schedule, name, &conditions);
                 }
                 _ => {}
             },
-            _ => {}
+            other => self.on_service(now, namespace, other, at),
         }
     }
 
@@ -282,8 +285,16 @@ impl Alerts {
         }
     }
 
-    fn resolve_schedule(&mut self, now: Timestamp, namespace: &str, name: &str, conditions: &[&str]) {
-        let place = (namespace.to_owned(), SubjectKind::Schedule, name.to_owned());
+    /// Resolves alerts of these conditions about an object.
+    pub(crate) fn resolve_conditions(
+        &mut self,
+        now: Timestamp,
+        namespace: &str,
+        kind: SubjectKind,
+        name: &str,
+        conditions: &[&str],
+    ) {
+        let place = (namespace.to_owned(), kind, name.to_owned());
         let rules: Vec<_> = self.active.get(&place).into_iter().flatten().cloned().collect();
         for rule in rules {
             if self.rule(&rule).is_some_and(|spec| conditions.contains(&spec.when.name())) {
@@ -371,7 +382,11 @@ impl Alerts {
     fn resolve_further(&mut self, now: Timestamp, kinds: &[SubjectKind], beyond: &BTreeSet<Name>) {
         let lasts = |rule: &Name| {
             self.rule(rule).is_some_and(|spec| {
-                kinds.contains(&spec.when.subject()) && !matches!(spec.when, AlertCondition::FiringSkipped {})
+                kinds.contains(&spec.when.subject())
+                    && !matches!(
+                        spec.when,
+                        AlertCondition::FiringSkipped {} | AlertCondition::RolloutFailed {}
+                    )
             })
         };
         let further = self.open.keys().filter(|(rule, name)| name.is_empty() && !beyond.contains(rule));
@@ -538,12 +553,13 @@ impl Alerts {
 
     /// Whether [`sample`](Self::sample) has anything to do.
     pub fn wants_samples(&self) -> bool {
-        let kinds = [SubjectKind::Queue, SubjectKind::Worker];
+        let kinds = [SubjectKind::Queue, SubjectKind::Worker, SubjectKind::Service];
         kinds.iter().any(|kind| self.index.watches(*kind, ""))
+            || !self.namespaces_of_degraded().is_empty()
             || self.active.keys().any(|(_, kind, _)| kinds.contains(kind))
     }
 
-    /// Evaluates the rules about queues and workers. The caller samples them every ten seconds.
+    /// Evaluates the rules about queues, workers and degraded services. The caller samples them every ten seconds.
     pub fn sample(&mut self, now: Timestamp, sample: &Sample) {
         let mut met = BTreeSet::new();
         for (queue, oldest) in &sample.queues {
@@ -571,12 +587,17 @@ impl Alerts {
                 }
             }
         }
+        let (degraded, stay) = self.degraded_now(now);
+        met_keys.extend(stay);
+        let is_sampled = |record: &AlertRecord| {
+            matches!(record.alert.subject.kind, SubjectKind::Worker | SubjectKind::Queue)
+                || record.alert.condition == "service_degraded"
+        };
         let over: Vec<_> = self
             .open
             .iter()
             .filter(|(key, number)| {
-                let kind = self.alerts.get(number).map(|record| record.alert.subject.kind);
-                kind.is_some_and(|kind| matches!(kind, SubjectKind::Worker | SubjectKind::Queue))
+                self.alerts.get(number).is_some_and(is_sampled)
                     && !key.1.is_empty()
                     && self.rules.contains_key(&key.0)
                     && !met_keys.contains(*key)
@@ -585,13 +606,14 @@ impl Alerts {
             .collect();
         over.iter().for_each(|key| self.resolve(now, key, "recovered"));
         let mut beyond: BTreeSet<Name> = BTreeSet::new();
-        for (rule, kind, name, id) in met {
-            if self.open.contains_key(&(rule.clone(), name.clone())) {
-                continue;
+        let met = met.into_iter().map(|(rule, kind, name, id)| (rule, AlertSubject { kind, name, id }));
+        for (rule, subject) in met.chain(degraded) {
+            if !self.open.contains_key(&(rule.clone(), subject.name.clone())) {
+                self.open_lasting(now, &rule, subject, &mut beyond);
             }
-            self.open_lasting(now, &rule, AlertSubject { kind, name, id }, &mut beyond);
         }
-        self.resolve_further(now, &[SubjectKind::Worker, SubjectKind::Queue], &beyond);
+        let kinds = [SubjectKind::Worker, SubjectKind::Queue, SubjectKind::Service];
+        self.resolve_further(now, &kinds, &beyond);
     }
 }
 

@@ -29,6 +29,7 @@ pub(crate) fn is_event(condition: &AlertCondition) -> bool {
             | AlertCondition::FailureRate { .. }
             | AlertCondition::JobOverdue {}
             | AlertCondition::RunFailed { .. }
+            | AlertCondition::RolloutFailed {}
     )
 }
 

@@ -300,6 +300,7 @@ impl Alerts {
             AlertCondition::NoSuccess { .. }
             | AlertCondition::SchedulePaused {}
             | AlertCondition::WorkerLost {}
+            | AlertCondition::ServiceDegraded { .. }
             | AlertCondition::QueueDelay { .. } => !key.1.is_empty(),
             _ => false,
         }

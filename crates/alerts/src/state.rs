@@ -14,6 +14,7 @@ use crate::rows::{
     AlertRecord, ChannelRecord, Name, NotificationRecord, OpenKey, Position, Row, RowId, RuleRecord, Streak,
     Unreadable, name_of_key,
 };
+use crate::services::DegradedServices;
 use crate::timer::Timer;
 
 /// All rules, channels, alerts, silences and notifications. See the [crate's page](crate).
@@ -51,6 +52,8 @@ pub struct Alerts {
     /// Notifications that wait for delivery, by channel.
     pub(crate) lines: BTreeMap<Name, Line>,
     pub(crate) watched: Watched,
+    /// Services that lack replicas; not stored.
+    pub(crate) degraded: DegradedServices,
     pub(crate) timers: BTreeSet<(Timestamp, Timer)>,
     /// Armed time of each timer of which there must be one at most.
     armed: BTreeMap<Timer, Timestamp>,

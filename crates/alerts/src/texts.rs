@@ -173,7 +173,10 @@ pub(crate) fn sentence(
 
 /// Returns whether the occurrences of a condition are events, whose number says something, and not a state that lasts.
 fn is_counted(condition: &str) -> bool {
-    !matches!(condition, "no_success" | "schedule_paused" | "worker_lost" | "queue_delay")
+    !matches!(
+        condition,
+        "no_success" | "schedule_paused" | "service_degraded" | "worker_lost" | "queue_delay"
+    )
 }
 
 fn times(count: u64, language: Language) -> String {
@@ -189,6 +192,7 @@ const fn english_noun(kind: SubjectKind) -> &'static str {
         SubjectKind::Job => "Job",
         SubjectKind::Workflow => "Workflow",
         SubjectKind::Schedule => "Schedule",
+        SubjectKind::Service => "Service",
         SubjectKind::Worker => "Worker",
         SubjectKind::Queue => "Queue",
     }
@@ -199,6 +203,7 @@ const fn chinese_noun(kind: SubjectKind) -> &'static str {
         SubjectKind::Job => "任务",
         SubjectKind::Workflow => "工作流",
         SubjectKind::Schedule => "定时任务",
+        SubjectKind::Service => "服务",
         SubjectKind::Worker => "执行器",
         SubjectKind::Queue => "队列",
     }
@@ -214,6 +219,8 @@ fn english(condition: &str, plural: bool) -> String {
         "no_success" => ("has not succeeded for too long", "have not succeeded for too long"),
         "firing_skipped" => ("skipped or missed a scheduled time", "skipped or missed scheduled times"),
         "schedule_paused" => ("is paused", "are paused"),
+        "service_degraded" => ("has too few available replicas", "have too few available replicas"),
+        "rollout_failed" => ("has a failed rollout", "have failed rollouts"),
         "worker_lost" => ("is lost", "are lost"),
         "queue_delay" => ("has jobs that are waiting too long", "have jobs that are waiting too long"),
         "test" => ("is an example, not a failure", "are examples, not failures"),
@@ -236,6 +243,8 @@ fn chinese(condition: &str) -> String {
         "no_success" => "长时间没有执行成功",
         "firing_skipped" => "有触发被跳过或错过",
         "schedule_paused" => "已暂停",
+        "service_degraded" => "的可用副本不足",
+        "rollout_failed" => "发布失败",
         "worker_lost" => "已失联",
         "queue_delay" => "中的任务等待时间过长",
         "test" => "仅为示例，并非故障",
@@ -337,6 +346,7 @@ mod tests {
             let kind = match name {
                 "run_failed" => SubjectKind::Workflow,
                 "firing_skipped" | "schedule_paused" => SubjectKind::Schedule,
+                "service_degraded" | "rollout_failed" => SubjectKind::Service,
                 "worker_lost" => SubjectKind::Worker,
                 "queue_delay" => SubjectKind::Queue,
                 _ => SubjectKind::Job,
@@ -377,6 +387,10 @@ mod tests {
         Other schedules skipped or missed scheduled times
         Schedule `nightly` is paused
         Other schedules are paused
+        Service `nightly` has too few available replicas
+        Other services have too few available replicas
+        Service `nightly` has a failed rollout (3 times)
+        Other services have failed rollouts
         Worker `nightly` is lost
         Other workers are lost
         Queue `nightly` has jobs that are waiting too long
@@ -405,6 +419,10 @@ mod tests {
         其他定时任务有触发被跳过或错过
         定时任务 nightly 已暂停
         其他定时任务已暂停
+        服务 nightly 的可用副本不足
+        其他服务的可用副本不足
+        服务 nightly 发布失败（3 次）
+        其他服务发布失败
         执行器 nightly 已失联
         其他执行器已失联
         队列 nightly 中的任务等待时间过长

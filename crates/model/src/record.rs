@@ -503,7 +503,7 @@ pub enum EventKind {
         /// Whether the rollout is paused.
         paused: bool,
     },
-    /// The number of available replicas of a service changed.
+    /// The number of available or of desired replicas of a service changed.
     Availability {
         /// ID of the service.
         service: ServiceId,

@@ -67,6 +67,8 @@ test("each condition has its fields, and only jobs have an owner, a queue and la
     { run_failed: { in_a_row: 1 } },
     { firing_skipped: {} },
     { schedule_paused: {} },
+    { service_degraded: { longer_than: "5m" } },
+    { rollout_failed: {} },
     { worker_lost: {} },
     { queue_delay: { longer_than: "15m" } },
   ]);

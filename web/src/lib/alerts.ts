@@ -54,6 +54,8 @@ export const CONDITIONS: Readonly<Record<ConditionKind, ConditionFields>> = {
   run_failed: { subject: "workflow", count: ["in_a_row", 1] },
   firing_skipped: { subject: "schedule" },
   schedule_paused: { subject: "schedule" },
+  service_degraded: { subject: "service", duration: ["longer_than", "5m"] },
+  rollout_failed: { subject: "service" },
   worker_lost: { subject: "worker" },
   queue_delay: { subject: "queue", duration: ["longer_than", "15m"] },
 };
@@ -67,7 +69,7 @@ export interface AlertsSearch {
   severity?: string;
   /** Name of a rule. */
   rule?: string;
-  /** Name of a job, workflow, schedule, worker or queue. */
+  /** Name of a job, workflow, schedule, service, worker or queue. */
   subject?: string;
 }
 
@@ -120,7 +122,15 @@ export function toNotificationsQuery({ namespace, status, rule, channel, alert }
 }
 
 /** Conditions that the server observes: it resolves their alerts itself, and opens them again while they are met. */
-const OBSERVED = ["job_late", "job_slow", "no_success", "schedule_paused", "worker_lost", "queue_delay"];
+const OBSERVED = [
+  "job_late",
+  "job_slow",
+  "no_success",
+  "schedule_paused",
+  "service_degraded",
+  "worker_lost",
+  "queue_delay",
+];
 
 /** Whether a user may resolve the alert by hand. */
 export function mayResolve({ condition, subject }: Pick<Alert, "condition" | "subject">): boolean {

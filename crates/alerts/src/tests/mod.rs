@@ -2,10 +2,12 @@
 //!
 //! - `edge_cases`: rare orders of events, and bounds of memory.
 //! - `properties`: invariants for any order of events, restarts and failed deliveries.
+//! - `services`: degraded services and failed rollouts.
 
 mod bounds;
 mod edge_cases;
 mod properties;
+mod services;
 
 use std::sync::Arc;
 

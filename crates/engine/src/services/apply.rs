@@ -98,6 +98,7 @@ impl Services {
         self.names.insert(hash, id);
         self.all.insert(id, service);
         self.touch_by_user(cx, id, ServiceEvent::Created);
+        self.emit_availability(cx, id);
         id
     }
 
@@ -110,13 +111,16 @@ impl Services {
         if replicas > service.state.replicas {
             service.state.rollout.progressed_at = cx.now;
         }
-        service.state.replicas = replicas;
+        let is_scaled = std::mem::replace(&mut service.state.replicas, replicas) != replicas;
         let is_new_template = !new.spec.has_template_of(service.spec());
         self.set_spec(id, Arc::clone(&new.spec), Arc::clone(&new.body));
         if is_new_template {
             self.add_revision(cx, id, RevisionCause::Applied, None, actor, None);
         }
         self.touch_by_user(cx, id, ServiceEvent::Changed);
+        if is_scaled {
+            self.emit_availability(cx, id);
+        }
         ApplyChange::Changed
     }
 
@@ -189,6 +193,7 @@ impl Services {
                 service.state.rollout.progressed_at = cx.now;
             }
             self.touch_by_user(cx, id, ServiceEvent::Scaled);
+            self.emit_availability(cx, id);
         }
         self.reply(id)
     }

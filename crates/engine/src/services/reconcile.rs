@@ -142,15 +142,21 @@ impl Services {
             return;
         }
         if before.available != counts.available {
-            let kind = EventKind::Availability {
-                service: id,
-                name: Arc::clone(&service.name),
-                available: counts.available,
-                replicas: service.state.replicas,
-            };
-            cx.emit(Some(Arc::clone(&service.namespace)), kind);
+            self.emit_availability(cx, id);
         }
         self.touch(id);
+    }
+
+    /// Emits an event when the number of available or of desired replicas has changed.
+    pub(super) fn emit_availability(&self, cx: &mut Context, id: ServiceId) {
+        let Some(service) = self.all.get(&id) else { return };
+        let kind = EventKind::Availability {
+            service: id,
+            name: Arc::clone(&service.name),
+            available: service.state.counts.available,
+            replicas: if service.state.deleting { 0 } else { service.state.replicas },
+        };
+        cx.emit(Some(Arc::clone(&service.namespace)), kind);
     }
 
     fn carry_out(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ServiceId, plan: Plan, budget: &mut u32) {

@@ -43,7 +43,7 @@ pub struct AlertRuleSpec {
     /// Name of the rule, unique in its namespace. 1 to 63 letters, digits, `-`, `_` or `.`, starting with a letter or
     /// digit.
     pub name: String,
-    /// Namespace (tenant) of the rule, and of the jobs, workflows and schedules that it watches [default: `default`].
+    /// Namespace (tenant) of the rule, and of the jobs, workflows, schedules and services that it watches [default: `default`].
     #[serde(default = "default_namespace")]
     pub namespace: String,
     /// Owner of the rule: the person or team responsible for it, at most 128 bytes.
@@ -124,6 +124,13 @@ pub enum AlertCondition {
     FiringSkipped {},
     /// A schedule is paused. Resolved when it is resumed.
     SchedulePaused {},
+    /// A service has fewer available replicas than desired for some time. Resolved when all desired replicas are available.
+    ServiceDegraded {
+        /// Time since the service had all replicas, 1s to 31d.
+        longer_than: Duration,
+    },
+    /// A rollout of a service failed. Resolved when a rollout of the service completes, also that of a rollback.
+    RolloutFailed {},
     /// A worker is lost. Resolved when it returns or is removed. Requires the right to read workers.
     WorkerLost {},
     /// Jobs wait in a queue for a long time. Resolved when they no longer do. Requires the right to read queues.
@@ -135,7 +142,7 @@ pub enum AlertCondition {
 
 impl AlertCondition {
     /// Names of all conditions, in the order of the docs.
-    pub const NAMES: [&'static str; 11] = [
+    pub const NAMES: [&'static str; 13] = [
         "job_failed",
         "failure_rate",
         "job_late",
@@ -145,6 +152,8 @@ impl AlertCondition {
         "run_failed",
         "firing_skipped",
         "schedule_paused",
+        "service_degraded",
+        "rollout_failed",
         "worker_lost",
         "queue_delay",
     ];
@@ -161,6 +170,8 @@ impl AlertCondition {
             Self::RunFailed { .. } => "run_failed",
             Self::FiringSkipped {} => "firing_skipped",
             Self::SchedulePaused {} => "schedule_paused",
+            Self::ServiceDegraded { .. } => "service_degraded",
+            Self::RolloutFailed {} => "rollout_failed",
             Self::WorkerLost {} => "worker_lost",
             Self::QueueDelay { .. } => "queue_delay",
         }
@@ -177,6 +188,7 @@ impl AlertCondition {
             | Self::NoSuccess { .. } => SubjectKind::Job,
             Self::RunFailed { .. } => SubjectKind::Workflow,
             Self::FiringSkipped {} | Self::SchedulePaused {} => SubjectKind::Schedule,
+            Self::ServiceDegraded { .. } | Self::RolloutFailed {} => SubjectKind::Service,
             Self::WorkerLost {} => SubjectKind::Worker,
             Self::QueueDelay { .. } => SubjectKind::Queue,
         }
@@ -194,6 +206,8 @@ pub enum SubjectKind {
     Workflow,
     /// A schedule.
     Schedule,
+    /// A service.
+    Service,
     /// A worker.
     Worker,
     /// A queue.
@@ -204,6 +218,7 @@ crate::status::words! { SubjectKind, "a kind of subject", {
     Job = "job";
     Workflow = "workflow";
     Schedule = "schedule";
+    Service = "service";
     Worker = "worker";
     Queue = "queue";
 } }
@@ -212,7 +227,7 @@ crate::status::words! { SubjectKind, "a kind of subject", {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AlertMatch {
-    /// Name of the job, workflow, schedule, worker or queue; `*` stands for any characters [default: any].
+    /// Name of the job, workflow, schedule, service, worker or queue; `*` stands for any characters [default: any].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Owner of the job [default: any]. Only for conditions of jobs.

@@ -55,12 +55,13 @@ fn condition(check: &mut Check, rule: &AlertRuleSpec) {
                 "expected the name of a job without `*`, because `no_success` waits for the success of one name".into()
             });
         }
-        AlertCondition::QueueDelay { longer_than } => {
+        AlertCondition::QueueDelay { longer_than } | AlertCondition::ServiceDegraded { longer_than } => {
             check.between(&at("longer_than"), *longer_than, Duration::from_secs(1), limits::ALERT_PERIOD_MAX);
         }
         AlertCondition::JobOverdue {}
         | AlertCondition::FiringSkipped {}
         | AlertCondition::SchedulePaused {}
+        | AlertCondition::RolloutFailed {}
         | AlertCondition::WorkerLost {} => {}
     }
 }

@@ -1,8 +1,8 @@
 //! Evaluation of alerts on the leader: follows the feed of events, calls the core when it is time, and delivers.
 //!
 //! The leader loads all rows, evaluates the events after the stored position, and then each batch of new events. The core
-//! also gets the time, samples of queues and workers, and what the events do not tell: rows of jobs, the live jobs and the
-//! paused schedules.
+//! also gets the time, samples of queues and workers, and what the events do not tell: rows of jobs, the live jobs, the
+//! paused schedules and the degraded services.
 //!
 //! - `excerpt`: the last lines of logs, for messages.
 //!
@@ -24,7 +24,7 @@ use model::firing::ScheduleStatus;
 use model::record::Event;
 use model::worker::WorkerStatus;
 use model::{ExecutionStatus, JobId, JobStatus};
-use store::query::{ExecutionFilter, JobFilter, JobRow, Page, ScheduleFilter};
+use store::query::{ExecutionFilter, JobFilter, JobRow, Page, ScheduleFilter, ServiceFilter};
 use store::{EventSeq, StoreError};
 use tokio::sync::broadcast::error::RecvError;
 
@@ -89,6 +89,7 @@ impl Leading {
         let mut rules = self.rules_version().await?;
         self.watch_live().await?;
         self.pass_paused().await?;
+        self.pass_degraded().await?;
         let mut sampled = tokio::time::interval(SAMPLE_INTERVAL);
         loop {
             let wait = self.turn().await?;
@@ -110,6 +111,7 @@ impl Leading {
                         rules = newest;
                         self.watch_live().await?;
                         self.pass_paused().await?;
+                        self.pass_degraded().await?;
                     }
                 }
                 _ = sampled.tick() => self.sample().await?,
@@ -300,6 +302,28 @@ impl Leading {
             }
         }
         self.with(|alerts, now| alerts.paused(now, &paused)).await
+    }
+
+    /// Passes the degraded services of the namespaces with such rules to the core.
+    async fn pass_degraded(&self) -> Result<(), AlertError> {
+        let mut degraded = Vec::new();
+        for namespace in self.service.read(|alerts, _| alerts.namespaces_of_degraded()).await? {
+            let filter = ServiceFilter { namespace: Some(namespace.clone()), ..ServiceFilter::default() };
+            let mut page = Page { after: None, limit: JOBS_CHUNK };
+            loop {
+                let found = self.services.node.store().services(&filter, page).await?;
+                page.after = found.items.last().map(|row| row.id);
+                let lacking = found
+                    .items
+                    .iter()
+                    .filter(|row| row.state.counts.available < row.state.replicas && !row.state.deleting);
+                degraded.extend(lacking.map(|row| (namespace.clone(), row.head.spec.name.clone(), row.id)));
+                if !found.more || page.after.is_none() {
+                    break;
+                }
+            }
+        }
+        self.with(|alerts, now| alerts.degraded(now, degraded)).await
     }
 
     async fn sample(&self) -> Result<(), AlertError> {

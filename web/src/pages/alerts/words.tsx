@@ -106,6 +106,16 @@ export function SubjectLink({ alert, className }: { alert: Alert; className?: st
           {text}
         </Link>
       );
+    case "service":
+      return (
+        <Link
+          to="/services/$namespace/$name"
+          params={{ namespace: alert.namespace, name }}
+          className={className}
+        >
+          {text}
+        </Link>
+      );
     case "worker":
       return id ? (
         <Link to="/workers/$id" params={{ id }} className={className}>
