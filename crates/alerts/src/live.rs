@@ -1,8 +1,8 @@
-//! Live jobs that rules may find late or slow.
+//! What rules watch between events: live jobs that may be late or slow, and degraded services.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{JobId, Timestamp};
+use model::{JobId, ServiceId, Timestamp};
 
 use crate::rows::{Name, OpenKey};
 
@@ -23,6 +23,16 @@ impl Phase {
             Self::Running => "job_slow",
         }
     }
+}
+
+/// Degraded services, by namespace and name.
+pub(crate) type DegradedServices = BTreeMap<(String, String), Degraded>;
+
+/// A service with fewer available replicas than desired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Degraded {
+    pub(crate) id: ServiceId,
+    pub(crate) since: Timestamp,
 }
 
 /// Live jobs of the watched namespaces.

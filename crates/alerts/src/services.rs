@@ -3,7 +3,7 @@
 //! The events tell when a service becomes degraded and when no longer; [`Alerts::sample`] compares how long that lasts
 //! with the rules. After a load, the time counts from the load.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use model::alert::{AlertCondition, SubjectKind};
 use model::api::AlertSubject;
@@ -11,19 +11,10 @@ use model::record::{EventKind, ServiceEvent};
 use model::service::RolloutStatus;
 use model::{ServiceId, Timestamp};
 
+use crate::live::Degraded;
 use crate::occurrence::Occurrence;
 use crate::rows::{Name, OpenKey};
 use crate::state::Alerts;
-
-/// Degraded services, by namespace and name.
-pub(crate) type DegradedServices = BTreeMap<(String, String), Degraded>;
-
-/// A service with fewer available replicas than desired.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Degraded {
-    id: ServiceId,
-    since: Timestamp,
-}
 
 impl Alerts {
     /// Returns the namespaces with rules about degraded services.

@@ -9,12 +9,11 @@ use model::{Duration, Timestamp};
 use crate::index::RuleIndex;
 use crate::limits;
 use crate::line::Line;
-use crate::live::Watched;
+use crate::live::{DegradedServices, Watched};
 use crate::rows::{
     AlertRecord, ChannelRecord, Name, NotificationRecord, OpenKey, Position, Row, RowId, RuleRecord, Streak,
     Unreadable, name_of_key,
 };
-use crate::services::DegradedServices;
 use crate::timer::Timer;
 
 /// All rules, channels, alerts, silences and notifications. See the [crate's page](crate).
