@@ -33,6 +33,8 @@ const PROTOCOL_VERSION: u32 = 1;
 const FUSE_MILLIS: u64 = 40;
 /// Maximum time to write a batch of the journal, in milliseconds.
 const WRITE_MILLIS: u64 = 20;
+/// Number of reports that fit into one message: few, so that reports are often split.
+const REPORTS_MAX: usize = 3;
 const LIMITS: Limits = Limits { orphan_limit: 300_000 };
 
 /// A simulated process. All times are simulated milliseconds.
@@ -77,8 +79,8 @@ pub(super) struct Supervisor {
     /// The batch that is being written: completion time, bytes, and whether it is synced.
     writing: Option<(u64, Vec<u8>, bool)>,
     processes: BTreeMap<ExecutionId, Process>,
-    lease_until: u64,
-    /// Time at which the fuse freezes the tasks unless the lease is renewed before.
+    fuse: supervisor::Fuse,
+    /// Time of the fuse's alarm.
     fuse_at: Option<u64>,
     agents: u64,
     agent: Option<Agent>,
@@ -112,7 +114,7 @@ impl Supervisor {
             disk,
             writing: None,
             processes: BTreeMap::new(),
-            lease_until: 0,
+            fuse: supervisor::Fuse::default(),
             fuse_at: None,
             agents: 0,
             agent: None,
@@ -173,8 +175,8 @@ impl Supervisor {
                         Some((self.now() + self.world.random_millis(1, WRITE_MILLIS), bytes, sync));
                 }
                 Action::PublishLease(until) => {
-                    self.lease_until = until;
-                    self.fuse_at = Some(until + self.world.random_millis(0, FUSE_MILLIS));
+                    let alarm = self.fuse.lease_renewed(until);
+                    self.fuse_at = Some(alarm + self.world.random_millis(0, FUSE_MILLIS));
                 }
                 Action::Terminate(id, _) => self.terminate(id),
                 Action::Kill(ids) => ids.into_iter().for_each(|id| self.kill(id)),
@@ -250,17 +252,19 @@ impl Supervisor {
         if let Some(agent) = &mut self.agent {
             agent.synced = true;
         }
+        self.send_reports();
     }
 
+    /// Returns the next reports, as many as fit into one message.
     fn reports(&mut self) -> Vec<v1::Report> {
         let started = || v1::Started { at_unix_ms: 0, pid: 1 };
-        let reports = std::iter::from_fn(|| self.core.next_report());
+        let reports = std::iter::from_fn(|| self.core.next_report()).take(REPORTS_MAX);
         reports.map(|(id, fence, report)| convert::message(id, fence, report, started)).collect()
     }
 
     /// Sends new reports to the agent.
     fn send_reports(&mut self) {
-        if self.core.has_reports() && self.agent.as_ref().is_some_and(|agent| agent.synced) {
+        while self.core.has_reports() && self.agent.as_ref().is_some_and(|agent| agent.synced) {
             let (reports, running) = (self.reports(), self.running());
             self.send_to_agent(Answer::Reports(Reports { reports, running }));
         }
@@ -382,18 +386,19 @@ impl Supervisor {
         }
     }
 
-    /// Freezes the tasks if the lease has expired and was not renewed meanwhile.
+    /// Carries out a check of the fuse, if its core wants one.
     fn fuse(&mut self) {
         let now = self.now();
-        if self.lease_until > now {
-            return;
-        }
+        let Some(check) = self.fuse.alarm_fired(now) else { return };
         let guarded = |process: &Process| !process.is_exempt && !process.frozen;
         let ids: Vec<_> = self.processes.iter().filter(|(_, it)| guarded(it)).map(|(id, _)| *id).collect();
-        if !ids.is_empty() {
-            ids.into_iter().for_each(|id| self.set_frozen(id, true));
+        let frozen = ids.len();
+        ids.into_iter().for_each(|id| self.set_frozen(id, true));
+        if check.must_report(frozen) {
             self.handle(Event::FuseFroze { since: ClockReading { boot: now, suspended: 0 } });
         }
+        let late = self.world.random_millis(0, FUSE_MILLIS);
+        self.fuse_at = Some(check.next_alarm(now, false) + late);
     }
 }
 
