@@ -33,8 +33,15 @@ impl Engine {
             }
             Signal::ReplicaChanged(service) => self.services.want_reconcile(service),
             Signal::JobConfirmed(job) => schedules.on_run_confirmed(cx, workflows, jobs, job),
-            Signal::WorkerJoined(worker) => workflows.notify_broadcasts(cx, jobs, worker),
-            Signal::WorkerLost(worker) => schedules.move_reservations(cx, jobs, worker),
+            Signal::WorkerJoined(worker) => {
+                self.services.on_workers_changed();
+                workflows.notify_broadcasts(cx, jobs, worker);
+            }
+            Signal::WorkerLost(worker) => {
+                self.services.on_workers_changed();
+                schedules.move_reservations(cx, jobs, worker);
+            }
+            Signal::AdmissionChanged => self.services.on_workers_changed(),
             Signal::ReservationUsed(schedule) => schedules.on_reservation_used(cx, jobs, schedule),
         }
     }

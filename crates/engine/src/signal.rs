@@ -26,6 +26,8 @@ pub(crate) enum Signal {
     WorkerJoined(WorkerId),
     /// A worker is lost.
     WorkerLost(WorkerId),
+    /// The admission of a worker has changed.
+    AdmissionChanged,
     /// The job of a reservation was placed, so the schedule's reservation has ended.
     ReservationUsed(ScheduleId),
 }

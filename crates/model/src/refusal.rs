@@ -106,6 +106,8 @@ pub enum Refusal {
     ServiceExists { name: Arc<str>, service: ServiceId },
     #[error("service `{name}` is being deleted: its last {replicas} replicas are stopping")]
     ServiceDeleting { name: Arc<str>, replicas: usize },
+    #[error("service `{name}` has one replica on each matching worker")]
+    ServicePerWorker { name: Arc<str> },
     /// A rollback to a revision that is not kept or that is the current one.
     #[error("service `{name}` cannot be rolled back: {reason}")]
     RevisionUnavailable { name: Arc<str>, reason: String },
@@ -206,6 +208,7 @@ impl Refusal {
             Self::CalendarInUse { .. } => Code::CalendarInUse,
             Self::ServiceNotFound { .. } => Code::ServiceNotFound,
             Self::ServiceDeleting { .. } => Code::ServiceDeleting,
+            Self::ServicePerWorker { .. } => Code::ServicePerWorker,
             Self::RevisionUnavailable { .. } => Code::RevisionUnavailable,
             Self::RolloutStatus { .. } => Code::RolloutStatus,
             Self::JobOfService { .. } => Code::JobOfService,
@@ -320,6 +323,7 @@ mod tests {
             Refusal::ServiceNotFound { service },
             Refusal::ServiceExists { name: "web".into(), service },
             Refusal::ServiceDeleting { name: "web".into(), replicas: 2 },
+            Refusal::ServicePerWorker { name: "agent".into() },
             Refusal::RevisionUnavailable { name: "web".into(), reason: "revision 3 is not kept".into() },
             Refusal::RolloutStatus {
                 name: "web".into(),

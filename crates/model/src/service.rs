@@ -75,6 +75,10 @@ pub struct ServiceSpec {
     /// Number of replicas, from 0 to 1,000 [default: the current number; 1 for a new service].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
+    /// Whether the service has one replica on each matching worker, instead of a number of replicas: on each worker that
+    /// satisfies the constraints of the job, is not lost, and is open. Excludes `replicas` [default: `false`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub per_worker: bool,
     /// Priority class of the replicas: `normal` or `high`. Replicas are never preempted [default: `high`].
     #[serde(default = "default_class")]
     pub priority_class: PriorityClass,
@@ -94,7 +98,8 @@ pub struct ServiceSpec {
 
 /// How a new revision of a service replaces the replicas of older ones.
 ///
-/// The same limits hold for every stop that Belfry decides: updates, drains of workers, and scaling down.
+/// The same limits hold for every stop that Belfry decides: updates, drains of workers, and scaling down. A service with
+/// `per_worker` has no surge and no canaries, `max_unavailable` is at least 1, and a drained worker loses its replica.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdatePolicy {
@@ -179,6 +184,7 @@ impl ServiceSpec {
             job: other.job.clone(),
             restart_backoff: other.restart_backoff.clone(),
             priority_class: other.priority_class,
+            per_worker: other.per_worker,
             ..self.clone()
         }
     }
@@ -189,6 +195,12 @@ impl ServiceSpec {
         self.job == other.job
             && self.restart_backoff == other.restart_backoff
             && self.priority_class == other.priority_class
+            && self.per_worker == other.per_worker
+    }
+
+    /// Returns the maximum number of desired replicas that Belfry makes unavailable.
+    pub fn max_unavailable(&self) -> u32 {
+        self.update.max_unavailable.max(u32::from(self.per_worker))
     }
 }
 

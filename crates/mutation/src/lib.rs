@@ -106,6 +106,10 @@ mutations! {
     EngineContinuesPausedRollouts = "engine-continues-paused-rollouts",
     /// Gives a new replica the number of a live one.
     EngineReusesReplicaNumbers = "engine-reuses-replica-numbers",
+    /// Does not change services with one replica on each worker when workers change.
+    EngineIgnoresNewWorkers = "engine-ignores-new-workers",
+    /// Binds a second replica to a worker that has one.
+    EngineBindsReplicasTwice = "engine-binds-replicas-twice",
     /// Ends a replica that exits with success.
     EngineEndsExitedReplicas = "engine-ends-exited-replicas",
     /// Ignores start deadlines.

@@ -20,7 +20,7 @@ use model::record::HistoryEntry;
 use model::run::{Caller, RunHistoryEntry, RunTrigger, StepCause, StepOrigin, TriggerState};
 use model::service::{ReplicaOrigin, Rollout};
 use model::spec::HealthStatus;
-use model::worker::{Capacity, WorkerStatus};
+use model::worker::{Admission, Capacity, WorkerStatus};
 use model::{
     BackfillId, Duration, ExecutionId, ExecutionStatus, Fence, JobId, JobSpec, JobStatus, RunId, RunStatus,
     ScheduleId, ScheduleSpec, ServiceId, ServiceSpec, StepStatus, Timestamp, WorkerId, WorkflowId,
@@ -382,6 +382,9 @@ pub enum Row {
     Worker {
         worker: WorkerId,
         status: WorkerStatus,
+        /// Whether it gets new executions.
+        #[serde(default)]
+        admission: Admission,
         capacity: Capacity,
     },
     Queue {

@@ -126,6 +126,7 @@ impl<'a> CommitBuilder<'a> {
         let workers = self.stored.workers.values().map(|worker| Row::Worker {
             worker: worker.id,
             status: WorkerStatus::Ready,
+            admission: worker.admission,
             capacity: worker.capacity.clone(),
         });
         let rows = queues.chain(workers).collect();

@@ -149,6 +149,7 @@ fn of_service(argument: Arg) -> Arg {
     "belfry service create web --replicas 3 --port http --http-check http/healthz -- ./web"
     "belfry service create web --port http=8080 --wait -- ./web --port 8080"
     "belfry service create worker --replicas 2 --cpu 1 --memory 512MiB -- ./consume"
+    "belfry service create log-shipper --per-worker --constraint os=linux -- ./ship-logs"
     "belfry service create web --replicas 3 --dry-run -- ./web > web.yaml"
 })]
 #[command(
@@ -164,6 +165,9 @@ pub(crate) struct CreateArgs {
     /// Number of replicas [default: 1]
     #[arg(long, value_name = "N", help_heading = "Service")]
     pub(crate) replicas: Option<u32>,
+    /// Run one replica on each worker that satisfies the constraints
+    #[arg(long, conflicts_with = "replicas", help_heading = "Service")]
+    pub(crate) per_worker: bool,
     /// Port of each replica; without a number, the worker selects a free port; repeatable
     #[arg(long = "port", value_name = "NAME[=NUMBER]", value_parser = port, help_heading = "Service")]
     pub(crate) ports: Vec<Port>,

@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::input::Ticket;
 use crate::jobs::{Job, Jobs};
 use crate::output::Reply;
+use crate::signal::Signal;
 
 impl Jobs {
     pub(crate) fn set_admission(
@@ -31,6 +32,7 @@ impl Jobs {
                 self.evict_all(cx, id);
             }
             self.notify_services_on(cx, id);
+            cx.raise(Signal::AdmissionChanged);
             self.capacity_changed();
         }
         cx.reply(ticket, Ok(Reply::Worker));

@@ -186,6 +186,9 @@ impl Services {
         expected: Option<u64>,
     ) -> Result<Reply, Refusal> {
         let service = check_version(self.live_mut(id)?, expected)?;
+        if service.spec().per_worker {
+            return Err(Refusal::ServicePerWorker { name: Arc::clone(&service.name) });
+        }
         let before = std::mem::replace(&mut service.state.replicas, replicas);
         if before != replicas {
             if replicas > before {

@@ -43,6 +43,17 @@ impl Services {
         if numbers.len() != service.replicas.len() {
             return Err(format!("two replicas of {id} have the same number: {:?}", service.replicas));
         }
+        let live = service
+            .replicas
+            .iter()
+            .filter(|(job, _)| jobs.replica_facts(**job).is_some_and(|facts| !facts.is_stopping));
+        let mut bound = BTreeSet::new();
+        if let Some((job, _)) = live
+            .filter(|_| service.spec().per_worker)
+            .find(|(_, replica)| replica.worker.is_some_and(|worker| !bound.insert(worker)))
+        {
+            return Err(format!("{job} is the second replica of {id} on its worker"));
+        }
         if service.armed.is_some_and(|at| !cx.wall_timers.is_armed(at, Timer::Service(id))) {
             return Err(format!("{id} is due at {:?}, but its timer is not armed", service.armed));
         }
@@ -54,7 +65,14 @@ impl Services {
             let (found, counts) = (service.state.counts, survey.counts);
             return Err(format!("{id} counts {found:?}, expected {counts:?}"));
         }
-        let rest = plan(service.target(), &survey.live);
+        if let Some(workers) = &survey.workers
+            && !service.state.deleting
+            && workers.len() != service.state.replicas
+        {
+            let (found, expected) = (service.state.replicas, workers.len());
+            return Err(format!("{id} has {found} desired replicas, expected {expected}"));
+        }
+        let rest = plan(service.target(&survey), &survey.live);
         if rest != Plan::default() && !survey.is_waiting_for_workers {
             return Err(format!("{id} is not reconciled after a flush: {rest:?}"));
         }

@@ -11,6 +11,7 @@
 //! - [`rollout`]: progress of the rollout of the current revision: canaries, completion, deadline, rollback.
 //! - [`reconcile`]: brings a service closer to its spec. [`plan`]: which replicas to create and to stop, as a pure
 //!   function.
+//! - [`per_worker`]: services with one replica on each matching worker.
 //! - [`template`]: the specs of the jobs of a revision. [`restore`]: rebuilds services from rows. [`check`]: invariants.
 //!
 //! # Invariants
@@ -23,6 +24,7 @@
 
 mod apply;
 mod check;
+mod per_worker;
 mod plan;
 mod reconcile;
 mod restore;
@@ -36,7 +38,7 @@ use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use model::record::{Change, EventKind, ServiceEvent};
 use model::service::{Revision, RolloutStatus, ServiceHead, ServiceState};
-use model::{JobId, Refusal, ServiceId, ServiceSpec, Timestamp};
+use model::{JobId, Refusal, ServiceId, ServiceSpec, Timestamp, WorkerId};
 use mutation::{Mutation, is_on};
 
 use crate::context::Context;
@@ -86,6 +88,8 @@ struct Replica {
     /// Number of the replica, from 0.
     number: u32,
     revision: u64,
+    /// Worker that it is bound to, if the service has one replica on each worker.
+    worker: Option<WorkerId>,
 }
 
 impl Service {
@@ -178,6 +182,15 @@ impl Services {
         if self.all.contains_key(&id) {
             self.pending.insert(id);
         }
+    }
+
+    /// Handles a worker that joined, was lost, or changed its admission or labels.
+    pub(crate) fn on_workers_changed(&mut self) {
+        if is_on(Mutation::EngineIgnoresNewWorkers) {
+            return;
+        }
+        let per_worker = self.all.iter().filter(|(_, service)| service.spec().per_worker);
+        self.pending.extend(per_worker.map(|(id, _)| *id));
     }
 
     pub(crate) fn has_pending(&self) -> bool {

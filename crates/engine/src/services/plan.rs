@@ -69,6 +69,11 @@ fn count(instances: &[Instance], is: impl Fn(&Instance) -> bool) -> u32 {
     u32::try_from(instances.iter().filter(|instance| is(instance)).count()).unwrap_or(u32::MAX)
 }
 
+/// Returns the number of replicas that are leaving.
+pub(super) fn count_leaving(live: &[Instance]) -> u32 {
+    count(live, |one| one.is_leaving)
+}
+
 /// Returns the next step towards the target. Once nothing changes, a repeated call returns an empty plan.
 pub(super) fn plan(target: Target, live: &[Instance]) -> Plan {
     let Target { desired, max_surge, mode, .. } = target;

@@ -3,16 +3,17 @@
 //! It looks at all replicas of the service, updates the numbers and the rollout, carries out the [`plan`](super::plan),
 //! and arms the timer for the next change that only time causes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use model::record::{EventKind, JobHead};
 use model::service::{ReplicaCounts, ReplicaOrigin};
-use model::{JobId, ServiceId, Timestamp};
+use model::{JobId, ServiceId, Timestamp, WorkerId};
 use mutation::{Mutation, is_on};
 use rand::Rng;
 
-use super::plan::{Instance, Mode, Plan, Target, plan};
+use super::per_worker::MatchingWorkers;
+use super::plan::{Instance, Mode, Plan, Target, count_leaving, plan};
 use super::{Replica, Service, Services};
 use crate::context::Context;
 use crate::jobs::Jobs;
@@ -31,11 +32,14 @@ pub(super) struct Survey {
     pub(super) is_waiting_for_workers: bool,
     /// When the next healthy replica becomes available.
     next_available: Option<Timestamp>,
+    /// For a service with one replica on each worker: the matching workers.
+    pub(super) workers: Option<MatchingWorkers>,
 }
 
 impl Service {
     /// Looks at all replicas.
     pub(super) fn survey(&self, now: Timestamp, jobs: &Jobs) -> Survey {
+        let workers = self.spec().per_worker.then(|| self.matching_workers(jobs));
         let mut survey = Survey::default();
         let current = self.template_of(self.state.rollout.revision);
         for (&job, replica) in &self.replicas {
@@ -56,27 +60,37 @@ impl Service {
             counts.available += u32::from(is_available);
             counts.updated += u32::from(is_updated);
             counts.updated_available += u32::from(is_updated && is_available);
-            survey.live.push(Instance {
+            let mut instance = Instance {
                 job,
                 is_updated,
                 is_leaving: facts.is_leaving,
                 is_healthy: facts.healthy_since.is_some(),
                 is_available,
-            });
+            };
+            if let Some(workers) = &workers {
+                workers.adjust(&mut instance, replica.worker);
+            }
+            survey.live.push(instance);
             survey.is_waiting_for_workers |= facts.is_expected;
         }
+        survey.workers = workers;
         survey
     }
 
-    pub(super) fn target(&self) -> Target {
+    pub(super) fn target(&self, survey: &Survey) -> Target {
         if self.state.deleting {
             return Target { desired: 0, max_surge: 0, max_unavailable: u32::MAX, mode: Mode::Replace };
         }
         let update = &self.spec().update;
         Target {
             desired: self.state.replicas,
-            max_surge: update.max_surge,
-            max_unavailable: update.max_unavailable + u32::from(is_on(Mutation::EngineStopsTooManyReplicas)),
+            max_surge: match &survey.workers {
+                // Those that leave are on other workers than their successors.
+                Some(_) => count_leaving(&survey.live),
+                None => update.max_surge,
+            },
+            max_unavailable: self.spec().max_unavailable()
+                + u32::from(is_on(Mutation::EngineStopsTooManyReplicas)),
             mode: self.mode(),
         }
     }
@@ -111,6 +125,8 @@ impl Services {
     fn reconcile(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ServiceId, budget: &mut u32) {
         let Some(service) = self.all.get(&id) else { return };
         let mut survey = service.survey(cx.now, jobs);
+        self.follow_workers(cx, id, survey.workers.as_ref());
+        let Some(service) = self.all.get(&id) else { return };
         if survey.is_waiting_for_workers && !service.state.deleting {
             self.set_counts(cx, id, survey.counts);
             return self.arm(cx, id, survey.next_available);
@@ -127,8 +143,9 @@ impl Services {
         if service.state.deleting && service.replicas.is_empty() {
             return self.remove(cx, id);
         }
-        let plan = plan(service.target(), &survey.live);
-        self.carry_out(cx, jobs, id, plan, budget);
+        let plan = plan(service.target(&survey), &survey.live);
+        let mut free = survey.workers.map(MatchingWorkers::into_free);
+        self.carry_out(cx, jobs, id, plan, budget, &mut free);
         let Some(service) = self.all.get(&id) else { return };
         let next =
             [survey.next_available, service.progress_deadline(self.resumed_at)].into_iter().flatten().min();
@@ -159,7 +176,16 @@ impl Services {
         cx.emit(Some(Arc::clone(&service.namespace)), kind);
     }
 
-    fn carry_out(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ServiceId, plan: Plan, budget: &mut u32) {
+    /// Carries out a plan. `free` has the workers for new replicas, if the service has one replica on each worker.
+    fn carry_out(
+        &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
+        id: ServiceId,
+        plan: Plan,
+        budget: &mut u32,
+        free: &mut Option<VecDeque<WorkerId>>,
+    ) {
         let Plan { create_updated, create_stable, stop } = plan;
         let Some(service) = self.all.get(&id) else { return };
         let state = &service.state;
@@ -177,7 +203,14 @@ impl Services {
         let new = (0..created).map(|_| current).chain((0..created_stable).map(|_| stable));
         let mut has_created = false;
         for revision in new {
-            has_created |= self.create_replica(cx, jobs, id, revision);
+            let worker = match free {
+                Some(free) => match free.pop_front() {
+                    Some(worker) => Some(worker),
+                    None => break,
+                },
+                None => None,
+            };
+            has_created |= self.create_replica(cx, jobs, id, revision, worker);
         }
         if has_created || has_stopped || is_cut {
             // The numbers have changed, and further replicas may be missing.
@@ -186,14 +219,24 @@ impl Services {
     }
 
     /// Creates a replica; returns whether the revision is known.
-    fn create_replica(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ServiceId, revision: u64) -> bool {
-        let Some(template) = self.template(cx, id, revision) else { return false };
+    fn create_replica(
+        &mut self,
+        cx: &mut Context,
+        jobs: &mut Jobs,
+        id: ServiceId,
+        revision: u64,
+        worker: Option<WorkerId>,
+    ) -> bool {
+        let Some(mut template) = self.template(cx, id, revision) else { return false };
+        if let Some(worker) = worker {
+            template = Arc::new(template.bound_to(cx, worker));
+        }
         let Some(service) = self.all.get_mut(&id) else { return false };
         let number = service.free_number();
         let origin =
             ReplicaOrigin { service: id, name: Arc::clone(&service.name), revision, replica: number };
         let job = JobId::from_bits(cx.ids.next(cx.now, id.shard(), cx.rng.next_u64()));
-        service.replicas.insert(job, Replica { number, revision });
+        service.replicas.insert(job, Replica { number, revision, worker });
         let head = JobHead {
             spec: Arc::clone(&template.spec),
             body: Arc::clone(&template.body),
@@ -212,12 +255,16 @@ impl Service {
     /// Returns why the service stops a replica, for the history of its job.
     fn reason_to_stop(&self, job: JobId, jobs: &Jobs) -> String {
         let name = &self.name;
+        let bound = self.replicas.get(&job).and_then(|replica| replica.worker);
+        let is_unmatched = self.spec().per_worker
+            && bound.is_some_and(|worker| !self.matching_workers(jobs).contains(worker));
         let is_leaving = jobs.replica_facts(job).is_some_and(|facts| facts.is_leaving);
         let revision = self.replicas.get(&job).map(|replica| replica.revision);
         let current = self.state.rollout.revision;
         match revision {
             _ if self.state.deleting => format!("service {name}: the service is deleted"),
             _ if is_leaving => format!("service {name}: the worker is drained"),
+            _ if is_unmatched => format!("service {name}: its worker is lost or no longer matches"),
             Some(old) if self.template_of(old) != self.template_of(current) => {
                 format!("service {name}: replaced by revision {current}")
             }

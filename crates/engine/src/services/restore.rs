@@ -32,10 +32,13 @@ impl Services {
 
     /// Finds the replicas of all services among the restored jobs. Called once, at the start.
     pub(crate) fn find_replicas(&mut self, jobs: &Jobs) {
-        for (job, origin) in jobs.iter().filter_map(|(id, job)| Some((id, job.replica.as_ref()?))) {
+        let replicas = jobs.iter().filter_map(|(id, job)| Some((id, job.replica.as_ref()?, job)));
+        for (job, origin, state) in replicas {
+            let job_constraints = &state.profile.shape.constraints;
             // A job without its service runs on: its row was lost, and an operator may restore it.
             if let Some(service) = self.all.get_mut(&origin.service) {
-                let replica = Replica { number: origin.replica, revision: origin.revision };
+                let worker = super::per_worker::bound_to(job_constraints);
+                let replica = Replica { number: origin.replica, revision: origin.revision, worker };
                 service.replicas.insert(job, replica);
             }
         }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use model::{JobSpec, ServiceId, ServiceSpec};
+use model::{JobSpec, ServiceId, ServiceSpec, WorkerId};
 
 use super::{Service, Services};
 use crate::context::Context;
 use crate::profile::Profile;
+use crate::workers::placement::pin_to;
 
 /// Number of templates that are kept of a service: that of the current revision, and that of the stable one.
 const TEMPLATES_MAX: usize = 2;
@@ -42,6 +43,17 @@ impl Services {
         }
         service.templates.push(Arc::clone(&template));
         Some(template)
+    }
+}
+
+impl Template {
+    /// Returns the template with a constraint that binds the job to a worker.
+    pub(super) fn bound_to(&self, cx: &mut Context, worker: WorkerId) -> Self {
+        let pin = pin_to(Some(worker.to_string()));
+        let constraints = self.spec.constraints.iter().cloned().chain([pin]).collect();
+        let spec = Arc::new(JobSpec { constraints, ..(*self.spec).clone() });
+        let (body, profile) = (spec.compact_json().into(), cx.profiles.of(&spec));
+        Self { revision: self.revision, spec, body, profile }
     }
 }
 

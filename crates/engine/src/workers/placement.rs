@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use model::spec::{Constraint, Placement};
+use model::spec::{Constraint, Operator, Placement};
 use model::why::FailedFilter;
 use model::worker::{Admission, WorkerStatus};
 use model::{Bytes, Millicores, ServiceId, WorkerId};
@@ -145,6 +145,17 @@ fn check_worker(
         found(&|| FailedFilter::Constraint { label: constraint.label.clone(), value: value.cloned() })?;
     }
     check_resources(shape, worker, found)
+}
+
+/// Returns whether a worker satisfies all constraints.
+pub(crate) fn satisfies_all(constraints: &[Constraint], worker: &Worker) -> bool {
+    constraints.iter().all(|constraint| satisfies(constraint, worker))
+}
+
+/// Returns the constraint that binds a job to a worker; without one, no worker satisfies it.
+pub(crate) fn pin_to(worker: Option<String>) -> Constraint {
+    let values = worker.into_iter().collect();
+    Constraint { label: WORKER_LABEL.to_owned(), operator: Operator::In, values }
 }
 
 /// Returns whether a worker satisfies a constraint, by its labels or by its id.

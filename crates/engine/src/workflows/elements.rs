@@ -19,7 +19,7 @@ use model::firing::Work;
 use model::run::{
     Adder, Caller, ElementCounts, EndedCall, StepCause, StepKey, StepRecord, StepState, StepStatus,
 };
-use model::spec::{Constraint, Operator};
+use model::spec::Constraint;
 use model::worker::WorkerStatus;
 use model::{RunId, Timestamp, limits};
 use serde_json::Value;
@@ -30,7 +30,7 @@ use super::scope::{Element, RunScope, outcome_text};
 use super::{Run, Step, StepDetails, index};
 use crate::context::Context;
 use crate::jobs::Jobs;
-use crate::workers::placement::WORKER_LABEL;
+use crate::workers::placement::pin_to;
 use crate::workflows::Workflows;
 
 /// Elements of a step that has started, or that carries over results.
@@ -639,8 +639,7 @@ impl Workflows {
 
     /// Returns the constraint that binds the job of an element to its worker.
     pub(super) fn pinned(element: &Element) -> Constraint {
-        let values = element.value.as_str().map(str::to_owned).into_iter().collect();
-        Constraint { label: WORKER_LABEL.to_owned(), operator: Operator::In, values }
+        pin_to(element.value.as_str().map(str::to_owned))
     }
 }
 

@@ -1,4 +1,8 @@
 //! Services: replicas, restarts, health, rollouts, drains and losses of workers.
+//!
+//! - `per_worker`: services with one replica on each matching worker.
+
+mod per_worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,6 +28,7 @@ fn web(replicas: u32) -> ServiceSpec {
         labels: BTreeMap::new(),
         description: None,
         replicas: Some(replicas),
+        per_worker: false,
         priority_class: PriorityClass::High,
         job: Box::new(job),
         restart_backoff: Default::default(),

@@ -20,7 +20,13 @@ pub fn service(spec: &ServiceSpec, now: Timestamp) -> Result<(), Invalid> {
     check.note("description", spec.description.as_deref());
     if let Some(replicas) = spec.replicas {
         replica_count(&mut check, "replicas", replicas);
+        check.ensure(!spec.per_worker, "replicas", || {
+            "cannot be combined with `per_worker`: the service has one replica on each matching worker".into()
+        });
     }
+    check.ensure(!spec.per_worker || spec.update.canaries == 0, "update.canaries", || {
+        "cannot be combined with `per_worker`: no worker has room for a second replica".into()
+    });
     check.ensure(spec.priority_class != PriorityClass::Preemptible, "priority_class", || {
         "must be `normal` or `high`: replicas are never preempted".into()
     });
@@ -128,6 +134,7 @@ mod tests {
             labels: Default::default(),
             description: None,
             replicas: Some(3),
+            per_worker: false,
             priority_class: PriorityClass::High,
             job: Box::new(job),
             restart_backoff: Default::default(),
@@ -188,5 +195,17 @@ mod tests {
         };
         insta::assert_snapshot!(problems(|spec| spec.job.health = Some(Box::new(checks))),
             @"job.health.startup: expected exactly one of `http`, `tcp`, `grpc` and `command`; job.health.startup.success_threshold: must be 1: only `readiness` can need several successes; job.health.liveness.tcp.port: the job has no port `admin`: expected the name of one of `ports`, or a number");
+    }
+
+    #[test]
+    fn a_service_with_one_replica_per_worker_has_no_number_of_replicas_and_no_canaries() {
+        let found = problems(|spec| {
+            spec.per_worker = true;
+            spec.update.canaries = 1;
+        });
+        assert!(found.contains("replicas: cannot be combined with `per_worker`"), "{found}");
+        assert!(found.contains("update.canaries: cannot be combined with `per_worker`"), "{found}");
+        let valid = |spec: &mut ServiceSpec| (spec.per_worker, spec.replicas) = (true, None);
+        assert_eq!(problems(valid), "");
     }
 }

@@ -6,6 +6,8 @@
 //! - An available replica is stopped only if enough others stay available. What a user cancels, and a service that is
 //!   deleted, are exempt.
 //! - A new replica exceeds neither the desired number and the surge, nor does it take the number of a live one.
+//! - A service with one replica on each worker has no two on one worker, and in the end one on each matching worker. A
+//!   replica whose worker no longer matches may be stopped.
 //! - A replica ends only if it was told to stop, or after very many executions, and it is never preempted.
 //! - A rollout changes its status only by legal steps. While it is paused, missing replicas get the stable revision.
 //! - The health of an execution follows the newest report: it never becomes `starting` again (I10).
@@ -18,7 +20,8 @@ use std::sync::Arc;
 
 use model::service::{Rollout, RolloutStatus, ServiceSpec};
 use model::spec::HealthStatus;
-use model::{ExecutionId, ExecutionStatus, JobId, JobStatus, ServiceId, Timestamp};
+use model::worker::{Admission, WorkerStatus};
+use model::{ExecutionId, ExecutionStatus, JobId, JobSpec, JobStatus, ServiceId, Timestamp, WorkerId};
 
 use super::facts::Facts;
 use super::{Findings, Invariant};
@@ -43,13 +46,14 @@ struct Service {
 impl Service {
     /// Returns the smallest number of available replicas after a stop.
     fn min_available(&self) -> u32 {
-        self.row.replicas.saturating_sub(self.spec.update.max_unavailable)
+        self.row.replicas.saturating_sub(self.spec.max_unavailable())
     }
 
     /// Returns the largest number of replicas that are not being stopped after the start of a replica.
     fn live_max(&self) -> u32 {
         let update = &self.spec.update;
-        self.row.replicas + update.max_surge.max(update.canaries)
+        let surge = if self.spec.per_worker { 0 } else { update.max_surge.max(update.canaries) };
+        self.row.replicas + surge
     }
 
     fn is_updated(&self, replica: &Replica) -> bool {
@@ -74,6 +78,8 @@ struct Replica {
     service: ServiceId,
     number: u32,
     revision: u64,
+    /// Worker that its job is bound to.
+    worker: Option<WorkerId>,
     has_checks: bool,
     is_stopping: bool,
     is_running: bool,
@@ -130,6 +136,7 @@ struct Done {
 pub(super) struct Services {
     services: BTreeMap<ServiceId, Service>,
     replicas: BTreeMap<JobId, Replica>,
+    workers: BTreeMap<WorkerId, (WorkerStatus, Admission)>,
     /// Engine time of the newest commit.
     now: Timestamp,
 }
@@ -142,6 +149,9 @@ impl Services {
             match row {
                 Row::Service(row) => self.take_service(facts, index, row, findings),
                 Row::ServiceRemoved(id) => self.take_removal(facts, index, *id, commit, findings),
+                Row::Worker { worker, status, admission, .. } => {
+                    self.workers.insert(*worker, (*status, *admission));
+                }
                 Row::Job(row) => self.take_job(facts, index, row, &mut done, findings),
                 Row::Execution(row) => self.take_execution(index, row, findings),
                 _ => {}
@@ -222,6 +232,7 @@ impl Services {
                 service: origin.service,
                 number: origin.replica,
                 revision: origin.revision,
+                worker: spec.and_then(bound_to),
                 has_checks: spec.is_some_and(|spec| !spec.ports.is_empty() || spec.health.is_some()),
                 is_stopping: false,
                 is_running: false,
@@ -229,7 +240,7 @@ impl Services {
             };
             let service = self.services.get(&origin.service);
             if let Some(service) = service.filter(|service| service.row.rollout.revision == origin.revision)
-                && spec != Some(&service.spec.replica_job())
+                && !spec.is_some_and(|spec| is_of_template(spec, &service.spec))
             {
                 let message = format!("its spec is not that of revision {}", origin.revision);
                 findings.add(Invariant::I24, row.job, message, [service.at, index]);
@@ -292,6 +303,20 @@ impl Services {
         }
     }
 
+    /// Workers of the replicas that are not being stopped.
+    fn workers_of(&self, id: ServiceId) -> impl Iterator<Item = WorkerId> {
+        let live = self.replicas_of(id).filter(|(_, replica)| !replica.is_stopping);
+        live.filter_map(|(_, replica)| replica.worker)
+    }
+
+    /// Whether a worker may keep its replica of a service with one replica on each worker.
+    fn is_matching(&self, worker: WorkerId) -> bool {
+        let known = self.workers.get(&worker);
+        known.is_some_and(|(status, admission)| {
+            *status != WorkerStatus::Lost && *admission != Admission::Draining
+        })
+    }
+
     /// A new replica has a free number, and does not exceed the surge.
     fn check_growth(&self, index: usize, id: ServiceId, findings: &mut Findings) {
         let Some(service) = self.services.get(&id) else { return };
@@ -301,6 +326,11 @@ impl Services {
                 let message = format!("{other} and {job} are both replica {}", replica.number);
                 findings.add(Invariant::I24, id, message, [index]);
             }
+        }
+        let workers: Vec<_> = self.workers_of(id).collect();
+        let distinct: BTreeSet<_> = workers.iter().collect();
+        if service.spec.per_worker && distinct.len() < workers.len() {
+            findings.add(Invariant::I24, id, "two replicas are bound to one worker", [index]);
         }
         let live = self.replicas_of(id).filter(|(_, replica)| !replica.is_stopping).count();
         if live > service.live_max() as usize {
@@ -318,6 +348,9 @@ impl Services {
                 continue;
             };
             if !replica.is_available(service, self.now) || facts.has_cancel_request(*job, index) {
+                continue;
+            }
+            if service.spec.per_worker && replica.worker.is_some_and(|worker| !self.is_matching(worker)) {
                 continue;
             }
             let others = self
@@ -338,6 +371,9 @@ impl Services {
     pub(super) fn judge_desired(&self, index: usize, findings: &mut Findings) {
         for (&id, service) in self.services.iter().filter(|(_, service)| !service.row.deleting) {
             let row = &service.row;
+            if service.spec.per_worker {
+                self.judge_workers(index, id, findings);
+            }
             let live: Vec<_> =
                 self.replicas_of(id).map(|(_, replica)| replica).filter(|known| !known.is_stopping).collect();
             let count = |is: &dyn Fn(&Replica) -> bool| live.iter().filter(|replica| is(replica)).count();
@@ -362,6 +398,22 @@ impl Services {
         }
     }
 
+    /// Each open worker has one replica, and each replica is on a worker that may keep it.
+    fn judge_workers(&self, index: usize, id: ServiceId, findings: &mut Findings) {
+        let found: BTreeSet<WorkerId> = self.workers_of(id).collect();
+        let is_open = |(status, admission): &(WorkerStatus, Admission)| {
+            *status != WorkerStatus::Lost && *admission == Admission::Open
+        };
+        let lacking = self.workers.iter().filter(|(_, known)| is_open(known)).map(|(id, _)| *id);
+        let lacking =
+            lacking.filter(|worker| !found.contains(worker)).map(|worker| (worker, "has no replica"));
+        let surplus = found.iter().filter(|worker| !self.is_matching(**worker));
+        let surplus = surplus.map(|worker| (*worker, "must not have a replica"));
+        for (worker, wrong) in lacking.chain(surplus) {
+            findings.add(Invariant::I24, id, format!("{worker} {wrong}"), [index]);
+        }
+    }
+
     /// I26: after the faults, a service that is being deleted is removed.
     pub(super) fn finish(&self, facts: &Facts<'_>, findings: &mut Findings) {
         if !facts.are_settled {
@@ -371,6 +423,22 @@ impl Services {
             findings.add(Invariant::I26, id, "still being deleted at the end", [service.at]);
         }
     }
+}
+
+/// Label in the constraint that binds a job to a worker.
+const WORKER_LABEL: &str = "belfry.worker";
+
+/// Returns the worker that a job is bound to.
+fn bound_to(spec: &JobSpec) -> Option<WorkerId> {
+    let pin = spec.constraints.iter().find(|constraint| constraint.label == WORKER_LABEL)?;
+    pin.values.first()?.parse().ok()
+}
+
+/// Whether a job has the spec of the replicas of a service, and is bound to a worker if it must be.
+fn is_of_template(spec: &JobSpec, service: &ServiceSpec) -> bool {
+    let mut unbound = spec.clone();
+    unbound.constraints.retain(|constraint| constraint.label != WORKER_LABEL);
+    unbound == service.replica_job() && bound_to(spec).is_some() == service.per_worker
 }
 
 /// The rollout of a revision changes its status by legal steps, and revisions and versions grow.

@@ -1,6 +1,6 @@
 //! Services that clients apply, and requests about them.
 //!
-//! The specs are drawn at random: numbers of replicas, limits of rollouts, canaries, health checks, fixed ports, and
+//! The specs are drawn at random: numbers of replicas, or one on each worker, limits of rollouts, canaries, health checks, fixed ports, and
 //! the [behavior](Behavior) of the tasks. Together the services use at most half of the slots, so that other jobs still
 //! run, and each replica finds a place once the faults have ended.
 //!
@@ -76,6 +76,8 @@ impl Behavior {
 #[derive(Debug, Clone)]
 pub(super) struct ServiceShape {
     replicas_max: u32,
+    /// Whether it has one replica on each worker.
+    per_worker: bool,
     /// Maximum number of replicas beyond the desired number.
     surge_max: u32,
     has_checks: bool,
@@ -93,7 +95,9 @@ impl ServiceShape {
         let surge_max = u32::try_from(dice.between(0, surge_max.into())).unwrap_or(0);
         let most = (slots - surge_max).min(4);
         let replicas_max = if has_fixed_port { most.min(workers - 1) } else { most };
+        let per_worker = workers <= slots && dice.chance(0.25);
         Self {
+            per_worker,
             replicas_max,
             surge_max,
             has_checks: dice.chance(0.5),
@@ -110,7 +114,8 @@ impl ServiceShape {
             owner: None,
             labels: Default::default(),
             description: None,
-            replicas: Some(self.some_replicas(dice)),
+            replicas: (!self.per_worker).then(|| self.some_replicas(dice)),
+            per_worker: self.per_worker,
             priority_class: *dice.pick(&[PriorityClass::High, PriorityClass::Normal]),
             job: Box::new(JobSpec::command(["serve"])),
             restart_backoff: Default::default(),
@@ -131,7 +136,7 @@ impl ServiceShape {
         let number = |dice: &mut Dice, most: u32| u32::try_from(dice.between(0, most.into())).unwrap_or(0);
         let max_surge = number(dice, self.surge_max);
         let least = u32::from(max_surge == 0);
-        let canaries = if dice.chance(0.5) { number(dice, self.surge_max) } else { 0 };
+        let canaries = if !self.per_worker && dice.chance(0.5) { number(dice, self.surge_max) } else { 0 };
         UpdatePolicy {
             max_surge,
             max_unavailable: number(dice, 2).max(least),
@@ -181,7 +186,7 @@ impl ServiceShape {
         if what <= 1 {
             spec.update = self.some_limits(dice);
         }
-        spec.replicas = dice.chance(0.5).then(|| self.some_replicas(dice));
+        spec.replicas = (!self.per_worker && dice.chance(0.5)).then(|| self.some_replicas(dice));
     }
 }
 

@@ -52,13 +52,15 @@ export function Actions({ service }: { service: Service }) {
                 {t("service.resume")}
               </Button>
             )}
-            <Button
-              variant={canPromote || canResume ? "default" : undefined}
-              leftSection={<Scaling size={14} />}
-              onClick={() => setOpen("scale")}
-            >
-              {t("service.scale")}
-            </Button>
+            {!service.spec?.per_worker && (
+              <Button
+                variant={canPromote || canResume ? "default" : undefined}
+                leftSection={<Scaling size={14} />}
+                onClick={() => setOpen("scale")}
+              >
+                {t("service.scale")}
+              </Button>
+            )}
             <Button
               variant="default"
               leftSection={<RotateCw size={14} />}

@@ -69,6 +69,7 @@ export function ServiceForm({ spec, set, fields, isNameFixed }: Props) {
           value={spec.replicas ?? ""}
           onChange={(value) => set(["replicas"], value === "" ? undefined : Number(value))}
           error={error("replicas")}
+          disabled={spec.per_worker === true && spec.replicas == null}
           data-testid="replicas"
         />
         <TextInput
@@ -79,6 +80,12 @@ export function ServiceForm({ spec, set, fields, isNameFixed }: Props) {
           error={error("owner")}
         />
       </div>
+      <Switch
+        label={t("service.perWorker")}
+        description={t("service.perWorkerHint")}
+        checked={spec.per_worker ?? false}
+        onChange={(event) => set(["per_worker"], event.currentTarget.checked || undefined)}
+      />
       <TextInput
         label={t("schedule.description")}
         placeholder={t("common.optional")}

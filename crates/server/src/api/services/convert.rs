@@ -25,7 +25,7 @@ pub(super) fn service(row: &ServiceRow) -> Service {
         created_at: state.created_at,
         updated_at: state.updated_at,
         replicas: state.replicas,
-        min_available: state.replicas.saturating_sub(spec.update.max_unavailable),
+        min_available: state.replicas.saturating_sub(spec.max_unavailable()),
         counts: state.counts,
         rollout: state.rollout.clone(),
         stable_revision: state.stable_revision,

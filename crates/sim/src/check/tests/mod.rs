@@ -428,7 +428,8 @@ fn exceeded_limits_of_queues_keys_rates_and_machines_are_reported() {
     let mut story = Story::new();
     story.commit(vec![queue(slow)]).submitted().placed().lost().placed().breaks(Invariant::I21);
     let capacity = Capacity { cpu: Millicores(50), memory: Bytes(1 << 40), slots: 9, ..Capacity::default() };
-    let machine = Row::Worker { worker: WORKER, status: WorkerStatus::Ready, capacity };
+    let machine =
+        Row::Worker { worker: WORKER, status: WorkerStatus::Ready, admission: Default::default(), capacity };
     Story::new().commit(vec![machine]).submitted().placed().breaks(Invariant::I22);
 }
 
@@ -461,7 +462,12 @@ fn ended_executions_free_a_limit_and_repeated_rows_count_once() {
         let queue = Row::Queue { name: "default".into(), settings };
         let (cpu, memory) = (Millicores(1_000_000), Bytes(1 << 40));
         let capacity = Capacity { cpu, memory, slots: 1, ..Capacity::default() };
-        let machine = Row::Worker { worker: WORKER, status: WorkerStatus::Ready, capacity };
+        let machine = Row::Worker {
+            worker: WORKER,
+            status: WorkerStatus::Ready,
+            admission: Default::default(),
+            capacity,
+        };
         story.commit(vec![queue, machine]).submitted().placed();
         story
     };

@@ -19,6 +19,7 @@ fn spec(replicas: u32) -> ServiceSpec {
         labels: BTreeMap::new(),
         description: None,
         replicas: Some(replicas),
+        per_worker: false,
         priority_class: PriorityClass::High,
         job: Box::new(JobSpec::command(["serve"])),
         restart_backoff: Default::default(),

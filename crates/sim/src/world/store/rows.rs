@@ -135,9 +135,10 @@ impl Rows {
                 None
             }
             Change::Worker(record) => {
-                let (worker, status, capacity) = (record.id, record.status, record.capacity.clone());
+                let (worker, status, admission) = (record.id, record.status, record.admission);
+                let capacity = record.capacity.clone();
                 self.workers.insert(worker, record);
-                Some(Row::Worker { worker, status, capacity })
+                Some(Row::Worker { worker, status, admission, capacity })
             }
             Change::RemoveWorker(id) => {
                 self.workers.remove(&id);

@@ -60,6 +60,7 @@ impl Sampler {
             labels,
             description: self.maybe(Self::text),
             replicas: self.maybe(|s| s.pick(&[0, 3, 1_000])),
+            per_worker: false,
             priority_class: self.pick(&[PriorityClass::Normal, PriorityClass::High]),
             job: Box::new(self.spec()),
             restart_backoff: Default::default(),
