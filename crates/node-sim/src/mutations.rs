@@ -17,7 +17,7 @@ pub(crate) fn all() -> impl Iterator<Item = Mutation> {
     Mutation::ALL
         .iter()
         .copied()
-        .filter(|mutation| !matches!(mutation.part(), "engine" | "leader" | "supervisor"))
+        .filter(|mutation| !matches!(mutation.part(), "engine" | "leader" | "supervisor" | "fuse"))
 }
 
 /// Searches for each bug, on all processors; returns whether all were found.

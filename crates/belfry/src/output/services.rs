@@ -6,7 +6,7 @@
 //! - [`progress`]: the state of a rollout in one sentence, for commands that wait.
 
 use model::api::{AppliedService, Endpoint, Replica, Service, ServiceRevision};
-use model::service::{Rollout, RolloutStatus, UpdatePolicy};
+use model::service::{Rollout, RolloutStatus};
 use model::spec::{CheckedPort, HealthCheck, HealthStatus, JobSpec, Port};
 use model::{JobStatus, ServiceSpec};
 use serde::Serialize;
@@ -188,7 +188,7 @@ impl Detail for ServiceDetails {
 fn of_spec(spec: &ServiceSpec) -> Vec<(&'static str, Cell)> {
     let job = &spec.job;
     let mut lines = vec![
-        ("Update policy", update_policy(&spec.update).into()),
+        ("Update policy", update_policy(spec).into()),
         ("Min healthy", spec.min_healthy.to_string().into()),
         ("Priority class", spec.priority_class.as_str().into()),
         ("Command", describe_command(&job.run).into()),
@@ -213,8 +213,14 @@ fn port(port: &Port) -> String {
     port.port.map_or_else(|| port.name.clone(), |number| format!("{}={number}", port.name))
 }
 
-fn update_policy(policy: &UpdatePolicy) -> String {
-    let mut text = format!("max surge {}, max unavailable {}", policy.max_surge, policy.max_unavailable);
+fn update_policy(spec: &ServiceSpec) -> String {
+    let policy = &spec.update;
+    let mut text = format!("max unavailable {}", spec.max_unavailable());
+    if spec.per_worker {
+        text.insert_str(0, "one replica per worker, ");
+    } else {
+        text.insert_str(0, &format!("max surge {}, ", policy.max_surge));
+    }
     if policy.canaries > 0 {
         let promotion = if policy.auto_promote { "automatic" } else { "manual" };
         text.push_str(&format!(", {} ({promotion} promotion)", canaries(policy.canaries)));
