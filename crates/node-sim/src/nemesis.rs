@@ -136,6 +136,11 @@ impl Nemesis {
             };
             recorder.note(What::Fault { fault: kind.label(), begins });
             tracing::info!(fault = kind.label(), begins, "nemesis");
+            if let (true, FaultKind::PowerCut(host)) = (begins, kind) {
+                // The result of a task that has just ended may be lost with its supervisor.
+                let machine = cast.machines.iter().find(|machine| machine.name() == *host);
+                machine.into_iter().for_each(|machine| recorder.note(What::Crashed { worker: machine.id }));
+            }
             if begins { begin(kind, sim, cast) } else { repair_fault(kind, sim, cast) }
         }
     }
