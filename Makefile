@@ -20,7 +20,7 @@ has = command -v $(1) >/dev/null 2>&1
 help: ## List the targets
 	@echo 'usage: make TARGET'
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: cargo-there
 cargo-there:
@@ -68,11 +68,11 @@ run: build ## Start a server and a worker, run three sample jobs, keep running u
 run-cluster: build ## Start three servers on one PostgreSQL and two workers, keep running until Ctrl-C
 	@scripts/run-cluster.sh $(TARGET)/debug/belfry "$(BELFRY_DATA)-cluster" "$(BELFRY_PORT)"
 
-# The linters run first, because they are fast. Then the dashboard is built, which is embedded into the binary, so
-# that the binary is built once. Then all tests of all crates run; the whole-system tests among them start that
-# binary.
+# The linters and the unit tests of the dashboard run first, because they are fast. Then the dashboard is built, which
+# is embedded into the binary, so that the binary is built once. Then all tests of all crates run; the whole-system
+# tests among them start that binary. The tests in a browser are last.
 .PHONY: test
-test: lint web-if-npm ## Run all required checks: lint, then all tests
+test: lint web-unit-if-npm web-if-npm ## Run all required checks: lint, then all tests
 	@scripts/postgresql.sh
 	@scripts/pgbouncer.sh
 	$(CARGO) build --locked --workspace --bins --tests
@@ -84,14 +84,23 @@ test: lint web-if-npm ## Run all required checks: lint, then all tests
 	  $(CARGO) test --locked --workspace --no-fail-fast; \
 	fi
 	$(CARGO) test --locked --workspace --doc --quiet
-	@if [ "$(WEB)" = 1 ]; then $(MAKE) --no-print-directory web-test BUILT=1; \
+	@if [ "$(WEB)" = 1 ]; then $(MAKE) --no-print-directory web-e2e BUILT=1; \
 	  else echo 'note: npm is not installed: the dashboard is not tested'; fi
+
+.PHONY: web-test
+web-test: web-unit web-e2e ## Test the dashboard, in a browser if one is installed
+
+.PHONY: web-unit
+web-unit: web-there web/node_modules/.package-lock.json ## Run the unit tests of the dashboard
+	cd web && npm test
+
+.PHONY: web-unit-if-npm
+web-unit-if-npm: $(if $(filter 1,$(WEB)),web-unit)
 
 # `CHROMIUM` sets the browser if it is not found automatically. With `BUILT`, `make test` has already built the binary
 # together with everything else; `build` would rebuild most of its dependencies with fewer features.
-.PHONY: web-test
-web-test: web-there web/dist/index.html $(if $(BUILT),,build) ## Test the dashboard, in a browser if one is installed
-	cd web && npm test
+.PHONY: web-e2e
+web-e2e: web-there web/dist/index.html $(if $(BUILT),,build) ## Test the dashboard in a browser
 	@scripts/chromium.sh >/dev/null || exit 0; cd web && npm run e2e
 
 .PHONY: web-scale

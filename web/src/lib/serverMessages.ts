@@ -118,6 +118,10 @@ const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
     (t, name) => t("step.serviceDrained", { name }),
   ],
   [
+    /^(?:cancelled by )?service (\S+): its worker is lost or no longer matches$/,
+    (t, name) => t("step.serviceUnmatched", { name }),
+  ],
+  [
     /^(?:cancelled by )?service (\S+): replaced by revision (\d+)$/,
     (t, name, revision) => t("step.serviceReplaced", { name, revision }),
   ],
