@@ -8,8 +8,9 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write as _;
+use std::ops::Range;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -43,7 +44,40 @@ const RATES: [(u64, Task, Goal, Goal); 5] = [
 ];
 
 /// Time of an event by job name, in microseconds of the wall clock.
-type Times = HashMap<String, u64>;
+pub(crate) type Times = HashMap<String, u64>;
+
+/// When a fake worker received each job.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Starts(Arc<Mutex<Times>>);
+
+impl Starts {
+    fn times(&self) -> MutexGuard<'_, Times> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that a job was received now; returns its name.
+    pub(crate) fn note(&self, task: &server::testing::Task) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Named {
+            name: String,
+        }
+        let now = now_micros();
+        let Named { name } = serde_json::from_slice(&task.spec).ok()?;
+        self.times().insert(name.clone(), now);
+        Some(name)
+    }
+
+    /// Returns whether all jobs with these names were received.
+    pub(crate) fn has<'a>(&self, mut names: impl Iterator<Item = &'a String>) -> bool {
+        let times = self.times();
+        names.all(|name| times.contains_key(name))
+    }
+
+    /// Returns all times, and forgets them.
+    pub(crate) fn take(&self) -> Times {
+        std::mem::take(&mut self.times())
+    }
+}
 
 pub(crate) async fn run(time: Duration, only: Option<u64>) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
@@ -112,7 +146,7 @@ async fn processes(rate: u64, time: Duration) -> anyhow::Result<Vec<f64>> {
     let mut spec = JobSpec::command(stamps.command());
     spec.resources.cpu = Some(Millicores(10));
     spec.resources.memory = Some(Bytes(1 << 20));
-    let sent = submit(&server, spec, rate, time).await?;
+    let sent = submit(&server, spec, rate, 0..time.as_secs() * rate).await?;
     until("every task has started", Duration::from_secs(60), async || {
         stamps.count().ok().filter(|count| *count == sent.len()).map(drop)
     })
@@ -122,42 +156,40 @@ async fn processes(rate: u64, time: Duration) -> anyhow::Result<Vec<f64>> {
 
 /// Measures with a fake worker that starts no processes.
 async fn assigned(rate: u64, time: Duration) -> anyhow::Result<Vec<f64>> {
-    #[derive(Deserialize)]
-    struct Named {
-        name: String,
-    }
     let folder = environment::folder()?;
     let server = environment::server(folder.path()).await?;
     let token = std::fs::read_to_string(server.data().join("worker-token"))?;
-    let starts = Arc::new(Mutex::new(Times::new()));
-    let noted = Arc::clone(&starts);
+    let starts = Starts::default();
+    let noted = starts.clone();
     let worker = FakeWorker::start(FakeOptions::new(server.url(), token.trim()).plan(move |task| {
-        let now = now_micros();
-        if let Ok(Named { name }) = serde_json::from_slice(&task.spec) {
-            noted.lock().unwrap_or_else(PoisonError::into_inner).insert(name, now);
-        }
+        noted.note(task);
         Plan::Succeed
     }));
     worker.sessions(1).await;
     let mut spec = JobSpec::command(["true"]);
     spec.resources.cpu = Some(Millicores(1));
     spec.resources.memory = Some(Bytes(1 << 20));
-    let sent = submit(&server, spec, rate, time).await?;
+    let sent = submit(&server, spec, rate, 0..time.as_secs() * rate).await?;
     let all = sent.len() as u64;
     until("every job has started", Duration::from_secs(60), async || (worker.starts() >= all).then_some(()))
         .await;
-    delays(&sent, &starts.lock().unwrap_or_else(PoisonError::into_inner))
+    delays(&sent, &starts.take())
 }
 
-/// Submits at a fixed rate without waiting for answers. Returns when each submission was sent.
-async fn submit(server: &Server, mut spec: JobSpec, rate: u64, time: Duration) -> anyhow::Result<Times> {
+/// Submits jobs with these numbers at a fixed rate without waiting for answers. Returns when each submission was sent.
+pub(crate) async fn submit(
+    server: &Server,
+    mut spec: JobSpec,
+    rate: u64,
+    numbers: Range<u64>,
+) -> anyhow::Result<Times> {
     let load = Load::of(server)?;
     let mut sent = Times::new();
     let mut submissions = Vec::new();
     let mut beat = tokio::time::interval(Duration::from_secs(1) / u32::try_from(rate)?);
     // The timer has millisecond resolution: several submissions may be due at a tick.
     beat.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    for number in 0..time.as_secs() * rate {
+    for number in numbers {
         spec.name = format!("n{number}");
         let body = serde_json::to_string(&spec)?;
         beat.tick().await;
@@ -171,13 +203,13 @@ async fn submit(server: &Server, mut spec: JobSpec, rate: u64, time: Duration) -
     Ok(sent)
 }
 
-/// Returns the sorted delays in milliseconds.
-fn delays(sent: &Times, started: &Times) -> anyhow::Result<Vec<f64>> {
-    let delay = |(name, at): (&String, &u64)| {
-        let sent = sent.get(name).with_context(|| format!("`{name}` was not submitted"))?;
+/// Returns the sorted delays of the jobs that were sent, in milliseconds.
+pub(crate) fn delays(sent: &Times, started: &Times) -> anyhow::Result<Vec<f64>> {
+    let delay = |(name, sent): (&String, &u64)| {
+        let at = started.get(name).with_context(|| format!("`{name}` has not started"))?;
         Ok(at.saturating_sub(*sent) as f64 / 1_000.0)
     };
-    let mut delays = started.iter().map(delay).collect::<anyhow::Result<Vec<f64>>>()?;
+    let mut delays = sent.iter().map(delay).collect::<anyhow::Result<Vec<f64>>>()?;
     delays.sort_by(f64::total_cmp);
     Ok(delays)
 }

@@ -28,6 +28,7 @@ mod reads;
 mod report;
 mod results;
 mod schedules;
+mod services;
 mod spawn;
 mod stamps;
 mod submit;
@@ -112,6 +113,10 @@ enum Name {
     WorkflowMap,
     /// Validation of a definition with 10,000 steps.
     WorkflowCheck,
+    /// A thousand services with ten thousand replicas: memory, CPU share, and the loss of a worker.
+    Services,
+    /// Delay of other jobs while a service with a thousand replicas is updated.
+    ServiceUpdate,
     /// The engine alone.
     Engine,
     /// Dashboard requests over a long history, while jobs run.
@@ -123,7 +128,7 @@ enum Name {
 }
 
 impl Name {
-    const MEASURED: [Self; 23] = [
+    const MEASURED: [Self; 25] = [
         Self::SubmitBatch,
         Self::SubmitSingle,
         Self::Noop,
@@ -143,6 +148,8 @@ impl Name {
         Self::WorkflowLatency,
         Self::WorkflowMap,
         Self::WorkflowCheck,
+        Self::Services,
+        Self::ServiceUpdate,
         Self::Engine,
         Self::Logs,
         Self::Reads,
@@ -154,6 +161,7 @@ impl Name {
         match self {
             Self::Memory
             | Self::SchedulesIdle
+            | Self::Services
             | Self::Reads
             | Self::Growth
             | Self::FailoverMillion
@@ -185,6 +193,8 @@ async fn measure(name: Name, arguments: &Arguments) -> anyhow::Result<Vec<Figure
         Name::WorkflowLatency => workflows::latency().await,
         Name::WorkflowMap => workflows::map().await,
         Name::WorkflowCheck => workflows::check(),
+        Name::Services => services::fleet().await,
+        Name::ServiceUpdate => services::update(time).await,
         Name::Engine => core::run(time).await,
         Name::Logs => logs::run().await,
         Name::Reads => reads::run(arguments.history).await,

@@ -86,7 +86,7 @@ fn far_month() -> u64 {
 }
 
 /// Returns the share of a core that a process uses.
-async fn busy_while(pid: Pid, watched: Duration) -> anyhow::Result<f64> {
+pub(crate) async fn busy_while(pid: Pid, watched: Duration) -> anyhow::Result<f64> {
     let before = pid.cpu_time().context("the server is running")?;
     tokio::time::sleep(watched).await;
     let after = pid.cpu_time().context("the server is running")?;
