@@ -14,6 +14,8 @@ use indexmap::{IndexMap, IndexSet};
 use model::spec::{Constraint, Delivery, Enforcement, JobSpec, Placement, PriorityClass, RetryPolicy};
 use model::{Bytes, Duration, Millicores};
 
+use crate::names::name_hash;
+
 /// Requirements of a job on its worker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Shape {
@@ -30,6 +32,26 @@ pub(crate) struct Shape {
     pub(crate) health_checks: bool,
     pub(crate) constraints: Vec<Constraint>,
     pub(crate) placement: Placement,
+    pub(crate) spread: Option<Box<Group>>,
+}
+
+/// Running jobs that are distributed over workers, as a job of the group sees it ([`model::spec::Spread`]).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Group {
+    /// Hash of the namespace and the name of the jobs.
+    pub(crate) key: u128,
+    /// Label whose values are compared first.
+    pub(crate) over: Option<String>,
+    /// Maximum number of jobs of the group on one worker.
+    pub(crate) max_per_worker: Option<u32>,
+}
+
+impl Group {
+    fn of(spec: &JobSpec) -> Option<Box<Self>> {
+        let spread = spec.spread.as_deref()?.clone();
+        let key = name_hash(&spec.namespace, &spec.name);
+        Some(Box::new(Self { key, over: spread.over, max_per_worker: spread.max_per_worker }))
+    }
 }
 
 /// Scheduling properties of a spec.
@@ -137,6 +159,7 @@ impl Profiles {
             health_checks: !spec.ports.is_empty() || spec.health.is_some(),
             constraints: spec.constraints.clone(),
             placement: spec.placement,
+            spread: Group::of(spec),
         };
         if let Some((known, &id)) = self.shapes.get_key_value(&shape) {
             return (Arc::clone(known), id);

@@ -75,6 +75,8 @@ pub const CONTENT_TYPE_LEN_MAX: usize = 127;
 pub const HISTORY_MAX: usize = 400;
 /// Maximum number of exit codes in each list of a retry policy.
 pub const EXIT_CODES_MAX: usize = 256;
+/// Largest number of jobs with the same name on one worker (`spread.max_per_worker`).
+pub const SPREAD_MAX: u32 = 1_000;
 /// Default of the maximum size of the stored log of one execution.
 pub const LOG_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Smallest maximum size of the stored log of one execution (`log.max_size`).

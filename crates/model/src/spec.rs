@@ -9,6 +9,7 @@
 mod compact;
 mod health;
 mod log;
+mod spread;
 mod stop_signal;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ pub use health::{
     TcpCheck,
 };
 pub use log::{LogKeep, LogPolicy};
+pub use spread::Spread;
 pub use stop_signal::StopSignal;
 
 use crate::id::JobId;
@@ -120,6 +122,10 @@ pub struct JobSpec {
     /// Choice among the eligible workers: the least loaded (`spread`) or the most loaded (`pack`) [default: `spread`].
     #[serde(default)]
     pub placement: Placement,
+    /// Distribution of running jobs with the same name over workers [default: they may run on the same worker; replicas of
+    /// a service prefer different workers].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Box<Spread>>,
     /// Retry policy: number and delay of further attempts after a failure.
     #[serde(default)]
     pub retry: RetryPolicy,
@@ -185,6 +191,7 @@ impl JobSpec {
             resources: Resources::default(),
             constraints: Vec::new(),
             placement: Placement::default(),
+            spread: None,
             retry: RetryPolicy::default(),
             timeout: None,
             grace: default_grace(),

@@ -335,6 +335,15 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
     for (i, constraint) in spec.constraints.iter().enumerate() {
         check.constraint(&format!("constraints[{i}]"), constraint);
     }
+    if let Some(spread) = &spec.spread {
+        if let Some(label) = &spread.over {
+            check.label_key("spread.over", label);
+        }
+        let (max, limit) = (limits::SPREAD_MAX, spread.max_per_worker.unwrap_or(1));
+        check.ensure((1..=max).contains(&limit), "spread.max_per_worker", || {
+            format!("`{limit}` is out of range: expected 1 to {max}")
+        });
+    }
     retry(&mut check, spec);
     if let Some(timeout) = spec.timeout {
         check.ensure(timeout > Duration::ZERO, "timeout", || "must be greater than 0".into());

@@ -326,6 +326,13 @@ pub enum FailedFilter {
         /// Number of the port.
         port: u16,
     },
+    /// The worker already runs as many jobs with this name as the job's `spread` allows.
+    Spread {
+        /// Number of running jobs of the group on the worker.
+        running: u32,
+        /// Maximum number for one worker.
+        max_per_worker: u32,
+    },
     /// The worker does not support ports and health checks: its version is too old.
     HealthChecks,
     /// The worker declined an execution recently. The server tries again within a second.

@@ -265,6 +265,12 @@ pub(crate) struct SpecArgs {
     /// Placement among the eligible workers: spread (least loaded first), pack (most loaded first) [default: spread]
     #[arg(long, value_name = "STRATEGY", value_parser = placement, help_heading = "Scheduling")]
     pub(crate) placement: Option<Placement>,
+    /// Label of workers over whose values running jobs with the same name are distributed, for example zone
+    #[arg(long, value_name = "LABEL", help_heading = "Scheduling")]
+    pub(crate) spread_over: Option<String>,
+    /// Maximum number of running jobs with the same name on one worker [default: unlimited]
+    #[arg(long, value_name = "N", help_heading = "Scheduling")]
+    pub(crate) max_per_worker: Option<u32>,
     /// Concurrency key: jobs of a namespace with the same key share one limit, across all queues
     #[arg(long, value_name = "KEY", help_heading = "Scheduling")]
     pub(crate) concurrency_key: Option<String>,
@@ -459,6 +465,8 @@ impl SpecArgs {
         }
         patch.set_list("constraints", &self.constraints)?;
         patch.set("placement", self.placement)?;
+        patch.set("spread.over", self.spread_over.as_deref())?;
+        patch.set("spread.max_per_worker", self.max_per_worker)?;
         patch.set("concurrency.key", self.concurrency_key.as_ref())?;
         patch.set("concurrency.limit", self.concurrency_limit)
     }

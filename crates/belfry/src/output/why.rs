@@ -262,6 +262,9 @@ fn failed_filter(look: &OutputOptions, filter: &FailedFilter) -> String {
             format!("insufficient {} (requested {needed}, free {free} of {capacity})", escape(resource))
         }
         FailedFilter::PortInUse { port } => format!("port {port} is in use"),
+        FailedFilter::Spread { running, max_per_worker } => {
+            format!("already runs {running} of at most {max_per_worker} jobs with this name")
+        }
         FailedFilter::HealthChecks => {
             "does not support ports and health checks: its version is too old".into()
         }

@@ -146,11 +146,7 @@ impl Jobs {
                 of_class.cpu += u64::from(job.profile.shape.cpu.0);
                 of_class.memory += job.profile.shape.memory.0;
                 of_class.jobs += 1;
-                used.cpu.0 += job.profile.shape.cpu.0;
-                used.memory.0 += job.profile.shape.memory.0;
-                for (resource, amount) in &job.profile.shape.custom {
-                    *used.custom.entry(resource.clone()).or_default() += amount;
-                }
+                used.add(&job.profile.shape);
             }
             if used != worker.used {
                 return Err(format!("{id} has {:?} reserved, expected {used:?}", worker.used));

@@ -64,13 +64,12 @@ impl Jobs {
             }
             let job = self.all.get(&candidate.job).expect("every job in a queue is live");
             let Profile { shape_id, shape, .. } = &*candidate.profile;
-            let best = match &job.replica {
+            let replica = job.replica.as_deref();
+            let best = if replica.is_some() || shape.spread.is_some() {
                 // There are few of them, so each visits all workers.
-                Some(replica) => {
-                    let workers = self.workers.values();
-                    placement::best_for_replica(shape, replica.service, workers, job.last_worker())
-                }
-                None => self.workers.best(*shape_id, shape, job.last_worker()),
+                placement::best_apart(shape, replica, self.workers.values(), job.last_worker())
+            } else {
+                self.workers.best(*shape_id, shape, job.last_worker())
             };
             match best.or_else(|| self.backfill_worker(cx, candidate.job)) {
                 Some(worker) => self.place(cx, candidate.job, worker),
@@ -144,7 +143,7 @@ impl Jobs {
         if worker.reserve(id, &job.profile.shape) {
             self.running_by_class[job.profile.shape.class as usize] += 1;
             if let Some(replica) = &job.replica {
-                worker.add_replica(replica.service);
+                worker.add_replica(replica);
             }
         }
     }
@@ -156,7 +155,7 @@ impl Jobs {
             let running = &mut self.running_by_class[job.profile.shape.class as usize];
             *running = running.saturating_sub(1);
             if let Some(replica) = &job.replica {
-                worker.remove_replica(replica.service);
+                worker.remove_replica(replica);
             }
         }
     }

@@ -99,7 +99,8 @@ impl Jobs {
 
     /// Tells the services with replicas on a worker that its admission has changed.
     pub(super) fn notify_services_on(&self, cx: &mut Context, id: WorkerId) {
-        let services = self.workers.get(&id).map(|worker| worker.replicas.keys().copied());
+        let services =
+            self.workers.get(&id).map(|worker| worker.replicas.keys().map(|(service, _)| *service));
         services.into_iter().flatten().for_each(|service| cx.raise(Signal::ReplicaChanged(service)));
     }
 }

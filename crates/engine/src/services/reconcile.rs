@@ -95,16 +95,14 @@ impl Service {
         }
     }
 
-    /// Returns the lowest number that no live replica has.
-    fn free_number(&self) -> u32 {
+    /// Returns the `count` lowest numbers that no live replica has.
+    fn free_numbers(&self, count: u32) -> Vec<u32> {
+        let count = count as usize;
         if is_on(Mutation::EngineReusesReplicaNumbers) {
-            return 0;
+            return vec![0; count];
         }
         let used: BTreeSet<u32> = self.replicas.values().map(|replica| replica.number).collect();
-        (0..)
-            .zip(used)
-            .find(|(number, used)| number != used)
-            .map_or_else(|| u32::try_from(self.replicas.len()).unwrap_or(u32::MAX), |(number, _)| number)
+        (0..).filter(|number| !used.contains(number)).take(count).collect()
     }
 }
 
@@ -202,7 +200,7 @@ impl Services {
         *budget -= created + created_stable;
         let new = (0..created).map(|_| current).chain((0..created_stable).map(|_| stable));
         let mut has_created = false;
-        for revision in new {
+        for (number, revision) in service.free_numbers(created + created_stable).into_iter().zip(new) {
             let worker = match free {
                 Some(free) => match free.pop_front() {
                     Some(worker) => Some(worker),
@@ -210,7 +208,7 @@ impl Services {
                 },
                 None => None,
             };
-            has_created |= self.create_replica(cx, jobs, id, revision, worker);
+            has_created |= self.create_replica(cx, jobs, id, (number, revision), worker);
         }
         if has_created || has_stopped || is_cut {
             // The numbers have changed, and further replicas may be missing.
@@ -224,7 +222,7 @@ impl Services {
         cx: &mut Context,
         jobs: &mut Jobs,
         id: ServiceId,
-        revision: u64,
+        (number, revision): (u32, u64),
         worker: Option<WorkerId>,
     ) -> bool {
         let Some(mut template) = self.template(cx, id, revision) else { return false };
@@ -232,7 +230,6 @@ impl Services {
             template = Arc::new(template.bound_to(cx, worker));
         }
         let Some(service) = self.all.get_mut(&id) else { return false };
-        let number = service.free_number();
         let origin =
             ReplicaOrigin { service: id, name: Arc::clone(&service.name), revision, replica: number };
         let job = JobId::from_bits(cx.ids.next(cx.now, id.shard(), cx.rng.next_u64()));

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::record::WorkerRecord;
+use model::service::ReplicaOrigin;
 use model::spec::PriorityClass;
 use model::worker::Health;
 use model::{Bytes, Duration, ExecutionId, JobId, Millicores, ScheduleId, ServiceId, Timestamp, api};
@@ -24,7 +25,7 @@ pub(crate) use index::Workers;
 
 use crate::input::Session;
 use crate::output::WorkerView;
-use crate::profile::{Shape, port_of};
+use crate::profile::{Group, Shape, port_of};
 
 /// State of a worker.
 #[derive(Debug)]
@@ -43,8 +44,8 @@ pub(crate) struct Worker {
     pub(crate) used_by_class: BTreeMap<PriorityClass, ClassUse>,
     /// Jobs with an execution on the worker.
     pub(crate) jobs: BTreeSet<JobId>,
-    /// Number of jobs with an execution on the worker, for each service.
-    pub(crate) replicas: BTreeMap<ServiceId, u32>,
+    /// Number of replicas with an execution on the worker, for each service and revision.
+    pub(crate) replicas: BTreeMap<(ServiceId, u64), u32>,
     /// Jobs that returned to their queues when its lease ended; the worker may still hold their executions.
     pub(crate) unknown: BTreeSet<JobId>,
     /// Executions that were reported as started but are missing in the journal sent with the current session.
@@ -117,6 +118,38 @@ pub(crate) struct Used {
     pub(crate) cpu: Millicores,
     pub(crate) memory: Bytes,
     pub(crate) custom: BTreeMap<String, u64>,
+    /// Number of jobs of each group that is distributed over workers.
+    pub(crate) groups: BTreeMap<u128, u32>,
+}
+
+impl Used {
+    /// Adds the resources of a job.
+    pub(crate) fn add(&mut self, shape: &Shape) {
+        self.cpu.0 = self.cpu.0.saturating_add(shape.cpu.0);
+        self.memory.0 = self.memory.0.saturating_add(shape.memory.0);
+        for (resource, amount) in &shape.custom {
+            *self.custom.entry(resource.clone()).or_default() += amount;
+        }
+        if let Some(group) = &shape.spread {
+            *self.groups.entry(group.key).or_default() += 1;
+        }
+    }
+
+    /// Removes the resources of a job.
+    fn remove(&mut self, shape: &Shape) {
+        self.cpu.0 = self.cpu.0.saturating_sub(shape.cpu.0);
+        self.memory.0 = self.memory.0.saturating_sub(shape.memory.0);
+        for (resource, amount) in &shape.custom {
+            if let Some(used) = self.custom.get_mut(resource) {
+                *used = used.saturating_sub(*amount);
+            }
+        }
+        self.custom.retain(|_, used| *used > 0);
+        if let Some(count) = shape.spread.as_ref().and_then(|group| self.groups.get_mut(&group.key)) {
+            *count = count.saturating_sub(1);
+            self.groups.retain(|_, count| *count > 0);
+        }
+    }
 }
 
 /// Resources and slots that the jobs of one priority class use on a worker.
@@ -164,17 +197,29 @@ impl Worker {
         }
     }
 
-    /// Counts a replica of a service that started to run here.
-    pub(crate) fn add_replica(&mut self, service: ServiceId) {
-        *self.replicas.entry(service).or_default() += 1;
+    /// Returns the number of its jobs that belong to a group.
+    pub(crate) fn jobs_of_group(&self, group: &Group) -> u32 {
+        self.used.groups.get(&group.key).copied().unwrap_or(0)
     }
 
-    /// Counts a replica of a service that no longer runs here.
-    pub(crate) fn remove_replica(&mut self, service: ServiceId) {
-        if let Some(count) = self.replicas.get_mut(&service) {
+    /// Returns the number of replicas of a revision of a service, and of the service.
+    pub(crate) fn replicas_of(&self, service: ServiceId, revision: u64) -> (u32, u32) {
+        let of_revision = self.replicas.get(&(service, revision)).copied().unwrap_or(0);
+        (of_revision, self.replicas.range((service, 0)..=(service, u64::MAX)).map(|(_, count)| count).sum())
+    }
+
+    /// Counts a replica that started to run here.
+    pub(crate) fn add_replica(&mut self, replica: &ReplicaOrigin) {
+        *self.replicas.entry((replica.service, replica.revision)).or_default() += 1;
+    }
+
+    /// Counts a replica that no longer runs here.
+    pub(crate) fn remove_replica(&mut self, replica: &ReplicaOrigin) {
+        let of = (replica.service, replica.revision);
+        if let Some(count) = self.replicas.get_mut(&of) {
             *count = count.saturating_sub(1);
             if *count == 0 {
-                self.replicas.remove(&service);
+                self.replicas.remove(&of);
             }
         }
     }
@@ -187,11 +232,7 @@ impl Worker {
     pub(crate) fn reserve(&mut self, job: JobId, shape: &Shape) -> bool {
         let is_new = self.jobs.insert(job);
         if is_new {
-            self.used.cpu.0 = self.used.cpu.0.saturating_add(shape.cpu.0);
-            self.used.memory.0 = self.used.memory.0.saturating_add(shape.memory.0);
-            for (resource, amount) in &shape.custom {
-                *self.used.custom.entry(resource.clone()).or_default() += amount;
-            }
+            self.used.add(shape);
             let used = self.used_by_class.entry(shape.class).or_default();
             used.cpu += u64::from(shape.cpu.0);
             used.memory = used.memory.saturating_add(shape.memory.0);
@@ -204,14 +245,7 @@ impl Worker {
     pub(crate) fn release(&mut self, job: JobId, shape: &Shape) -> bool {
         let had_any = self.jobs.remove(&job);
         if had_any {
-            self.used.cpu.0 = self.used.cpu.0.saturating_sub(shape.cpu.0);
-            self.used.memory.0 = self.used.memory.0.saturating_sub(shape.memory.0);
-            for (resource, amount) in &shape.custom {
-                if let Some(used) = self.used.custom.get_mut(resource) {
-                    *used = used.saturating_sub(*amount);
-                }
-            }
-            self.used.custom.retain(|_, used| *used > 0);
+            self.used.remove(shape);
             let used = self.used_by_class.entry(shape.class).or_default();
             used.cpu = used.cpu.saturating_sub(shape.cpu.0.into());
             used.memory = used.memory.saturating_sub(shape.memory.0);

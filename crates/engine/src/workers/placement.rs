@@ -14,10 +14,11 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use model::service::ReplicaOrigin;
 use model::spec::{Constraint, Operator, Placement};
 use model::why::FailedFilter;
 use model::worker::{Admission, WorkerStatus};
-use model::{Bytes, Millicores, ServiceId, WorkerId};
+use model::{Bytes, Millicores, WorkerId};
 use mutation::{Mutation, is_on};
 
 use super::{Holder, Purpose, Worker};
@@ -229,6 +230,13 @@ fn check_resources(
             })?;
         }
     }
+    let limit = shape.spread.as_deref().and_then(|group| Some((group, group.max_per_worker?)));
+    if let Some((group, max)) = limit {
+        let running = worker.jobs_of_group(group);
+        if running >= max {
+            found(&|| FailedFilter::Spread { running, max_per_worker: max })?;
+        }
+    }
     let over = usize::from(is_on(Mutation::EngineOverfillsWorkers));
     if worker.jobs.len() >= usize::try_from(capacity.slots).unwrap_or(usize::MAX) + over {
         found(&|| FailedFilter::Slots { slots: capacity.slots })?;
@@ -257,20 +265,44 @@ pub(crate) fn score(shape: &Shape, worker: &Worker) -> u64 {
     }
 }
 
-/// Returns the best eligible worker for a replica of a service: the worker with the fewest replicas of the service, so that
-/// the loss of one worker costs as few of them as possible; then as [`best_of`].
-pub(crate) fn best_for_replica<'a>(
+/// Returns the best eligible worker for a job that is kept apart from others: a replica of a service, or a job with
+/// [`Spread`](model::spec::Spread).
+///
+/// This is the worker whose value of the label has the fewest of the others; then the one with the fewest of them, so that
+/// the loss of a worker costs as few as possible; then as [`best_of`]. For a replica, those of its revision count first:
+/// the older ones will be stopped, so that an update ends with a distribution like that of a new service.
+pub(crate) fn best_apart<'a>(
     shape: &Shape,
-    service: ServiceId,
-    workers: impl Iterator<Item = &'a Worker>,
+    replica: Option<&ReplicaOrigin>,
+    workers: impl Iterator<Item = &'a Worker> + Clone,
     avoid: Option<WorkerId>,
 ) -> Option<WorkerId> {
+    let group = shape.spread.as_deref();
+    let others = |worker: &Worker| match (replica, group) {
+        (Some(replica), _) => worker.replicas_of(replica.service, replica.revision),
+        (None, Some(group)) => (0, worker.jobs_of_group(group)),
+        (None, None) => (0, 0),
+    };
+    let by_value = group.and_then(|group| group.over.as_deref()).map(|label| {
+        let mut sums: BTreeMap<Option<&str>, (u32, u32)> = BTreeMap::new();
+        for worker in workers.clone() {
+            let (sum, (of_revision, all)) =
+                (sums.entry(label_of(worker, label)).or_default(), others(worker));
+            *sum = (sum.0 + of_revision, sum.1 + all);
+        }
+        (label, sums)
+    });
     let fitting = workers.filter(|worker| is_eligible(shape, worker, None));
     let best = fitting.min_by_key(|worker| {
-        let replicas = worker.replicas.get(&service).copied().unwrap_or(0);
-        (replicas, Some(worker.record.id) == avoid, score(shape, worker))
+        let near = by_value.as_ref().and_then(|(label, sums)| sums.get(&label_of(worker, label)).copied());
+        let is_avoided = Some(worker.record.id) == avoid;
+        (near, others(worker), is_avoided, score(shape, worker))
     });
     best.map(|worker| worker.record.id)
+}
+
+fn label_of<'a>(worker: &'a Worker, label: &str) -> Option<&'a str> {
+    worker.record.labels.get(label).map(String::as_str)
 }
 
 /// Returns the best eligible worker for a shape, by lowest score and then lowest id. Prefers a worker other

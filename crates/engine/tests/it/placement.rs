@@ -1,17 +1,20 @@
 //! Placement of jobs, and the reasons why a job waits.
 //!
 //! The first tests cover which workers are eligible (capacity, labels, capabilities) and which of them is
-//! chosen (`spread`, `pack`, another worker for a retry). The rest compares the explanation of a job with its
+//! chosen (`spread`, `pack`, jobs that are kept apart, another worker for a retry). The rest compares the explanation of a job with its
 //! state: a waiting job has at least one reason, and each reason names the limit, queue or worker that blocks
 //! the job.
 //!
 //! # Invariants
 //! - The executions on a worker never need more than its capacity.
 
-use model::spec::Placement;
-use model::{Bytes, JobStatus};
+use std::collections::BTreeSet;
 
-use crate::scenario::Scenario;
+use model::spec::{Placement, PriorityClass, Spread};
+use model::why::{FailedFilter, Reason};
+use model::{Bytes, JobSpec, JobStatus};
+
+use crate::scenario::{Scenario, known};
 
 /// E1, I22.
 #[test]
@@ -25,7 +28,7 @@ fn worker_is_never_overcommitted() {
     t.succeed(big[0]);
     assert_eq!(t.status(big[2]), JobStatus::Running);
     let gpus = [0; 2].map(|_| {
-        let gpu = |s: &mut model::JobSpec| {
+        let gpu = |s: &mut JobSpec| {
             s.resources.cpu = Some(model::Millicores(0));
             s.resources.custom.insert("gpu".into(), 1);
         };
@@ -60,6 +63,65 @@ fn spread_takes_the_emptiest_worker_and_pack_the_fullest() {
     assert_eq!(t.state(spread).worker, Some(other));
 }
 
+/// Four jobs over two zones, of which one has three workers.
+#[test]
+fn jobs_that_spread_over_a_label_run_in_all_of_its_values_equally() {
+    let mut t = Scenario::new();
+    let near = [0; 3].map(|_| t.worker().label("zone", "a").join());
+    let far = t.worker().label("zone", "b").join();
+    let spread = Spread { over: Some("zone".into()), max_per_worker: None };
+    let of = |name: &str, spread: &Spread| {
+        let (name, spread) = (name.to_owned(), Box::new(spread.clone()));
+        move |spec: &mut JobSpec| (spec.name, spec.spread) = (name, Some(spread))
+    };
+    let jobs = [0; 4].map(|_| t.job().spec(of("import", &spread)).submit());
+    let in_far = jobs.iter().filter(|job| t.state(**job).worker == Some(far)).count();
+    assert_eq!(in_far, 2, "two in each zone");
+    let in_near: BTreeSet<_> = jobs.iter().filter_map(|job| t.state(*job).worker).collect();
+    assert_eq!(in_near.len(), 3, "two different workers of the other zone");
+    let other = t.job().spec(of("export", &spread)).submit();
+    assert!(near.contains(&t.state(other).worker.unwrap()), "jobs with another name do not count");
+}
+
+#[test]
+fn no_more_jobs_with_a_name_run_on_a_worker_than_their_spread_allows() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let one = |spec: &mut JobSpec| {
+        spec.name = "crawler".into();
+        spec.spread = Some(Box::new(Spread { over: None, max_per_worker: Some(1) }));
+    };
+    let [first, second] = [0; 2].map(|_| t.job().spec(one).submit());
+    assert_eq!([first, second].map(|job| t.status(job)), [JobStatus::Running, JobStatus::Waiting]);
+    let reasons = t.why(second);
+    let [Reason::NoEligibleWorker { workers, .. }] = &reasons[..] else { panic!("{reasons:?}") };
+    let expected = FailedFilter::Spread { running: 1, max_per_worker: 1 };
+    assert_eq!(known(workers[0].failed_filters.clone()), [expected]);
+    let other = t.job().submit();
+    assert_eq!(t.status(other), JobStatus::Running, "other jobs are not affected");
+    t.restart();
+    t.rejoin_all();
+    assert_eq!(t.status(second), JobStatus::Waiting, "a new leader counts the running jobs");
+    t.succeed(first);
+    assert_eq!(t.status(second), JobStatus::Running);
+}
+
+/// The lower class is not stopped in vain: its end would not lift the limit.
+#[test]
+fn no_job_is_preempted_for_a_job_that_its_spread_excludes() {
+    let mut t = Scenario::new();
+    t.worker().cpu(1_000).join();
+    let one = |spec: &mut JobSpec| {
+        spec.name = "crawler".into();
+        spec.spread = Some(Box::new(Spread { over: None, max_per_worker: Some(1) }));
+    };
+    t.job().cpu(100).class(PriorityClass::High).spec(one).submit();
+    let preemptible = t.job().cpu(900).class(PriorityClass::Preemptible).submit();
+    t.job().cpu(100).class(PriorityClass::High).spec(one).submit();
+    t.pass(60);
+    assert!(!t.is_being_stopped(preemptible));
+}
+
 #[test]
 fn a_retry_prefers_another_worker_and_uses_the_same_if_necessary() {
     let mut t = Scenario::new();
@@ -78,7 +140,7 @@ fn a_retry_prefers_another_worker_and_uses_the_same_if_necessary() {
 fn worker_that_cannot_enforce_a_limit_is_not_eligible() {
     let mut t = Scenario::new();
     t.worker().without_limits().join();
-    let limit = |s: &mut model::JobSpec| s.resources.limits.memory = Some(Bytes(1 << 30));
+    let limit = |s: &mut JobSpec| s.resources.limits.memory = Some(Bytes(1 << 30));
     let strict = t.job().spec(limit).submit();
     let lenient = t
         .job()

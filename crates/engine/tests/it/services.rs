@@ -11,7 +11,7 @@ use engine::input::{ExecutionEnd, Expected, HealthReport, NewService, ServiceReq
 use engine::{Input, Reply};
 use model::api::ApplyChange;
 use model::service::{RevisionCause, RolloutStatus, ServiceHead, ServiceSpec, ServiceState, UpdatePolicy};
-use model::spec::{HealthCheck, HealthChecks, HealthStatus, Port, PriorityClass, TcpCheck};
+use model::spec::{HealthCheck, HealthChecks, HealthStatus, Port, PriorityClass, Run, Spread, TcpCheck};
 use model::why::{FailedFilter, Reason};
 use model::worker::Admission;
 use model::{Duration, JobId, JobSpec, JobStatus, Refusal, ServiceId};
@@ -586,6 +586,49 @@ fn a_fixed_port_is_used_once_on_each_worker() {
     t.worker().join();
     settle(&mut t);
     assert_eq!(t.status(job), JobStatus::Running);
+}
+
+/// The replicas of the new revision are distributed among themselves: the older ones are stopped.
+#[test]
+fn an_update_ends_with_one_replica_on_each_worker() {
+    let mut t = Scenario::new();
+    let workers = [0; 5].map(|_| t.worker().join());
+    let mut spec = web(5);
+    let id = apply(&mut t, &spec);
+    for version in 0..5 {
+        let Run::Process(process) = &mut spec.job.run else { panic!("a process") };
+        process.command = vec!["serve".into(), version.to_string()];
+        apply(&mut t, &spec);
+        settle(&mut t);
+        let used: BTreeSet<_> =
+            replicas(&t, id).into_iter().map(|(job, ..)| t.state(job).worker.unwrap()).collect();
+        assert_eq!(used, BTreeSet::from(workers), "after update {version}");
+    }
+}
+
+/// Three zones with two workers each: the loss of a zone costs one of three replicas.
+#[test]
+fn replicas_are_distributed_over_the_values_of_a_label() {
+    let mut t = Scenario::new();
+    let zones = ["a", "a", "b", "b", "c", "c"];
+    let workers = zones.map(|zone| (t.worker().label("zone", zone).join(), zone));
+    let mut spec = web(3);
+    spec.job.spread = Some(Box::new(Spread { over: Some("zone".into()), max_per_worker: None }));
+    let id = apply(&mut t, &spec);
+    settle(&mut t);
+    let zone_of = |t: &Scenario, job| {
+        let worker = t.state(job).worker.unwrap();
+        workers.iter().find(|(id, _)| *id == worker).unwrap().1
+    };
+    let used: BTreeSet<_> = replicas(&t, id).into_iter().map(|(job, ..)| zone_of(&t, job)).collect();
+    assert_eq!(used.len(), 3);
+    // An update replaces them zone by zone, and ends with the same distribution.
+    let Run::Process(process) = &mut spec.job.run else { panic!("a process") };
+    process.command = vec!["serve".into(), "2".into()];
+    apply(&mut t, &spec);
+    settle(&mut t);
+    let used: BTreeSet<_> = replicas(&t, id).into_iter().map(|(job, ..)| zone_of(&t, job)).collect();
+    assert_eq!(used.len(), 3, "after an update");
 }
 
 /// A worker of an earlier release runs no job with ports or health checks.

@@ -52,6 +52,7 @@ impl Serialize for Compact<'_> {
             resources,
             constraints,
             placement,
+            spread,
             retry,
             timeout,
             grace,

@@ -24,6 +24,9 @@ pub fn service(spec: &ServiceSpec, now: Timestamp) -> Result<(), Invalid> {
             "cannot be combined with `per_worker`: the service has one replica on each matching worker".into()
         });
     }
+    check.ensure(!spec.per_worker || spec.job.spread.is_none(), "job.spread", || {
+        "cannot be combined with `per_worker`: the service has one replica on each matching worker".into()
+    });
     check.ensure(!spec.per_worker || spec.update.canaries == 0, "update.canaries", || {
         "cannot be combined with `per_worker`: no worker has room for a second replica".into()
     });
