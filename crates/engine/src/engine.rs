@@ -122,6 +122,7 @@ impl Engine {
             }
             Input::Service { ticket, request, actor } => self.on_service_request(ticket, *request, &actor),
             Input::Health { worker, session, reports } => jobs.record_health(cx, worker, session, reports),
+            Input::Metrics { readings } => self.services.read_metrics(&self.cx, &readings),
             Input::Tick => {}
         }
         self.deliver_signals();
@@ -286,6 +287,7 @@ impl Engine {
             namespaces: self.jobs.namespace_views(),
             workers: self.jobs.workers().map(Worker::view).collect(),
             services: self.services.counts(),
+            metric_queries: self.services.metric_queries(),
             schedules: self.schedules.counts().clone(),
             firings: self.schedules.firings().clone(),
             clock: self.cx.clock_filter.view(self.cx.now),

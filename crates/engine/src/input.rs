@@ -19,6 +19,7 @@ use model::queue::QueueSettings;
 use model::record::{JobHead, Outcome, Usage};
 use model::run::{ElementBatch, StepRecord, StepStatus, WorkflowHead};
 use model::schedule::OverlapPolicy;
+use model::service::QueryMetric;
 use model::spec::HealthStatus;
 use model::worker::{Admission, Capabilities, Capacity, Health};
 use model::workflow::Definition;
@@ -211,8 +212,24 @@ pub enum Input {
         /// The executions whose health has changed.
         reports: Vec<HealthReport>,
     },
+    /// The server read metrics of other systems that scale services.
+    Metrics {
+        /// Values of the metrics.
+        readings: Vec<MetricReading>,
+    },
     /// Advances time without a request or a message.
     Tick,
+}
+
+/// Value of a metric that scales a service.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetricReading {
+    /// The service.
+    pub service: ServiceId,
+    /// Query of the metric.
+    pub query: QueryMetric,
+    /// Result of the query, or why there is none.
+    pub value: Result<f64, Arc<str>>,
 }
 
 /// Health of an execution, as its worker reports it.

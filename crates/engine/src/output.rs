@@ -17,7 +17,7 @@ use model::namespace::{NamespaceSettings, NamespaceUsage};
 use model::queue::QueueSettings;
 use model::record::{Batch, NamespaceRecord, QueueRecord};
 use model::run::{RunStatus, StepOrigin, StepStatus};
-use model::service::ReplicaOrigin;
+use model::service::{QueryMetric, ReplicaOrigin};
 use model::why::{RunWhy, StepWhy, Why};
 use model::{
     BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, Refusal, RunId, ScheduleId, ServiceId,
@@ -321,6 +321,8 @@ pub struct View {
     pub workers: Vec<WorkerView>,
     /// Numbers of services and replicas.
     pub services: ServiceCounts,
+    /// Queries of services that are scaled by the metrics of other systems, for the server to read.
+    pub metric_queries: Vec<(ServiceId, QueryMetric)>,
     /// Schedules by status.
     pub schedules: std::collections::BTreeMap<ScheduleStatus, u64>,
     /// Number of decided scheduled times since the engine started, by outcome.

@@ -35,7 +35,7 @@ pub(crate) struct Shape {
     pub(crate) spread: Option<Box<Group>>,
 }
 
-/// Running jobs that are distributed over workers, as a job of the group sees it ([`model::spec::Spread`]).
+/// Running jobs that are distributed over workers, as a job of the group sees it ([`model::spec::JobSpread`]).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Group {
     /// Hash of the namespace and the name of the jobs.

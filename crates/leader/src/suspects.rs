@@ -33,6 +33,7 @@ pub enum Suspect {
     Schedule(ScheduleId),
     Backfill(BackfillId),
     Service(ServiceId),
+    Metrics,
     Workflow(WorkflowId),
     Run(RunId),
     /// A named object, by a hash of the whole request.
@@ -58,6 +59,7 @@ impl Suspect {
             Input::Schedule { request, .. } => Self::of_schedules(request),
             Input::Workflow { request, .. } => Self::of_workflows(request),
             Input::Service { request, .. } => Self::of_services(request),
+            Input::Metrics { .. } => Self::Metrics,
             Input::Health { worker, .. } => Self::Worker(*worker),
             Input::Tick => Self::Flush,
         }

@@ -212,6 +212,16 @@ pub const CHECK_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 pub const CHECK_THRESHOLD_MAX: u32 = 1_000;
 /// Maximum number of replicas of a service.
 pub const REPLICAS_MAX: u32 = 1_000;
+/// Maximum number of schedules that scale a service.
+pub const SCALING_SCHEDULES_MAX: usize = 16;
+/// Maximum number of metrics that scale a service.
+pub const SCALING_METRICS_MAX: usize = 8;
+/// Maximum of the stabilization windows of the scaling of a service.
+pub const SCALING_WINDOW_MAX: Duration = Duration::from_secs(3_600);
+/// Maximum length of the URL of a metric that scales a service, in bytes.
+pub const METRIC_URL_LEN_MAX: usize = 2_000;
+/// Maximum length of the query of a metric that scales a service, in bytes.
+pub const METRIC_QUERY_LEN_MAX: usize = 4_000;
 /// Number of revisions that are kept of a service.
 pub const REVISIONS_MAX: usize = 10;
 /// Maximum time for which a replica must be healthy before it is available.

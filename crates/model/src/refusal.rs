@@ -108,6 +108,8 @@ pub enum Refusal {
     ServiceDeleting { name: Arc<str>, replicas: usize },
     #[error("service `{name}` has one replica on each matching worker")]
     ServicePerWorker { name: Arc<str> },
+    #[error("service `{name}` is scaled automatically")]
+    ServiceAutoscaled { name: Arc<str> },
     /// A rollback to a revision that is not kept or that is the current one.
     #[error("service `{name}` cannot be rolled back: {reason}")]
     RevisionUnavailable { name: Arc<str>, reason: String },
@@ -209,6 +211,7 @@ impl Refusal {
             Self::ServiceNotFound { .. } => Code::ServiceNotFound,
             Self::ServiceDeleting { .. } => Code::ServiceDeleting,
             Self::ServicePerWorker { .. } => Code::ServicePerWorker,
+            Self::ServiceAutoscaled { .. } => Code::ServiceAutoscaled,
             Self::RevisionUnavailable { .. } => Code::RevisionUnavailable,
             Self::RolloutStatus { .. } => Code::RolloutStatus,
             Self::JobOfService { .. } => Code::JobOfService,
@@ -324,6 +327,7 @@ mod tests {
             Refusal::ServiceExists { name: "web".into(), service },
             Refusal::ServiceDeleting { name: "web".into(), replicas: 2 },
             Refusal::ServicePerWorker { name: "agent".into() },
+            Refusal::ServiceAutoscaled { name: "web".into() },
             Refusal::RevisionUnavailable { name: "web".into(), reason: "revision 3 is not kept".into() },
             Refusal::RolloutStatus {
                 name: "web".into(),

@@ -11,11 +11,17 @@
 //! Each change of the template is a [`Revision`]. A [`Rollout`] replaces the replicas of older revisions, within the
 //! limits of the [`UpdatePolicy`]. The engine decides; this module has the data.
 
+mod scaling;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+pub use scaling::{
+    QueryMetric, QueueMetric, Scaling, ScalingCause, ScalingChange, ScalingMetric, ScalingSchedule,
+};
 
 use crate::id::ServiceId;
 use crate::spec::{Backoff, DEFAULT, JobSpec, LogKeep, LogPolicy, PriorityClass, RetryPolicy};
@@ -76,9 +82,12 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
     /// Whether the service has one replica on each matching worker, instead of a number of replicas: on each worker that
-    /// satisfies the constraints of the job, is not lost, and is open. Excludes `replicas` [default: `false`].
+    /// satisfies the constraints of the job, is not lost, and is open. Excludes `replicas` and `scaling` [default: `false`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub per_worker: bool,
+    /// Automatic scaling: Belfry sets the number of replicas. Excludes `replicas` and `per_worker` [default: none].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaling: Option<Box<Scaling>>,
     /// Priority class of the replicas: `normal` or `high`. Replicas are never preempted [default: `high`].
     #[serde(default = "default_class")]
     pub priority_class: PriorityClass,
@@ -198,6 +207,11 @@ impl ServiceSpec {
             && self.per_worker == other.per_worker
     }
 
+    /// Returns whether users set the number of replicas, and neither workers nor automatic scaling do.
+    pub fn has_fixed_replicas(&self) -> bool {
+        !self.per_worker && self.scaling.is_none()
+    }
+
     /// Returns the maximum number of desired replicas that Belfry makes unavailable.
     pub fn max_unavailable(&self) -> u32 {
         self.update.max_unavailable.max(u32::from(self.per_worker))
@@ -270,7 +284,7 @@ crate::status::words! { RevisionCause, "a cause of a revision", {
 } }
 
 /// State of a service: everything that changes without a request of a user, and the desired number of replicas.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServiceState {
     /// Whether the service is being deleted: its replicas are stopped, and then its row is deleted.
     #[serde(default)]
@@ -291,6 +305,12 @@ pub struct ServiceState {
     /// Numbers of replicas.
     #[serde(default)]
     pub counts: ReplicaCounts,
+    /// Last change of the number of replicas by automatic scaling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaled: Option<Box<ScalingChange>>,
+    /// Why a metric of its automatic scaling has no value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaling_problem: Option<Box<str>>,
 }
 
 /// Rollout of a revision: the replacement of the replicas of older revisions.

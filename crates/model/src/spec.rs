@@ -23,7 +23,7 @@ pub use health::{
     TcpCheck,
 };
 pub use log::{LogKeep, LogPolicy};
-pub use spread::Spread;
+pub use spread::JobSpread;
 pub use stop_signal::StopSignal;
 
 use crate::id::JobId;
@@ -125,7 +125,7 @@ pub struct JobSpec {
     /// Distribution of running jobs with the same name over workers [default: they may run on the same worker; replicas of
     /// a service prefer different workers].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spread: Option<Box<Spread>>,
+    pub spread: Option<Box<JobSpread>>,
     /// Retry policy: number and delay of further attempts after a failure.
     #[serde(default)]
     pub retry: RetryPolicy,

@@ -108,6 +108,8 @@ mutations! {
     EngineReusesReplicaNumbers = "engine-reuses-replica-numbers",
     /// Does not change services with one replica on each worker when workers change.
     EngineIgnoresNewWorkers = "engine-ignores-new-workers",
+    /// Automatic scaling decides, and the number of replicas stays.
+    EngineIgnoresScaling = "engine-ignores-scaling",
     /// Binds a second replica to a worker that has one.
     EngineBindsReplicasTwice = "engine-binds-replicas-twice",
     /// Ends a replica that exits with success.

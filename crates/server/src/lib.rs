@@ -49,7 +49,8 @@ pub mod peers;
 pub mod preview;
 pub mod repair;
 mod running;
-pub mod services;
+pub mod service_metrics;
+mod services;
 mod statistics;
 #[cfg(feature = "testing")]
 pub mod testing;

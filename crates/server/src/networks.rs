@@ -1,11 +1,16 @@
 //! Which addresses the server may send requests of users to.
 //!
-//! A user chooses the URL of a channel. Without a guard, the server would send requests for them to machines that only the
+//! A user chooses the URL of a channel, or of a metric that scales a service. Without a guard, the server would send requests for them to machines that only the
 //! server can reach (server-side request forgery): itself, the services of its network, the metadata of a cloud. So a name
 //! is resolved once, every address is checked, and the connection goes to a checked address.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 /// Private networks that may be reached, in addition to all public addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -124,6 +129,47 @@ impl Networks {
             self.check(host, address.ip()).map_err(std::io::Error::other)?;
         }
         Ok(found)
+    }
+}
+
+/// Returns an HTTP client that connects only to addresses that may be reached.
+///
+/// It does not check a host that is an address: call [`Networks::check_url`] before.
+pub(crate) fn guarded_client(
+    networks: &Arc<Networks>,
+    connect_timeout: Duration,
+    timeout: Duration,
+) -> reqwest::Client {
+    // Fails if another part of the process has already installed one.
+    let _chosen = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .user_agent(concat!("belfry/", env!("CARGO_PKG_VERSION")))
+        .dns_resolver(Arc::new(GuardedResolver(Arc::clone(networks))))
+        // A redirect could lead to a forbidden address, and would get the secrets of the request.
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .connect_timeout(connect_timeout)
+        .timeout(timeout)
+        .build()
+        .expect("the settings of the client are constant")
+}
+
+/// Resolver of an HTTP client that only returns addresses that may be reached.
+struct GuardedResolver(Arc<Networks>);
+
+impl fmt::Debug for GuardedResolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("GuardedResolver").field(&self.0).finish()
+    }
+}
+
+impl Resolve for GuardedResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let networks = Arc::clone(&self.0);
+        Box::pin(async move {
+            let found = networks.resolve(name.as_str(), 0).await?;
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
     }
 }
 

@@ -20,7 +20,7 @@ use model::timing::Timing;
 use model::validate::Problem;
 use model::{Duration, Timestamp};
 
-use crate::calendar::{Calendars, unknown_calendar};
+use crate::calendar::{BuiltinCalendars, Calendars, unknown_calendar};
 use crate::civil::DAY_SECONDS;
 use crate::cron::{self, Expression};
 use crate::filter::{Filter, FilterContext};
@@ -102,6 +102,21 @@ impl Timetable {
             Box::new(Limits { filters: filters.into(), roll, start: timing.start, end: timing.end })
         });
         Ok(Self { rules: rules.into(), zone, limits })
+    }
+
+    /// Compiles a single cron expression, in the time zone `zone`.
+    ///
+    /// # Errors
+    /// Returns all problems; their paths are `cron` and `zone`.
+    pub fn of_cron(expression: &str, zone: &str, zones: &Zones) -> Result<Self, Vec<Problem>> {
+        let rules = vec![model::timing::Rule::Cron(model::timing::Cron::new(expression))];
+        let timing = Timing { rules, zone: zone.to_owned(), ..Timing::default() };
+        Self::compile(&timing, 0, zones, &BuiltinCalendars).map_err(|mut problems| {
+            for problem in &mut problems {
+                problem.path = problem.path.strip_prefix("rules[0].").unwrap_or(&problem.path).to_owned();
+            }
+            problems
+        })
     }
 
     /// Returns a timetable without rules: it has no scheduled times.

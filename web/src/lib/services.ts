@@ -158,5 +158,5 @@ export function saveEffect(
  * scaling.
  */
 export function editableSpec(spec: ServiceSpec, replicas: number): ServiceSpec {
-  return spec.replicas == null || spec.per_worker ? spec : { ...spec, replicas };
+  return spec.replicas == null || spec.per_worker || spec.scaling ? spec : { ...spec, replicas };
 }

@@ -142,6 +142,17 @@ impl Row for ServiceDetails {
     }
 }
 
+/// Formats the limits and the last change of automatic scaling: `1 to 5 replicas; from 3 to 5 at TIME (queue: 120)`.
+fn scaling(look: &OutputOptions, service: &Service) -> Option<String> {
+    let scaling = service.spec.as_ref()?.scaling.as_ref()?;
+    let last = service.last_scaling.as_ref().map(|change| {
+        let value = change.value.map(|value| format!(": {value}")).unwrap_or_default();
+        let (from, to, at) = (change.from, change.to, exact(look, change.at));
+        format!("; from {from} to {to} at {at} ({}{value})", change.cause)
+    });
+    Some(format!("{} to {} replicas{}", scaling.min, scaling.max, last.unwrap_or_default()))
+}
+
 impl Detail for ServiceDetails {
     fn detail(&self, look: &OutputOptions) -> Vec<(&'static str, Cell)> {
         let service = &self.service;
@@ -163,6 +174,8 @@ impl Detail for ServiceDetails {
             ("Labels", labels(&service.labels)),
             ("Description", service.description.as_deref().into()),
             ("Replicas", replicas.into()),
+            ("Scaling", scaling(look, service).as_deref().into()),
+            ("Scaling problem", service.scaling_problem.as_deref().into()),
             ("Min available", service.min_available.to_string().into()),
             ("Revision", format!("{}{}", rollout.revision, stable.unwrap_or_default()).into()),
             ("Rollout", status(service)),

@@ -15,7 +15,7 @@ use model::{Cause, Duration, ExecutionStatus, JobId, JobStatus, Timestamp, Worke
 
 use mutation::{Mutation, is_on};
 
-use super::TransitionDetails;
+use super::{Job, TransitionDetails};
 use crate::context::Context;
 use crate::jobs::Jobs;
 use crate::profile::Profile;
@@ -43,6 +43,17 @@ pub(crate) struct ReplicaFacts {
 }
 
 impl Jobs {
+    /// Returns the number of waiting jobs in a queue.
+    pub(crate) fn waiting_in(&self, queue: &str) -> u64 {
+        self.queues.waiting_in(queue)
+    }
+
+    /// Returns whether a job waits in a queue.
+    pub(crate) fn waits_in(&self, id: JobId, queue: &str) -> bool {
+        let waits = |job: &Job| job.state.status == JobStatus::Waiting && *job.profile.queue == *queue;
+        self.all.get(&id).is_some_and(waits)
+    }
+
     /// Creates the job of a replica; it is ready immediately.
     pub(crate) fn create_replica(
         &mut self,

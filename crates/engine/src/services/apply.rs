@@ -88,10 +88,12 @@ impl Services {
             version: 0,
             created_at: now,
             updated_at: now,
-            replicas: new.spec.replicas.unwrap_or(1),
+            replicas: new.spec.replicas.unwrap_or_else(|| new.spec.scaling.as_ref().map_or(1, |s| s.min)),
             rollout: new_rollout(cx, 1),
             stable_revision: None,
             counts: ReplicaCounts::default(),
+            scaled: None,
+            scaling_problem: None,
         };
         let mut service = Service::new(Arc::new(head), state);
         (service.new, service.head_changed) = (true, true);
@@ -127,6 +129,10 @@ impl Services {
     fn set_spec(&mut self, id: ServiceId, spec: Arc<ServiceSpec>, body: Arc<str>) {
         let Some(service) = self.all.get_mut(&id) else { return };
         let revisions = service.head.revisions.clone();
+        if service.head.spec.scaling != spec.scaling {
+            service.scaler = None;
+            service.state.scaling_problem = None;
+        }
         service.head = Arc::new(ServiceHead { spec, body, revisions });
         service.head_changed = true;
     }
@@ -188,6 +194,9 @@ impl Services {
         let service = check_version(self.live_mut(id)?, expected)?;
         if service.spec().per_worker {
             return Err(Refusal::ServicePerWorker { name: Arc::clone(&service.name) });
+        }
+        if service.spec().scaling.is_some() {
+            return Err(Refusal::ServiceAutoscaled { name: Arc::clone(&service.name) });
         }
         let before = std::mem::replace(&mut service.state.replicas, replicas);
         if before != replicas {

@@ -12,6 +12,7 @@
 //! - [`reconcile`]: brings a service closer to its spec. [`plan`]: which replicas to create and to stop, as a pure
 //!   function.
 //! - [`per_worker`]: services with one replica on each matching worker.
+//! - [`scaling`]: the desired number follows schedules and metrics.
 //! - [`template`]: the specs of the jobs of a revision. [`restore`]: rebuilds services from rows. [`check`]: invariants.
 //!
 //! # Invariants
@@ -29,6 +30,7 @@ mod plan;
 mod reconcile;
 mod restore;
 mod rollout;
+mod scaling;
 mod template;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +48,7 @@ use crate::input::ServiceRequest;
 use crate::jobs::Jobs;
 use crate::output::{Reply, ServiceCounts};
 use crate::timer::Timer;
+use scaling::Scaler;
 use template::Template;
 
 /// All services.
@@ -74,6 +77,8 @@ struct Service {
     replicas: BTreeMap<JobId, Replica>,
     /// Templates of the revisions from which replicas were created last.
     templates: Vec<Arc<Template>>,
+    /// Decides the desired number, if the service is scaled automatically.
+    scaler: Option<Box<Scaler>>,
     /// When its timer is armed.
     armed: Option<Timestamp>,
     /// Whether the spec or the revisions are not yet written to the store.
@@ -101,6 +106,7 @@ impl Service {
             state,
             replicas: BTreeMap::new(),
             templates: Vec::new(),
+            scaler: None,
             armed: None,
             head_changed: false,
             new: false,

@@ -121,13 +121,15 @@ impl Services {
     }
 
     fn reconcile(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ServiceId, budget: &mut u32) {
+        self.scale_automatically(cx, jobs, id);
         let Some(service) = self.all.get(&id) else { return };
         let mut survey = service.survey(cx.now, jobs);
         self.follow_workers(cx, id, survey.workers.as_ref());
         let Some(service) = self.all.get(&id) else { return };
         if survey.is_waiting_for_workers && !service.state.deleting {
+            let next = [survey.next_available, service.scaling_due()].into_iter().flatten().min();
             self.set_counts(cx, id, survey.counts);
-            return self.arm(cx, id, survey.next_available);
+            return self.arm(cx, id, next);
         }
         let revision = service.state.rollout.revision;
         self.advance_rollout(cx, id, survey.counts);
@@ -145,9 +147,8 @@ impl Services {
         let mut free = survey.workers.map(MatchingWorkers::into_free);
         self.carry_out(cx, jobs, id, plan, budget, &mut free);
         let Some(service) = self.all.get(&id) else { return };
-        let next =
-            [survey.next_available, service.progress_deadline(self.resumed_at)].into_iter().flatten().min();
-        self.arm(cx, id, next);
+        let next = [survey.next_available, service.progress_deadline(self.resumed_at), service.scaling_due()];
+        self.arm(cx, id, next.into_iter().flatten().min());
     }
 
     fn set_counts(&mut self, cx: &mut Context, id: ServiceId, counts: ReplicaCounts) {

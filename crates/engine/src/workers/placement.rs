@@ -266,7 +266,7 @@ pub(crate) fn score(shape: &Shape, worker: &Worker) -> u64 {
 }
 
 /// Returns the best eligible worker for a job that is kept apart from others: a replica of a service, or a job with
-/// [`Spread`](model::spec::Spread).
+/// [`JobSpread`](model::spec::JobSpread).
 ///
 /// This is the worker whose value of the label has the fewest of the others; then the one with the fewest of them, so that
 /// the loss of a worker costs as few as possible; then as [`best_of`]. For a replica, those of its revision count first:

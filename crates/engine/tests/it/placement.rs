@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use model::spec::{Placement, PriorityClass, Spread};
+use model::spec::{JobSpread, Placement, PriorityClass};
 use model::why::{FailedFilter, Reason};
 use model::{Bytes, JobSpec, JobStatus};
 
@@ -69,8 +69,8 @@ fn jobs_that_spread_over_a_label_run_in_all_of_its_values_equally() {
     let mut t = Scenario::new();
     let near = [0; 3].map(|_| t.worker().label("zone", "a").join());
     let far = t.worker().label("zone", "b").join();
-    let spread = Spread { over: Some("zone".into()), max_per_worker: None };
-    let of = |name: &str, spread: &Spread| {
+    let spread = JobSpread { over: Some("zone".into()), max_per_worker: None };
+    let of = |name: &str, spread: &JobSpread| {
         let (name, spread) = (name.to_owned(), Box::new(spread.clone()));
         move |spec: &mut JobSpec| (spec.name, spec.spread) = (name, Some(spread))
     };
@@ -89,7 +89,7 @@ fn no_more_jobs_with_a_name_run_on_a_worker_than_their_spread_allows() {
     t.worker().join();
     let one = |spec: &mut JobSpec| {
         spec.name = "crawler".into();
-        spec.spread = Some(Box::new(Spread { over: None, max_per_worker: Some(1) }));
+        spec.spread = Some(Box::new(JobSpread { over: None, max_per_worker: Some(1) }));
     };
     let [first, second] = [0; 2].map(|_| t.job().spec(one).submit());
     assert_eq!([first, second].map(|job| t.status(job)), [JobStatus::Running, JobStatus::Waiting]);
@@ -113,7 +113,7 @@ fn no_job_is_preempted_for_a_job_that_its_spread_excludes() {
     t.worker().cpu(1_000).join();
     let one = |spec: &mut JobSpec| {
         spec.name = "crawler".into();
-        spec.spread = Some(Box::new(Spread { over: None, max_per_worker: Some(1) }));
+        spec.spread = Some(Box::new(JobSpread { over: None, max_per_worker: Some(1) }));
     };
     t.job().cpu(100).class(PriorityClass::High).spec(one).submit();
     let preemptible = t.job().cpu(900).class(PriorityClass::Preemptible).submit();

@@ -1,8 +1,10 @@
 //! Services: replicas, restarts, health, rollouts, drains and losses of workers.
 //!
 //! - `per_worker`: services with one replica on each matching worker.
+//! - `scaling`: services that are scaled automatically.
 
 mod per_worker;
+mod scaling;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use engine::input::{ExecutionEnd, Expected, HealthReport, NewService, ServiceReq
 use engine::{Input, Reply};
 use model::api::ApplyChange;
 use model::service::{RevisionCause, RolloutStatus, ServiceHead, ServiceSpec, ServiceState, UpdatePolicy};
-use model::spec::{HealthCheck, HealthChecks, HealthStatus, Port, PriorityClass, Run, Spread, TcpCheck};
+use model::spec::{HealthCheck, HealthChecks, HealthStatus, JobSpread, Port, PriorityClass, Run, TcpCheck};
 use model::why::{FailedFilter, Reason};
 use model::worker::Admission;
 use model::{Duration, JobId, JobSpec, JobStatus, Refusal, ServiceId};
@@ -29,6 +31,7 @@ fn web(replicas: u32) -> ServiceSpec {
         description: None,
         replicas: Some(replicas),
         per_worker: false,
+        scaling: None,
         priority_class: PriorityClass::High,
         job: Box::new(job),
         restart_backoff: Default::default(),
@@ -613,7 +616,7 @@ fn replicas_are_distributed_over_the_values_of_a_label() {
     let zones = ["a", "a", "b", "b", "c", "c"];
     let workers = zones.map(|zone| (t.worker().label("zone", zone).join(), zone));
     let mut spec = web(3);
-    spec.job.spread = Some(Box::new(Spread { over: Some("zone".into()), max_per_worker: None }));
+    spec.job.spread = Some(Box::new(JobSpread { over: Some("zone".into()), max_per_worker: None }));
     let id = apply(&mut t, &spec);
     settle(&mut t);
     let zone_of = |t: &Scenario, job| {

@@ -98,6 +98,7 @@ codes! {
     ArtifactInUse = 409, "artifact_in_use", "A run that has not ended needs the artifact.", "wait until the run ends, or cancel it";
     ScheduleExists = 409, "schedule_exists", "A schedule with this name already exists.", "replace the schedule with PUT, or choose another name";
     ServicePerWorker = 409, "service_per_worker", "The service has one replica on each matching worker, so it has no number of replicas.", "change the constraints of its job, or remove `per_worker`";
+    ServiceAutoscaled = 409, "service_autoscaled", "The service is scaled automatically.", "change `min` or `max` of its `scaling`, or remove `scaling`";
     ServiceDeleting = 409, "service_deleting", "The service is being deleted.", "wait until its replicas have stopped, then create it again";
     RevisionUnavailable = 409, "revision_unavailable", "The service cannot return to this revision.", "GET the service's /revisions lists the revisions that are kept";
     RolloutStatus = 409, "rollout_status", "The rollout is not in the status that the request needs.", "GET the service shows the status of its rollout";

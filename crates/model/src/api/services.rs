@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::ApplyChange;
 use crate::id::{ExecutionId, JobId, ServiceId, WorkerId};
-use crate::service::{ReplicaCounts, RevisionCause, Rollout, ServiceSpec};
+use crate::service::{ReplicaCounts, RevisionCause, Rollout, ScalingChange, ServiceSpec};
 use crate::spec::ExecutionHealth;
 use crate::status::JobStatus;
 use crate::time::Timestamp;
@@ -41,6 +41,12 @@ pub struct Service {
     pub updated_at: Timestamp,
     /// Desired number of replicas.
     pub replicas: u32,
+    /// Last change of `replicas` by automatic scaling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_scaling: Option<ScalingChange>,
+    /// Why a metric of the automatic scaling has no value. The metric does not reduce the number of replicas until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaling_problem: Option<String>,
     /// Smallest number of available replicas that Belfry leaves when it stops replicas: `replicas` without
     /// `update.max_unavailable`.
     pub min_available: u32,

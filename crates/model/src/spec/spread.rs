@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 /// the one with the fewest of them is chosen.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Spread {
+pub struct JobSpread {
     /// Label of workers, such as `zone`: first of all, the value with the fewest of these jobs is chosen [default: only
     /// workers are compared].
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,7 +3,7 @@
 use super::workflow::{NOT_REPLACED, texts_with_references};
 use super::{Check, Invalid};
 use crate::limits;
-use crate::service::{ServiceSpec, UpdatePolicy};
+use crate::service::{QueryMetric, Scaling, ScalingMetric, ServiceSpec, UpdatePolicy};
 use crate::spec::{Delivery, JobSpec, PriorityClass, RetryPolicy};
 use crate::time::{Duration, Timestamp};
 
@@ -21,6 +21,15 @@ pub fn service(spec: &ServiceSpec, now: Timestamp) -> Result<(), Invalid> {
     if let Some(replicas) = spec.replicas {
         replica_count(&mut check, "replicas", replicas);
         check.ensure(!spec.per_worker, "replicas", || {
+            "cannot be combined with `per_worker`: the service has one replica on each matching worker".into()
+        });
+    }
+    if let Some(scaling_spec) = &spec.scaling {
+        scaling(&mut check, scaling_spec);
+        check.ensure(spec.replicas.is_none(), "replicas", || {
+            "cannot be combined with `scaling`, which sets the number of replicas".into()
+        });
+        check.ensure(!spec.per_worker, "scaling", || {
             "cannot be combined with `per_worker`: the service has one replica on each matching worker".into()
         });
     }
@@ -53,6 +62,61 @@ pub fn replicas(replicas: u32) -> Result<(), Invalid> {
 fn replica_count(check: &mut Check, at: &str, count: u32) {
     let max = limits::REPLICAS_MAX;
     check.ensure(count <= max, at, || format!("`{count}` is out of range: expected 0 to {max}"));
+}
+
+/// Checks everything except cron expressions and time zones, which need the data of time zones.
+fn scaling(check: &mut Check, scaling: &Scaling) {
+    replica_count(check, "scaling.min", scaling.min);
+    replica_count(check, "scaling.max", scaling.max);
+    check.ensure(scaling.max >= scaling.min.max(1), "scaling.max", || {
+        format!("`{}` is out of range: expected at least {}", scaling.max, scaling.min.max(1))
+    });
+    let too_many = |count, max| format!("has {count} entries: expected at most {max}");
+    let (count, max) = (scaling.schedules.len(), limits::SCALING_SCHEDULES_MAX);
+    check.ensure(count <= max, "scaling.schedules", || too_many(count, max));
+    for (i, schedule) in scaling.schedules.iter().enumerate() {
+        check.ensure(schedule.min <= scaling.max, &format!("scaling.schedules[{i}].min"), || {
+            format!("`{}` is out of range: expected at most `max` ({})", schedule.min, scaling.max)
+        });
+    }
+    let (count, max) = (scaling.metrics.len(), limits::SCALING_METRICS_MAX);
+    check.ensure(count <= max, "scaling.metrics", || too_many(count, max));
+    check.ensure(!scaling.metrics.is_empty() || !scaling.schedules.is_empty(), "scaling", || {
+        "has neither `metrics` nor `schedules`: set `replicas` instead".into()
+    });
+    for (i, metric) in scaling.metrics.iter().enumerate() {
+        let at = format!("scaling.metrics[{i}]");
+        match metric {
+            ScalingMetric::Queue(queue) => {
+                check.name(&format!("{at}.queue.name"), &queue.name);
+                check.ensure(queue.jobs_per_replica > 0, &format!("{at}.queue.jobs_per_replica"), || {
+                    "must be greater than 0".into()
+                });
+            }
+            ScalingMetric::Query(query) => query_metric(check, &format!("{at}.query"), query),
+        }
+    }
+    check.at_most("scaling.up_window", scaling.up_window, limits::SCALING_WINDOW_MAX);
+    check.at_most("scaling.down_window", scaling.down_window, limits::SCALING_WINDOW_MAX);
+}
+
+fn query_metric(check: &mut Check, at: &str, metric: &QueryMetric) {
+    let is_http = ["http://", "https://"].iter().any(|scheme| metric.url.starts_with(scheme));
+    check.ensure(is_http && metric.url.len() <= limits::METRIC_URL_LEN_MAX, &format!("{at}.url"), || {
+        format!(
+            "must be a URL with `http` or `https` of at most {} bytes, such as `http://prometheus:9090`",
+            limits::METRIC_URL_LEN_MAX
+        )
+    });
+    let length = metric.query.len();
+    check.ensure((1..=limits::METRIC_QUERY_LEN_MAX).contains(&length), &format!("{at}.query"), || {
+        format!("has {length} bytes: expected 1 to {}", limits::METRIC_QUERY_LEN_MAX)
+    });
+    check.ensure(
+        metric.per_replica.is_finite() && metric.per_replica > 0.0,
+        &format!("{at}.per_replica"),
+        || "must be greater than 0".into(),
+    );
 }
 
 fn update(check: &mut Check, update: &UpdatePolicy) {
@@ -138,6 +202,7 @@ mod tests {
             description: None,
             replicas: Some(3),
             per_worker: false,
+            scaling: None,
             priority_class: PriorityClass::High,
             job: Box::new(job),
             restart_backoff: Default::default(),

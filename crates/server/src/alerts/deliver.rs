@@ -1,6 +1,5 @@
 //! Delivery of messages by HTTP and SMTP.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +12,8 @@ use lettre::{AsyncSmtpTransport, AsyncTransport as _, Tokio1Executor};
 use model::Timestamp;
 use model::alert::{SecretText, Target};
 use model::error_chain::Chain;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use crate::networks::{Forbidden, Networks};
+use crate::networks::{self, Forbidden, Networks};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,19 +30,8 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new(networks: Networks) -> Self {
-        // Fails if another part of the process has already installed one.
-        let _chosen = rustls::crypto::ring::default_provider().install_default();
         let networks = Arc::new(networks);
-        let http = reqwest::Client::builder()
-            .user_agent(concat!("belfry/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(Arc::new(GuardedResolver(Arc::clone(&networks))))
-            // A redirect could lead to a forbidden address, and would get the secrets of the request.
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(TIMEOUT)
-            .build()
-            .expect("the settings of the client are constant");
+        let http = networks::guarded_client(&networks, CONNECT_TIMEOUT, TIMEOUT);
         Self { http, networks }
     }
 
@@ -191,25 +178,6 @@ async fn first_bytes(mut answer: reqwest::Response) -> Vec<u8> {
     }
     body.truncate(ANSWER_BYTES_MAX);
     body
-}
-
-/// Resolver of an HTTP client that only returns addresses that may be reached.
-struct GuardedResolver(Arc<Networks>);
-
-impl fmt::Debug for GuardedResolver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("GuardedResolver").field(&self.0).finish()
-    }
-}
-
-impl Resolve for GuardedResolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let networks = Arc::clone(&self.0);
-        Box::pin(async move {
-            let found = networks.resolve(name.as_str(), 0).await?;
-            Ok(Box::new(found.into_iter()) as Addrs)
-        })
-    }
 }
 
 #[cfg(test)]

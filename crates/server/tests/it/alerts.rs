@@ -18,7 +18,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use crate::harness::{DEADLINE, Server, job, soon, submit};
+use crate::harness::{DEADLINE, Server, call, get, job, put, soon, submit};
 
 /// HTTP service that records the bodies of requests, with their `webhook-id`.
 #[derive(Clone)]
@@ -81,34 +81,6 @@ async fn receive(State(service): State<Service>, headers: HeaderMap, body: Strin
 
 fn reachable(config: &mut ServerConfig) {
     config.private_networks = Networks::loopback();
-}
-
-async fn call(server: &Server, method: reqwest::Method, path: &str, body: &Value) -> (u16, Value) {
-    let token = std::fs::read_to_string(&server.running.admin_token_path).unwrap();
-    let url = format!("{}/api/v1/{path}", server.url());
-    let request =
-        || reqwest::Client::new().request(method.clone(), &url).bearer_auth(token.trim()).json(body);
-    // The leader loads the alerts shortly after it is ready.
-    soon(path, async {
-        loop {
-            let answer = request().send().await.unwrap();
-            let status = answer.status().as_u16();
-            if status != 503 {
-                return (status, answer.json().await.unwrap_or_default());
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    })
-    .await
-}
-
-async fn put(server: &Server, path: &str, body: Value) {
-    let (status, answer) = call(server, reqwest::Method::PUT, path, &body).await;
-    assert_eq!(status, 200, "{answer}");
-}
-
-async fn get(server: &Server, path: &str) -> Value {
-    call(server, reqwest::Method::GET, path, &Value::Null).await.1
 }
 
 /// Creates a channel to the service, and a rule about failed jobs.

@@ -9,6 +9,7 @@ use engine::output::Submitted;
 use engine::{Input, Reply};
 use model::record::JobHead;
 use model::{JobId, JobSpec, JobStatus};
+use serde_json::Value;
 use server::node::{Node, Readiness, RequestError};
 use server::testing::{FakeOptions, FakeWorker};
 use server::{Running, ServerConfig};
@@ -191,4 +192,33 @@ pub(crate) async fn try_submit_many(
         Reply::Submitted(made) => Ok(made.into_iter().map(|made| made.job).collect()),
         other => panic!("{other:?}"),
     }
+}
+
+/// Sends a request of the first admin to the REST API; returns status and body.
+pub(crate) async fn call(server: &Server, method: reqwest::Method, path: &str, body: &Value) -> (u16, Value) {
+    let token = std::fs::read_to_string(&server.running.admin_token_path).unwrap();
+    let url = format!("{}/api/v1/{path}", server.url());
+    let request =
+        || reqwest::Client::new().request(method.clone(), &url).bearer_auth(token.trim()).json(body);
+    // The leader loads the alerts shortly after it is ready.
+    soon(path, async {
+        loop {
+            let answer = request().send().await.unwrap();
+            let status = answer.status().as_u16();
+            if status != 503 {
+                return (status, answer.json().await.unwrap_or_default());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+}
+
+pub(crate) async fn put(server: &Server, path: &str, body: Value) {
+    let (status, answer) = call(server, reqwest::Method::PUT, path, &body).await;
+    assert_eq!(status, 200, "{answer}");
+}
+
+pub(crate) async fn get(server: &Server, path: &str) -> Value {
+    call(server, reqwest::Method::GET, path, &Value::Null).await.1
 }

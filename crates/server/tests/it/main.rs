@@ -1,5 +1,5 @@
 //! Tests of a whole server over a real store, with a fake worker: commits that stall, fail or are lost; workers that
-//! disconnect and reconnect; logs; artifacts; malformed messages; and clusters of two servers.
+//! disconnect and reconnect; logs; artifacts; malformed messages; alerts; services that are scaled by metrics; and clusters of two servers.
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "helpers of tests are tests")]
 
@@ -13,4 +13,5 @@ mod node;
 mod peers;
 mod restart;
 mod s3;
+mod scaling;
 mod workers;

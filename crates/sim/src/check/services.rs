@@ -8,6 +8,7 @@
 //! - A new replica exceeds neither the desired number and the surge, nor does it take the number of a live one.
 //! - A service with one replica on each worker has no two on one worker, and in the end one on each matching worker. A
 //!   replica whose worker no longer matches may be stopped.
+//! - A service that is scaled automatically has a desired number between its minimum and its maximum in the end.
 //! - A replica ends only if it was told to stop, or after very many executions, and it is never preempted.
 //! - A rollout changes its status only by legal steps. While it is paused, missing replicas get the stable revision.
 //! - The health of an execution follows the newest report: it never becomes `starting` again (I10).
@@ -371,6 +372,13 @@ impl Services {
     pub(super) fn judge_desired(&self, index: usize, findings: &mut Findings) {
         for (&id, service) in self.services.iter().filter(|(_, service)| !service.row.deleting) {
             let row = &service.row;
+            if let Some(scaling) = &service.spec.scaling
+                && !(scaling.min..=scaling.max).contains(&row.replicas)
+            {
+                let (min, max) = (scaling.min, scaling.max);
+                let message = format!("{} replicas are desired, expected {min} to {max}", row.replicas);
+                findings.add(Invariant::I24, id, message, [service.at, index]);
+            }
             if service.spec.per_worker {
                 self.judge_workers(index, id, findings);
             }

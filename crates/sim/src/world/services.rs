@@ -1,6 +1,6 @@
 //! Services that clients apply, and requests about them.
 //!
-//! The specs are drawn at random: numbers of replicas, or one on each worker, limits of rollouts, canaries, health checks, fixed ports, and
+//! The specs are drawn at random: numbers of replicas, one on each worker, or as many as a queue needs, limits of rollouts, canaries, health checks, fixed ports, and
 //! the [behavior](Behavior) of the tasks. Together the services use at most half of the slots, so that other jobs still
 //! run, and each replica finds a place once the faults have ended.
 //!
@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use engine::Expected;
 use engine::input::{NewService, ServiceRequest};
-use model::service::{RolloutStatus, ServiceState, UpdatePolicy};
-use model::spec::{CheckedPort, Delivery, HealthCheck, HealthChecks, Port, PriorityClass, TcpCheck};
+use model::service::{QueueMetric, RolloutStatus, Scaling, ScalingMetric, ServiceState, UpdatePolicy};
+use model::spec::{CheckedPort, DEFAULT, Delivery, HealthCheck, HealthChecks, Port, PriorityClass, TcpCheck};
 use model::worker::Admission;
 use model::{Duration, JobSpec, Millicores, ServiceId, ServiceSpec};
 
@@ -78,6 +78,8 @@ pub(super) struct ServiceShape {
     replicas_max: u32,
     /// Whether it has one replica on each worker.
     per_worker: bool,
+    /// Whether the waiting jobs of a queue determine its replicas.
+    is_scaled: bool,
     /// Maximum number of replicas beyond the desired number.
     surge_max: u32,
     has_checks: bool,
@@ -96,8 +98,10 @@ impl ServiceShape {
         let most = (slots - surge_max).min(4);
         let replicas_max = if has_fixed_port { most.min(workers - 1) } else { most };
         let per_worker = workers <= slots && dice.chance(0.25);
+        let is_scaled = !per_worker && dice.chance(0.25);
         Self {
             per_worker,
+            is_scaled,
             replicas_max,
             surge_max,
             has_checks: dice.chance(0.5),
@@ -114,8 +118,9 @@ impl ServiceShape {
             owner: None,
             labels: Default::default(),
             description: None,
-            replicas: (!self.per_worker).then(|| self.some_replicas(dice)),
+            replicas: self.maybe_replicas(dice, 1.0),
             per_worker: self.per_worker,
+            scaling: self.is_scaled.then(|| Box::new(self.some_scaling(dice))),
             priority_class: *dice.pick(&[PriorityClass::High, PriorityClass::Normal]),
             job: Box::new(JobSpec::command(["serve"])),
             restart_backoff: Default::default(),
@@ -130,6 +135,24 @@ impl ServiceShape {
 
     fn some_replicas(&self, dice: &mut Dice) -> u32 {
         u32::try_from(dice.between(1, self.replicas_max.into())).unwrap_or(1)
+    }
+
+    /// Draws a number of replicas with this probability, if users determine it.
+    fn maybe_replicas(&self, dice: &mut Dice, chance: f64) -> Option<u32> {
+        (!self.per_worker && !self.is_scaled && dice.chance(chance)).then(|| self.some_replicas(dice))
+    }
+
+    fn some_scaling(&self, dice: &mut Dice) -> Scaling {
+        let max = self.some_replicas(dice);
+        let queue = QueueMetric { name: DEFAULT.to_owned(), jobs_per_replica: *dice.pick(&[1, 2, 10]) };
+        Scaling {
+            min: u32::try_from(dice.between(0, max.into())).unwrap_or(0),
+            max,
+            schedules: Vec::new(),
+            metrics: vec![ScalingMetric::Queue(queue)],
+            up_window: *dice.pick(&[Duration::ZERO, Duration::from_secs(10)]),
+            down_window: *dice.pick(&[Duration::ZERO, Duration::from_secs(40)]),
+        }
     }
 
     fn some_limits(&self, dice: &mut Dice) -> UpdatePolicy {
@@ -186,7 +209,10 @@ impl ServiceShape {
         if what <= 1 {
             spec.update = self.some_limits(dice);
         }
-        spec.replicas = (!self.per_worker && dice.chance(0.5)).then(|| self.some_replicas(dice));
+        spec.replicas = self.maybe_replicas(dice, 0.5);
+        if self.is_scaled && dice.chance(0.5) {
+            spec.scaling = Some(Box::new(self.some_scaling(dice)));
+        }
     }
 }
 

@@ -451,6 +451,8 @@ fn fixed_service_blobs() -> [Vec<u8>; 4] {
             updated_available: 5,
             stopping: 6,
         },
+        scaled: None,
+        scaling_problem: None,
     };
     [
         seal_head(job, &head),

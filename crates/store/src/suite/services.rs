@@ -172,13 +172,15 @@ pub async fn every_filter_of_services_finds_the_matching_services<S: Subject>() 
     let label = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
     let labels = services.iter().map(|service| &service.head.spec.labels).find(|labels| labels.len() > 1);
     let two_labels = labels.expect("some services have two labels").clone();
+    let owned = services.iter().map(|service| &service.head.spec).find(|spec| spec.owner.is_some());
+    let owned = owned.expect("some services have an owner").clone();
     let part = services[3].head.spec.name[2..].to_ascii_uppercase();
     let of = ServiceFilter::default;
     for filter in [
         of(),
         ServiceFilter { namespace: text("team-a"), ..of() },
         ServiceFilter { owner: text("钟楼"), ..of() },
-        ServiceFilter { owner: text("a"), namespace: text("default"), ..of() },
+        ServiceFilter { owner: owned.owner.clone(), namespace: Some(owned.namespace.clone()), ..of() },
         ServiceFilter { text: Some(part), ..of() },
         ServiceFilter { text: text("S"), namespace: text("team-b"), ..of() },
         ServiceFilter { labels: label("team", "a"), ..of() },

@@ -52,7 +52,7 @@ export function Actions({ service }: { service: Service }) {
                 {t("service.resume")}
               </Button>
             )}
-            {!service.spec?.per_worker && (
+            {!service.spec?.per_worker && !service.spec?.scaling && (
               <Button
                 variant={canPromote || canResume ? "default" : undefined}
                 leftSection={<Scaling size={14} />}

@@ -7,7 +7,7 @@ import { FileCode2, History, LayoutGrid, ListChecks, Plug } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
 import { ApiError } from "../../api/errors";
-import type { Replica, Service } from "../../api/schema";
+import type { Replica, ScalingChange, Service } from "../../api/schema";
 import { endpointsQuery, replicasQuery, serviceQuery } from "../../api/services";
 import { availabilityOf, rolloutStateOf } from "../../lib/services";
 import { toYaml } from "../../lib/spec";
@@ -140,6 +140,21 @@ function firstWaiting(service: Service, replicas: readonly Replica[]): Replica |
   return replicas.find(({ status, stopping }) => status === "waiting" && !stopping);
 }
 
+function LastScaling({ change }: { change: ScalingChange }) {
+  const { t } = useTranslation();
+  const { from, to, cause, value } = change;
+  const number = value == null ? "" : `${t("common.colon")}${value.toLocaleString()}`;
+  return (
+    <>
+      {`${from} → ${to}`}
+      <span className="quiet">
+        {` ${t(`scalingCause.${cause}`)}${number} `}
+        <RelativeTime at={change.at} />
+      </span>
+    </>
+  );
+}
+
 function Summary({ service }: { service: Service }) {
   const { t } = useTranslation();
   const { spec, counts, labels } = service;
@@ -149,6 +164,15 @@ function Summary({ service }: { service: Service }) {
       <KeyValueList
         rows={[
           [t("service.replicas"), number(service.replicas)],
+          spec?.scaling
+            ? [
+                t("service.scaling"),
+                t("service.scalingRange", { min: spec.scaling.min ?? 1, max: spec.scaling.max }),
+              ]
+            : null,
+          service.last_scaling
+            ? [t("service.lastScaling"), <LastScaling key="" change={service.last_scaling} />]
+            : null,
           [t("service.minAvailable"), number(service.min_available)],
           counts.stopping > 0 && [t("replicaState.stopping"), number(counts.stopping)],
           spec?.min_healthy ? [t("service.minHealthy"), spec.min_healthy] : null,

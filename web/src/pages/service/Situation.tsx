@@ -35,7 +35,8 @@ export function Situation({ service, replicas }: Props) {
   const rollout = useRolloutReason(service);
   const degraded = availability === "degraded" || availability === "none";
   const isBad = availability === "none" || service.rollout.status === "failed";
-  if (!rollout && !degraded && availability !== "deleting") return null;
+  const problem = service.scaling_problem;
+  if (!rollout && !degraded && !problem && availability !== "deleting") return null;
   return (
     <section
       className={banner.banner}
@@ -49,6 +50,7 @@ export function Situation({ service, replicas }: Props) {
           <p>{t("service.deletingText", { count: service.counts.stopping + service.counts.live })}</p>
         )}
         {rollout && <p>{rollout}</p>}
+        {problem && <p>{`${t("service.scalingProblem")}${t("common.colon")}${problem}`}</p>}
         {degraded && <Degraded service={service} replicas={replicas} />}
       </div>
     </section>

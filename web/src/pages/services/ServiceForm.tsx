@@ -69,7 +69,9 @@ export function ServiceForm({ spec, set, fields, isNameFixed }: Props) {
           value={spec.replicas ?? ""}
           onChange={(value) => set(["replicas"], value === "" ? undefined : Number(value))}
           error={error("replicas")}
-          disabled={spec.per_worker === true && spec.replicas == null}
+          disabled={(spec.per_worker === true || spec.scaling != null) && spec.replicas == null}
+          description={spec.scaling != null ? t("service.fixedByScaling") : undefined}
+          inputWrapperOrder={["label", "input", "description", "error"]}
           data-testid="replicas"
         />
         <TextInput

@@ -36,12 +36,12 @@ pub(super) async fn sides(client: &Client, object: &Object) -> Result<(String, S
             let mut wanted = spec.clone();
             // Without a number, a service keeps its current one.
             let replicas = current.as_ref().map(|service| service.replicas);
-            if !wanted.per_worker {
+            if wanted.has_fixed_replicas() {
                 wanted.replicas = wanted.replicas.or(replicas);
             }
             let current = current.and_then(|service| {
                 let spec = service.spec?;
-                let replicas = (!spec.per_worker).then_some(service.replicas);
+                let replicas = spec.has_fixed_replicas().then_some(service.replicas);
                 Some(model::ServiceSpec { replicas, ..*spec })
             });
             Ok((text(current.as_ref())?, text(Some(wanted.as_ref()))?))

@@ -59,6 +59,7 @@ fn spec(args: &CreateArgs, namespace: &Namespace) -> Result<ServiceSpec, Failure
         description: args.description.clone(),
         replicas: args.replicas,
         per_worker: args.per_worker,
+        scaling: None,
         priority_class: args.spec.priority_class.unwrap_or(PriorityClass::High),
         restart_backoff,
         min_healthy: args.min_healthy.unwrap_or(model::Duration::from_secs(10)),

@@ -15,8 +15,10 @@ use engine::output::AppliedService as Applied;
 use engine::{Expected, NewService, Reply, ServiceRequest};
 use model::api::{AppliedService, AppliedServices, ApplyChange, ApplyServices, FieldError, Service};
 use model::limits::{BATCH_BODY_BYTES_MAX, BATCH_SERVICES_MAX, SPEC_BYTES_MAX};
+use model::validate::Problem;
 use model::{ServiceId, ServiceSpec, Timestamp, validate};
 use store::query::ServiceRow;
+use timetable::{Timetable, Zones};
 use utoipa_axum::routes;
 
 use super::convert;
@@ -106,7 +108,7 @@ async fn put_service(
 ) -> Result<Response, ApiError> {
     let mut spec: ServiceSpec = body.format.parse(&body.bytes)?;
     params.settle(&name, &spec.name, &mut spec.namespace)?;
-    let heads = heads(vec![spec], SystemClock.now(), Batch::One)?;
+    let heads = heads(vec![spec], &api.config.engine.zones, SystemClock.now(), Batch::One)?;
     permit(&actor, &heads)?;
     let Some(head) = heads.first() else { return Err(unexpected(&Reply::AppliedServices(Vec::new()))) };
     if params.dry_run {
@@ -177,7 +179,7 @@ async fn apply_services(
     if let Some(wrong) = wrong {
         return Err(ApiError::invalid_fields(vec![field_error("services", &wrong)]));
     }
-    let heads = heads(services, SystemClock.now(), Batch::Several("services"))?;
+    let heads = heads(services, &api.config.engine.zones, SystemClock.now(), Batch::Several("services"))?;
     permit(&actor, &heads)?;
     if params.dry_run {
         actor.note().is_read();
@@ -263,7 +265,12 @@ async fn send(api: &Api, actor: &Actor, services: Vec<NewService>) -> Result<Vec
 ///
 /// # Errors
 /// `invalid_spec` with every invalid field of all specs.
-fn heads(specs: Vec<ServiceSpec>, now: Timestamp, batch: Batch) -> Result<Vec<Head>, ApiError> {
+fn heads(
+    specs: Vec<ServiceSpec>,
+    zones: &Zones,
+    now: Timestamp,
+    batch: Batch,
+) -> Result<Vec<Head>, ApiError> {
     let mut heads = Vec::with_capacity(specs.len());
     let mut wrong: BTreeMap<usize, Vec<FieldError>> = BTreeMap::new();
     let mut names = BTreeSet::new();
@@ -273,6 +280,7 @@ fn heads(specs: Vec<ServiceSpec>, now: Timestamp, batch: Batch) -> Result<Vec<He
         if let Err(invalid) = validate::service(&spec, now) {
             found.extend(fields_at("", &invalid.problems));
         }
+        found.extend(fields_at("", &scaling_problems(&spec, zones)));
         if !names.insert((spec.namespace.clone(), spec.name.clone())) {
             found.push(field_error("name", &format!("`{}` is given twice", spec.name)));
         }
@@ -288,6 +296,19 @@ fn heads(specs: Vec<ServiceSpec>, now: Timestamp, batch: Batch) -> Result<Vec<He
     }
     let all: Vec<_> = wrong.iter().flat_map(|(&i, errors)| batch.located(i, errors)).collect();
     if all.is_empty() { Ok(heads) } else { Err(ApiError::invalid_fields(all)) }
+}
+
+/// Returns the invalid cron expressions and time zones of the scaling of a service.
+fn scaling_problems(spec: &ServiceSpec, zones: &Zones) -> Vec<Problem> {
+    let schedules = spec.scaling.iter().flat_map(|scaling| scaling.schedules.iter().enumerate());
+    let problems = schedules.flat_map(|(i, schedule)| {
+        let wrong = Timetable::of_cron(&schedule.cron, &schedule.zone, zones).err().unwrap_or_default();
+        wrong.into_iter().map(move |problem| {
+            let path = format!("scaling.schedules[{i}].{}", problem.path);
+            Problem { path, ..problem }
+        })
+    });
+    problems.collect()
 }
 
 /// Delete a service

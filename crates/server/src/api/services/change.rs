@@ -25,7 +25,8 @@ pub(super) fn routes(routes: &mut Routes) {
     let common = [Code::ServiceNotFound, Code::ServiceDeleting];
     let with = |more: &[Code]| [&common[..], more].concat();
     let body = [Code::InvalidSpec, Code::UnsupportedMediaType];
-    let refusals = [Code::ServicePerWorker, Code::VersionMismatch, Code::InvalidHeader];
+    let refusals =
+        [Code::ServicePerWorker, Code::ServiceAutoscaled, Code::VersionMismatch, Code::InvalidHeader];
     let scale = with(&[&body[..], &refusals].concat());
     routes.needs(Verb::Operate, services, &scale, routes!(scale_service));
     routes.needs(Verb::Operate, services, &common, routes!(restart_service));

@@ -25,6 +25,8 @@ pub(super) fn service(row: &ServiceRow) -> Service {
         created_at: state.created_at,
         updated_at: state.updated_at,
         replicas: state.replicas,
+        last_scaling: state.scaled.as_deref().cloned(),
+        scaling_problem: state.scaling_problem.as_deref().map(str::to_owned),
         min_available: state.replicas.saturating_sub(spec.max_unavailable()),
         counts: state.counts,
         rollout: state.rollout.clone(),

@@ -20,6 +20,7 @@ fn spec(replicas: u32) -> ServiceSpec {
         description: None,
         replicas: Some(replicas),
         per_worker: false,
+        scaling: None,
         priority_class: PriorityClass::High,
         job: Box::new(JobSpec::command(["serve"])),
         restart_backoff: Default::default(),

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use model::record::{EventKind, ServiceEvent};
 use model::service::{
-    ReplicaCounts, ReplicaOrigin, Revision, RevisionCause, Rollout, RolloutStatus, ServiceHead, ServiceSpec,
+    QueryMetric, QueueMetric, ReplicaCounts, ReplicaOrigin, Revision, RevisionCause, Rollout, RolloutStatus,
+    Scaling, ScalingCause, ScalingChange, ScalingMetric, ScalingSchedule, ServiceHead, ServiceSpec,
     ServiceState, UpdatePolicy,
 };
 use model::spec::{ExecutionHealth, HealthStatus, PriorityClass};
@@ -61,6 +62,7 @@ impl Sampler {
             description: self.maybe(Self::text),
             replicas: self.maybe(|s| s.pick(&[0, 3, 1_000])),
             per_worker: false,
+            scaling: self.maybe(|s| Box::new(s.scaling())),
             priority_class: self.pick(&[PriorityClass::Normal, PriorityClass::High]),
             job: Box::new(self.spec()),
             restart_backoff: Default::default(),
@@ -73,6 +75,41 @@ impl Sampler {
                 progress_deadline: Duration::from_millis(self.below(1 << 30)),
                 auto_rollback: self.coin(),
             },
+        }
+    }
+
+    fn scaling(&mut self) -> Scaling {
+        Scaling {
+            min: self.pick(&[0, 1]),
+            max: self.pick(&[1, 1_000]),
+            schedules: vec![ScalingSchedule {
+                cron: "0 8 * * *".into(),
+                zone: "Asia/Shanghai".into(),
+                min: self.pick(&[0, 1]),
+            }],
+            metrics: vec![
+                ScalingMetric::Queue(QueueMetric {
+                    name: self.text(),
+                    jobs_per_replica: self.pick(&[1, 100]),
+                }),
+                ScalingMetric::Query(QueryMetric {
+                    url: "http://prometheus:9090".into(),
+                    query: self.text(),
+                    per_replica: self.pick(&[0.5, 1e9]),
+                }),
+            ],
+            up_window: Duration::from_millis(self.below(3_600_000)),
+            down_window: Duration::from_millis(self.below(3_600_000)),
+        }
+    }
+
+    fn scaling_change(&mut self) -> ScalingChange {
+        ScalingChange {
+            at: self.decided_at(),
+            from: self.pick(&[0, 1_000]),
+            to: self.pick(&[1, 999]),
+            cause: self.pick(ScalingCause::ALL),
+            value: self.maybe(|s| s.pick(&[0.25, 1e12])),
         }
     }
 
@@ -131,6 +168,8 @@ impl Sampler {
             },
             stable_revision: self.maybe(Self::number),
             counts,
+            scaled: self.maybe(|s| Box::new(s.scaling_change())),
+            scaling_problem: self.maybe(|s| s.text().into()),
         }
     }
 
