@@ -162,6 +162,30 @@ test("canaries await a promotion, and a paused rollout is resumed", async ({ pag
   await expect(page.getByTestId("rollout")).toContainText("2 of 2 available");
 });
 
+test("an automatically scaled service shows its limits, its last change, and why a metric has no value", async ({
+  page,
+  server,
+}) => {
+  await server.call("PUT", "/api/v1/queues/reports", { paused: true });
+  const job = { queue: "reports", run: { process: { command: ["true"] } } };
+  await server.call("POST", "/api/v1/jobs", { jobs: [job, job, job] });
+  const queue = { name: "reports", jobs_per_replica: 1 };
+  // Port 9 discards, and no program listens there.
+  const query = { url: "http://127.0.0.1:9", query: "sum(load)", per_replica: 10 };
+  const scaling = { max: 3, metrics: [{ queue }, { query }] };
+  await apply(server, spec("consumer", "exec sleep 1000", { scaling }));
+  await waitForAvailable(server, "consumer", 3);
+  await page.goto("/services/default/consumer");
+  await expect(availability(page)).toHaveText("3/3Available");
+  await expect(page.getByText("1 to 3 replicas")).toBeVisible();
+  await expect(page.getByText("1 → 3, queue: 3")).toBeVisible();
+  const why = page.getByTestId("service-why");
+  await expect(why).toContainText("has no value: scaling.metrics[1]: Prometheus does not answer");
+  await expect(page.getByRole("button", { name: "Scale" })).toHaveCount(0);
+  await page.getByRole("link", { name: "Edit" }).click();
+  await expect(page.getByTestId("replicas")).toBeDisabled();
+});
+
 test("a viewer sees a service without its actions", async ({ server, browser }) => {
   await apply(server, spec("seen", "exec sleep 1000"));
   await server.call("POST", "/api/v1/accounts", { name: "reader", kind: "user" });

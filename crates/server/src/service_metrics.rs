@@ -87,7 +87,7 @@ impl Reader {
         url.query_pairs_mut().append_pair("query", query);
         self.networks.check_url(&url).map_err(|forbidden| forbidden.to_string())?;
         let sent = self.http.get(url).send().await;
-        let mut answer = sent.map_err(|error| format!("the server does not answer: {}", reason(error)))?;
+        let mut answer = sent.map_err(|error| format!("Prometheus does not answer: {}", reason(error)))?;
         let status = answer.status();
         let mut body = Vec::new();
         while let Some(chunk) =
@@ -133,7 +133,7 @@ struct Sample(#[allow(dead_code, reason = "a part of the format")] f64, String);
 
 /// Returns the number in an answer.
 fn number(body: &[u8]) -> Result<f64, String> {
-    let foreign = |_| "the answer is not that of a Prometheus server".to_owned();
+    let foreign = |_| "the answer is not in the format of Prometheus".to_owned();
     let answer: Answer = serde_json::from_slice(body).map_err(foreign)?;
     if let Some(error) = answer.error {
         return Err(format!("the query failed: {}", error.chars().take(200).collect::<String>()));
@@ -153,7 +153,7 @@ fn number(body: &[u8]) -> Result<f64, String> {
                 None => return Err("the query has no result".to_owned()),
             }
         }
-        _ => return Err("the query must return a number or an instant vector".to_owned()),
+        _ => return Err("the query must return one current number, not a range".to_owned()),
     };
     let value: f64 = sample.1.parse().map_err(|_| "the result is not a number".to_owned())?;
     if value.is_finite() { Ok(value) } else { Err("the result is not a finite number".to_owned()) }
@@ -181,14 +181,14 @@ mod tests {
             (br#"{"data":{"resultType":"vector","result":[]}}"#, "the query has no result"),
             (
                 br#"{"data":{"resultType":"matrix","result":[{"values":[[1,"1"]]}]}}"#,
-                "the query must return a number or an instant vector",
+                "the query must return one current number, not a range",
             ),
             (br#"{"data":{"resultType":"scalar","result":[1,"NaN"]}}"#, "the result is not a finite number"),
             (
                 br#"{"status":"error","errorType":"bad_data","error":"parse error"}"#,
                 "the query failed: parse error",
             ),
-            (b"<html>", "the answer is not that of a Prometheus server"),
+            (b"<html>", "the answer is not in the format of Prometheus"),
         ] {
             assert_eq!(number(body), Err(expected.to_owned()), "{}", String::from_utf8_lossy(body));
         }

@@ -185,6 +185,11 @@ const SOURCES: ReadonlyArray<[file: string, found: RegExp, count: number]> = [
   ["engine/src/clock.rs", /format!\(\s*"([^"]+)"/g, 2],
   ["engine/src/services/rollout.rs", /let reason = format!\("([^"]+)"/g, 2],
   ["engine/src/services/reconcile.rs", /format!\("((?:replica|service) [^"]+)"/g, 5],
+  [
+    "server/src/service_metrics.rs",
+    /"(the (?:query|result|answer) (?:has|is|must)[^"]*)"|format!\(\s*"(the [^"]+)"/g,
+    9,
+  ],
   ["worker/src/agent/health_checks/state.rs", /format!\("([^"]+ check failed[^"]+)"/g, 2],
 ];
 

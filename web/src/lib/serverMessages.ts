@@ -129,6 +129,32 @@ const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
     /^(?:cancelled by )?service (\S+): scaled to (\d+) replicas$/,
     (t, name, replicas) => t("step.serviceScaled", { name, replicas }),
   ],
+  // Why a metric that scales a service has no value.
+  [
+    /^`(scaling\.metrics\[\d+\])`: ([\s\S]+)$/,
+    (t, at, why = "") => `${at}${t("common.colon")}${translateMessage(why, t)}`,
+  ],
+  [
+    /^(\d{3} [A-Z][A-Za-z -]+): ([\s\S]+)$/,
+    (t, status, why = "") => `${status}${t("common.colon")}${translateMessage(why, t)}`,
+  ],
+  [/^Prometheus does not answer: ([\s\S]+)$/, (t, why) => t("scaling.noAnswer", { why })],
+  [/^the URL is invalid: ([\s\S]+)$/, (t, why) => t("scaling.invalidUrl", { why })],
+  [/^the answer ended early: ([\s\S]+)$/, (t, why) => t("scaling.answerEnded", { why })],
+  [/^the answer is too long: the query must return one number$/, (t) => t("scaling.answerTooLong")],
+  [/^the answer is not in the format of Prometheus$/, (t) => t("scaling.foreignAnswer")],
+  [/^the query failed: ([\s\S]+)$/, (t, why) => t("scaling.queryFailed", { why })],
+  [/^the query has no result$/, (t) => t("scaling.noResult")],
+  [
+    /^the query has (\d+) results: aggregate them, for example with `sum`$/,
+    (t, count) => t("scaling.severalResults", { count: Number(count) }),
+  ],
+  [/^the query must return one current number, not a range$/, (t) => t("scaling.wrongResult")],
+  [/^the result is not a (?:finite )?number$/, (t) => t("scaling.notANumber")],
+  [
+    /^`([^`]+)` does not have a public address: an administrator can allow its network in `server\.private_networks`$/,
+    (t, host) => t("scaling.privateAddress", { host }),
+  ],
   [/^cancelled by ([\s\S]+)$/, (t, name) => t("step.cancelledBy", { name })],
   [PREEMPTED_BY, (t, job) => t("step.preemptedBy", { job })],
   [

@@ -174,12 +174,12 @@ impl Detail for ServiceDetails {
             ("Labels", labels(&service.labels)),
             ("Description", service.description.as_deref().into()),
             ("Replicas", replicas.into()),
-            ("Scaling", scaling(look, service).as_deref().into()),
-            ("Scaling problem", service.scaling_problem.as_deref().into()),
             ("Min available", service.min_available.to_string().into()),
             ("Revision", format!("{}{}", rollout.revision, stable.unwrap_or_default()).into()),
             ("Rollout", status(service)),
         ];
+        lines.extend(scaling(look, service).map(|scaling| ("Scaling", scaling.into())));
+        lines.extend(service.scaling_problem.as_deref().map(|problem| ("Scaling problem", problem.into())));
         lines.extend(rollout.reason.as_deref().map(|reason| ("Rollout reason", reason.into())));
         lines.push(("Rollout started", exact(look, rollout.started_at).into()));
         lines.push(("Rollout ended", exact_or_none(look, rollout.ended_at)));

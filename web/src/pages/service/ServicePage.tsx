@@ -148,7 +148,7 @@ function LastScaling({ change }: { change: ScalingChange }) {
     <>
       {`${from} → ${to}`}
       <span className="quiet">
-        {` ${t(`scalingCause.${cause}`)}${number} `}
+        {`${t("common.listSeparator")}${t(`scalingCause.${cause}`)}${number}${t("common.listSeparator")}`}
         <RelativeTime at={change.at} />
       </span>
     </>

@@ -50,7 +50,9 @@ export function Situation({ service, replicas }: Props) {
           <p>{t("service.deletingText", { count: service.counts.stopping + service.counts.live })}</p>
         )}
         {rollout && <p>{rollout}</p>}
-        {problem && <p>{`${t("service.scalingProblem")}${t("common.colon")}${problem}`}</p>}
+        {problem && (
+          <p>{`${t("service.scalingProblem")}${t("common.colon")}${translateMessage(problem, t)}`}</p>
+        )}
         {degraded && <Degraded service={service} replicas={replicas} />}
       </div>
     </section>

@@ -146,9 +146,9 @@ fn a_query_without_a_value_reduces_nothing_and_says_why() {
     let id = apply(&mut t, &web_with(Scaling { metrics, ..scaled(1, 10) }));
     read(&mut t, id, Ok(500.0), 30);
     assert_eq!(desired(&t, id), 5);
-    read(&mut t, id, Err("the server does not answer"), 1_200);
+    read(&mut t, id, Err("Prometheus does not answer"), 1_200);
     assert_eq!(desired(&t, id), 5);
-    let problem = "`scaling.metrics[0]`: the server does not answer";
+    let problem = "`scaling.metrics[0]`: Prometheus does not answer";
     assert_eq!(state(&t, id).scaling_problem.as_deref(), Some(problem));
     // Another metric may still ask for more.
     fill_queue(&mut t, 7);
