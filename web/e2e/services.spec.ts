@@ -178,7 +178,7 @@ test("an automatically scaled service shows its limits, its last change, and why
   await page.goto("/services/default/consumer");
   await expect(availability(page)).toHaveText("3/3Available");
   await expect(page.getByText("1 to 3 replicas")).toBeVisible();
-  await expect(page.getByText("1 → 3, queue: 3")).toBeVisible();
+  await expect(page.getByText("1 → 3; queue: 3")).toBeVisible();
   const why = page.getByTestId("service-why");
   await expect(why).toContainText("has no value: scaling.metrics[1]: Prometheus does not answer");
   await expect(page.getByRole("button", { name: "Scale" })).toHaveCount(0);

@@ -122,7 +122,7 @@ impl Engine {
             }
             Input::Service { ticket, request, actor } => self.on_service_request(ticket, *request, &actor),
             Input::Health { worker, session, reports } => jobs.record_health(cx, worker, session, reports),
-            Input::Metrics { readings } => self.services.read_metrics(&self.cx, &readings),
+            Input::Metrics { readings } => self.services.read_metrics(&mut self.cx, &readings),
             Input::Tick => {}
         }
         self.deliver_signals();

@@ -177,9 +177,9 @@ impl Service {
         self.scaler.get_or_insert_with(|| Box::new(Scaler::new(scaling, zones, current, now)))
     }
 
-    /// Returns when scaling decides next.
+    /// Returns when scaling decides next; never for a service that is being deleted.
     pub(super) fn scaling_due(&self) -> Option<Timestamp> {
-        self.scaler.as_ref().map(|scaler| scaler.due)
+        self.scaler.as_ref().filter(|_| !self.state.deleting).map(|scaler| scaler.due)
     }
 
     /// Returns the number of jobs that wait in a queue, without the replicas of the service.
@@ -223,7 +223,7 @@ impl Services {
     }
 
     /// Records the values of metrics of other systems, in one reading for each service and query.
-    pub(crate) fn read_metrics(&mut self, cx: &Context, readings: &[MetricReading]) {
+    pub(crate) fn read_metrics(&mut self, cx: &mut Context, readings: &[MetricReading]) {
         let mut read = BTreeSet::new();
         for MetricReading { service: id, query, value } in readings {
             let Some(service) = self.all.get_mut(id) else { continue };
@@ -251,6 +251,7 @@ impl Services {
             if service.state.scaling_problem.as_deref() != problem.as_deref() {
                 service.state.scaling_problem = problem.map(String::into_boxed_str);
                 self.touch(id);
+                self.emit(cx, id, ServiceEvent::Changed);
             }
         }
     }

@@ -182,3 +182,19 @@ fn an_automatically_scaled_service_cannot_be_scaled_by_hand() {
     ask(&mut t, scale(1)).unwrap();
     assert_eq!(desired(&t, id), 1);
 }
+
+/// Otherwise the engine would decide again and again, without a pause, until the replicas have stopped.
+#[test]
+fn a_service_that_is_being_deleted_is_not_scaled_any_more() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let id = apply(&mut t, &web_with(Scaling { metrics: vec![queue_metric(1)], ..scaled(1, 3) }));
+    settle(&mut t);
+    t.pass(7);
+    ask(&mut t, ServiceRequest::Delete { service: id, expected_version: None }).unwrap();
+    for _ in 0..20 {
+        t.pass(1);
+        let wakeup = t.engine.wakeup().unwrap();
+        assert!(wakeup > t.now, "{wakeup:?} is not after {:?}", t.now);
+    }
+}
