@@ -137,7 +137,7 @@ impl Scaler {
                 ScalingMetric::Query(query) => (ScalingCause::Query, query.per_replica),
             };
             let value = reading.filter(|(at, _)| now.since(*at) <= READING_AGE_MAX).map(|(_, value)| value);
-            // Without a value, it asks for what there is: others may ask for more.
+            // Without a value, it asks for the current number: other metrics may ask for more.
             let replicas = value.map_or(current, |value| needed(value, per_replica, current));
             Recommendation { replicas, cause, value }
         });
