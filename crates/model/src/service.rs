@@ -187,6 +187,8 @@ impl ServiceSpec {
     }
 
     /// Returns this spec with the template of another one: everything that [`Self::has_template_of`] compares.
+    ///
+    /// If the template has one replica on each worker, the result has neither `replicas` nor `scaling`.
     #[must_use]
     pub fn with_template_of(&self, other: &Self) -> Self {
         Self {
@@ -194,6 +196,8 @@ impl ServiceSpec {
             restart_backoff: other.restart_backoff.clone(),
             priority_class: other.priority_class,
             per_worker: other.per_worker,
+            replicas: self.replicas.filter(|_| !other.per_worker),
+            scaling: self.scaling.clone().filter(|_| !other.per_worker),
             ..self.clone()
         }
     }

@@ -133,6 +133,9 @@ impl Services {
             service.scaler = None;
             service.state.scaling_problem = None;
         }
+        if spec.scaling.is_none() {
+            service.state.scaled = None;
+        }
         service.head = Arc::new(ServiceHead { spec, body, revisions });
         service.head_changed = true;
     }

@@ -198,3 +198,23 @@ fn a_service_that_is_being_deleted_is_not_scaled_any_more() {
         assert!(wakeup > t.now, "{wakeup:?} is not after {:?}", t.now);
     }
 }
+
+/// Otherwise the workers and the scaling would set the number of replicas in turn.
+#[test]
+fn a_rollback_to_one_replica_on_each_worker_ends_automatic_scaling() {
+    let mut t = Scenario::new();
+    for _ in 0..3 {
+        t.worker().join();
+    }
+    let id = apply(&mut t, &ServiceSpec { replicas: None, per_worker: true, ..web(1) });
+    settle(&mut t);
+    apply(&mut t, &web_with(Scaling { metrics: vec![queue_metric(1)], ..scaled(1, 2) }));
+    settle(&mut t);
+    ask(&mut t, ServiceRequest::Rollback { service: id, revision: Some(1) }).unwrap();
+    for _ in 0..4 {
+        t.pass(15);
+        settle(&mut t);
+        assert_eq!(desired(&t, id), 3);
+    }
+    assert_eq!(state(&t, id).scaled, None);
+}
