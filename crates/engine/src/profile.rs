@@ -33,6 +33,28 @@ pub(crate) struct Shape {
     pub(crate) constraints: Vec<Constraint>,
     pub(crate) placement: Placement,
     pub(crate) spread: Option<Box<Group>>,
+    /// Services that must be available. They do not depend on the worker: see [`crate::jobs`].
+    pub(crate) requires: Vec<RequiredService>,
+}
+
+/// A service that must have enough available replicas before a job starts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RequiredService {
+    /// Hash of its namespace and name.
+    pub(crate) key: u128,
+    pub(crate) service: Box<str>,
+    pub(crate) min_available: u32,
+}
+
+impl RequiredService {
+    fn all_of(spec: &JobSpec) -> Vec<Self> {
+        let of = |required: &model::spec::RequiredService| Self {
+            key: name_hash(&spec.namespace, &required.service),
+            service: required.service.as_str().into(),
+            min_available: required.min_available,
+        };
+        spec.requires.iter().map(of).collect()
+    }
 }
 
 /// Running jobs that are distributed over workers, as a job of the group sees it ([`model::spec::JobSpread`]).
@@ -160,6 +182,7 @@ impl Profiles {
             constraints: spec.constraints.clone(),
             placement: spec.placement,
             spread: Group::of(spec),
+            requires: RequiredService::all_of(spec),
         };
         if let Some((known, &id)) = self.shapes.get_key_value(&shape) {
             return (Arc::clone(known), id);

@@ -41,6 +41,8 @@ pub const PATH_LEN_MAX: usize = 1024;
 pub const CONSTRAINTS_MAX: usize = 32;
 /// Maximum number of upstream jobs of a job (`after`).
 pub const UPSTREAM_JOBS_MAX: usize = 100;
+/// Maximum number of services that a job requires (`requires`).
+pub const REQUIRED_SERVICES_MAX: usize = 16;
 /// Maximum number of jobs that wait for the end of one job (`after`).
 pub const DOWNSTREAM_JOBS_MAX: usize = 10_000;
 /// Maximum number of custom resources of a job.

@@ -9,6 +9,7 @@
 mod compact;
 mod health;
 mod log;
+mod requires;
 mod spread;
 mod stop_signal;
 
@@ -23,6 +24,7 @@ pub use health::{
     TcpCheck,
 };
 pub use log::{LogKeep, LogPolicy};
+pub use requires::RequiredService;
 pub use spread::JobSpread;
 pub use stop_signal::StopSignal;
 
@@ -98,6 +100,10 @@ pub struct JobSpec {
     /// At most 100, in the namespace of the job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<UpstreamJob>,
+    /// Services that the job requires: each execution starts only while all of them have enough available replicas. A
+    /// running execution continues if a service becomes unavailable. At most 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<RequiredService>,
     /// Command or script of the job, under the name of its runtime. The only runtime is `process`.
     pub run: Run,
     /// Artifacts that the worker downloads before each execution; at most 100.
@@ -183,6 +189,7 @@ impl JobSpec {
             start_deadline: None,
             finish_by: None,
             after: Vec::new(),
+            requires: Vec::new(),
             run,
             inputs: Vec::new(),
             outputs: Vec::new(),

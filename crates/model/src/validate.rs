@@ -13,7 +13,7 @@ use crate::id::ScheduleId;
 use crate::limits;
 use crate::namespace::{NamespaceSettings, Quota};
 use crate::queue::QueueSettings;
-use crate::spec::{Backoff, Constraint, FinishBy, JobSpec, Operator, ProcessRun, Run};
+use crate::spec::{Backoff, Constraint, FinishBy, JobSpec, Operator, ProcessRun, RequiredService, Run};
 use crate::time::{Duration, Timestamp};
 
 mod alert;
@@ -323,6 +323,7 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
     }
     finish_by(&mut check, spec, now);
     upstream(&mut check, spec);
+    required_services(&mut check, spec);
     match &spec.run {
         Run::Process(process) => check.process("run.process", process),
     }
@@ -399,6 +400,23 @@ fn upstream(check: &mut Check, spec: &JobSpec) {
     for (i, upstream) in spec.after.iter().enumerate() {
         check.ensure(known.insert(upstream.job), &format!("after[{i}].job"), || {
             format!("repeats `{}`: expected each job once", upstream.job)
+        });
+    }
+}
+
+fn required_services(check: &mut Check, spec: &JobSpec) {
+    let (count, max) = (spec.requires.len(), limits::REQUIRED_SERVICES_MAX);
+    check.ensure(count <= max, "requires", || too_many(count, max));
+    let mut known = BTreeSet::new();
+    for (i, RequiredService { service, min_available }) in spec.requires.iter().enumerate() {
+        let at = format!("requires[{i}]");
+        check.name(&format!("{at}.service"), service);
+        check.ensure(known.insert(service), &format!("{at}.service"), || {
+            format!("repeats `{}`: expected each service once", shown(service))
+        });
+        let max = limits::REPLICAS_MAX;
+        check.ensure((1..=max).contains(min_available), &format!("{at}.min_available"), || {
+            format!("`{min_available}` is out of range: expected 1 to {max}")
         });
     }
 }
@@ -590,6 +608,20 @@ mod tests {
     #[test]
     fn a_plain_command_is_valid() {
         assert_eq!(problems(|_| {}), "fine");
+    }
+
+    #[test]
+    fn required_services_are_named_once_with_a_possible_number() {
+        let required =
+            |service: &str, min_available| RequiredService { service: service.into(), min_available };
+        let wrong = vec![required("db", 1), required("db", 0), required("no name", 1_001)];
+        insta::assert_snapshot!(problems(|spec| spec.requires = wrong), @r"
+        requires[1].service: repeats `db`: expected each service once
+        requires[1].min_available: `0` is out of range: expected 1 to 1000
+        requires[2].service: `no name` is not a valid name: expected 1 to 63 letters, digits, `-`, `_` or `.`, starting with a letter or digit
+        requires[2].min_available: `1001` is out of range: expected 1 to 1000
+        ");
+        assert_eq!(problems(|spec| spec.requires = vec![required("db", 1), required("web", 2)]), "fine");
     }
 
     /// A job with such resources would wait forever.

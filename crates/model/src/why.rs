@@ -84,6 +84,11 @@ pub enum Reason {
         /// The upstream jobs (at most 100).
         jobs: Vec<WaitingUpstreamJob>,
     },
+    /// Services that the job requires do not have enough available replicas.
+    RequiredServices {
+        /// The services (at most 16).
+        services: Vec<UnavailableService>,
+    },
     /// Engine time is ahead of the wall clock because the clock was wrong. Engine time stands still until the clock
     /// catches up.
     ClockBehind {
@@ -243,6 +248,18 @@ pub struct WaitingUpstreamJob {
     /// Status of the upstream job. Absent if the server does not have the job, because its row in the store is damaged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<JobStatus>,
+}
+
+/// A service that does not have as many available replicas as a job requires.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UnavailableService {
+    /// Name of the service.
+    pub service: String,
+    /// Number of available replicas. Absent if the service does not exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available: Option<u32>,
+    /// Minimum number of available replicas that the job requires.
+    pub min_available: u32,
 }
 
 /// Why one worker is not eligible for a job.

@@ -110,6 +110,8 @@ mutations! {
     EngineIgnoresNewWorkers = "engine-ignores-new-workers",
     /// Automatic scaling decides, and the number of replicas stays.
     EngineIgnoresScaling = "engine-ignores-scaling",
+    /// Starts a job although a service that it requires is not available.
+    EngineIgnoresRequiredServices = "engine-ignores-required-services",
     /// Binds a second replica to a worker that has one.
     EngineBindsReplicasTwice = "engine-binds-replicas-twice",
     /// Ends a replica that exits with success.

@@ -156,6 +156,7 @@ pub const CASES: &[Case] = &[
     core(Core::EngineContinuesPausedRollouts, 40, &[I24], busy_services),
     core(Core::EngineIgnoresNewWorkers, 40, &[I24, I28], busy_services),
     core(Core::EngineIgnoresScaling, 40, &[I24], busy_services),
+    core(Core::EngineIgnoresRequiredServices, 40, &[I24], busy_services),
     core(Core::EngineBindsReplicasTwice, 40, &[I24, I28], busy_services),
     core(Core::EngineMissesDeadlines, 40, &[I16], rough),
     core(Core::EngineMissesFinishDeadlines, 20, &[I13, I16], rough),

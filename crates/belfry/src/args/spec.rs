@@ -83,6 +83,14 @@ fn constraint(text: &str) -> Result<Value, String> {
     Ok(json!({"label": label, "operator": operator, "values": values}))
 }
 
+/// Parses a required service: `NAME`, or `NAME=N` for a minimum number of available replicas.
+fn required_service(text: &str) -> Result<Value, String> {
+    match text.split_once('=') {
+        None => Ok(json!({"service": text})),
+        Some(_) => count_pair(text).map(|(name, count)| json!({"service": name, "min_available": count})),
+    }
+}
+
 /// Parses a time: RFC 3339, a local time, or the next occurrence of a time of day.
 pub(crate) fn instant(text: &str) -> Result<Timestamp, String> {
     instant_at(text, &jiff::Zoned::now())
@@ -259,6 +267,9 @@ pub(crate) struct SpecArgs {
     /// What happens to the job at its completion deadline: fail, cancel, or report (the job continues) [default: fail]
     #[arg(long, value_name = "ACTION", requires = "finish_by", help_heading = "Scheduling")]
     pub(crate) finish_action: Option<FinishAction>,
+    /// Service that must be available before each execution starts; NAME=N for N available replicas; repeatable
+    #[arg(long, value_name = "SERVICE", value_parser = required_service, help_heading = "Scheduling")]
+    pub(crate) requires: Vec<Value>,
     /// Worker constraint, for example `zone=a,b`, `zone!=a`, `gpu`, `!gpu`; repeat to require all
     #[arg(long = "constraint", value_name = "RULE", value_parser = constraint, help_heading = "Scheduling")]
     pub(crate) constraints: Vec<Value>,
@@ -463,6 +474,7 @@ impl SpecArgs {
             patch.set("finish_by.after", Some(after))?;
             patch.set("finish_by.action", self.finish_action)?;
         }
+        patch.set_list("requires", &self.requires)?;
         patch.set_list("constraints", &self.constraints)?;
         patch.set("placement", self.placement)?;
         patch.set("spread.over", self.spread_over.as_deref())?;

@@ -12,7 +12,9 @@
 use std::fmt::Write as _;
 
 use model::spec::{FinishAction, UpstreamCondition};
-use model::why::{FailedFilter, OpenEnum, Reason, WaitingUpstreamJob, Why, WorkerMismatch};
+use model::why::{
+    FailedFilter, OpenEnum, Reason, UnavailableService, WaitingUpstreamJob, Why, WorkerMismatch,
+};
 use model::{JobStatus, Millicores};
 
 use super::text::{bytes, count, escape, format_open_enum};
@@ -73,6 +75,7 @@ fn sentence(look: &OutputOptions, reason: &Reason) -> String {
     match reason {
         Reason::NotDue { until } => format!("The job is scheduled for {}.", exact(look, *until)),
         Reason::UpstreamJobs { jobs } => upstream(jobs),
+        Reason::RequiredServices { services } => required_services(services),
         Reason::Backoff { until, failures, losses } => {
             let times = |n: u32| count(u64::from(n), "time");
             let past = match (failures, losses) {
@@ -216,6 +219,22 @@ fn upstream(jobs: &[WaitingUpstreamJob]) -> String {
     format!("The job waits for {}: {}{more}.", count(jobs.len() as u64, "upstream job"), shown.join(", "))
 }
 
+fn required_services(services: &[UnavailableService]) -> String {
+    let described = |one: &UnavailableService| {
+        let name = escape(&one.service);
+        match one.available {
+            None => format!("{name} (it does not exist)"),
+            Some(available) => format!("{name} ({available} of {} replicas available)", one.min_available),
+        }
+    };
+    let described: Vec<_> = services.iter().map(described).collect();
+    format!(
+        "The job waits for {} that it requires: {}.",
+        count(services.len() as u64, "service"),
+        described.join(", ")
+    )
+}
+
 fn ineligible_workers(look: &OutputOptions, workers: &[WorkerMismatch], more: u64) -> String {
     let shown = if look.wide() { workers.len() } else { WORKERS_SHOWN.min(workers.len()) };
     let mut text = String::new();
@@ -329,5 +348,19 @@ mod tests {
         let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
         let look = OutputOptions { format: Format::Table, color: false, now, width: None };
         insta::assert_snapshot!(why(&look, &told).unwrap());
+    }
+
+    #[test]
+    fn unavailable_services_are_named_with_their_replicas() {
+        let unavailable = |service: &str, available, min_available| UnavailableService {
+            service: service.into(),
+            available,
+            min_available,
+        };
+        let told = required_services(&[unavailable("db", Some(1), 2), unavailable("cache", None, 1)]);
+        assert_eq!(
+            told,
+            "The job waits for 2 services that it requires: db (1 of 2 replicas available), cache (it does not exist)."
+        );
     }
 }

@@ -64,6 +64,10 @@ impl Jobs {
             }
             let job = self.all.get(&candidate.job).expect("every job in a queue is live");
             let Profile { shape_id, shape, .. } = &*candidate.profile;
+            if !self.has_required_services(shape) {
+                self.blocked.insert(*shape_id, Arc::clone(shape));
+                continue;
+            }
             let replica = job.replica.as_deref();
             let best = if replica.is_some() || shape.spread.is_some() {
                 // There are few of them, so each visits all workers.
@@ -120,7 +124,7 @@ impl Jobs {
         let (shape_id, class) = (job.profile.shape_id, job.profile.shape.class);
         self.allocate(id, worker);
         self.long_waiting.placed(shape_id);
-        if self.blocked.values().any(|blocked| blocked.class > class) {
+        if self.blocked.values().any(|blocked| blocked.class > class && self.has_required_services(blocked)) {
             // A blocked job of a higher class may preempt it.
             self.freed.insert(worker);
             self.dispatch_wanted = true;
@@ -194,6 +198,7 @@ impl Jobs {
         let unblocked: Vec<u64> = self
             .blocked
             .iter()
+            .filter(|(_, shape)| self.has_required_services(shape))
             .filter(|(_, shape)| freed.iter().any(|worker| can_place(shape, worker)))
             .map(|(&id, _)| id)
             .collect();

@@ -104,6 +104,10 @@ impl Jobs {
         }
         let mut reasons = self.queues.reasons(cx.steady, job.queued(id), |at| cx.wall_time_of(at));
         let shape = &job.profile.shape;
+        let services = self.unavailable_services(shape);
+        if !services.is_empty() {
+            reasons.push(Reason::RequiredServices { services });
+        }
         reasons.extend(self.reservations.get(&id).map(|&(_, worker)| Reason::Reserved { worker }));
         let own = match self.reservations.get(&id) {
             Some(&(schedule, _)) => Some(Holder::Schedule(schedule)),

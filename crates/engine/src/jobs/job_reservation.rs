@@ -126,7 +126,8 @@ impl Jobs {
             };
             // Its own reservation counts for the limits.
             self.queues.reserved_mut().subtract(job.queued(id));
-            let may_start = self.queues.is_candidate(job.queued(id))
+            let may_start = self.has_required_services(&job.profile.shape)
+                && self.queues.is_candidate(job.queued(id))
                 && self.queues.allows_start_beside_reserved(job.queued(id), cx.steady);
             self.queues.reserved_mut().add(job.queued(id));
             if !may_start {
@@ -375,6 +376,7 @@ impl Jobs {
         }
         self.long_waiting.searched_at = now;
         self.preempt_for_long_waiting(cx);
+        let excluded = self.waiting_for_services();
         let mut passed_over = BTreeSet::new();
         // Small clusters keep most of their workers free for small jobs.
         let most = (self.workers.len() / 4).clamp(1, LONG_WAITING_MAX);
@@ -385,7 +387,8 @@ impl Jobs {
                     && !self.reservations.contains_key(&id)
                     && !passed_over.contains(&id)
             };
-            let Some(Candidate { job: id, profile }) = self.queues.next_of_any_shape(now, wants) else {
+            let Some(Candidate { job: id, profile }) = self.queues.next_of_shapes(now, &excluded, wants)
+            else {
                 return;
             };
             let Some(job) = self.all.get(&id) else { return };

@@ -13,7 +13,8 @@
 //! - [`health`]: health checks of executions. [`replica`]: jobs that are replicas of services.
 //! - [`checkpoint`]: checkpoints that a running task saves. [`levels`]: samples for the statistics.
 //! - [`reconcile`]: holds back jobs that could run twice after the store lost commits.
-//! - [`upstream`]: jobs that start after others have ended. [`explain`]: waiting reasons. [`restore`]: rebuilds jobs from rows. [`check`]: invariants.
+//! - [`upstream`]: jobs that start after others have ended. [`requirements`]: services that jobs require.
+//! - [`explain`]: waiting reasons. [`restore`]: rebuilds jobs from rows. [`check`]: invariants.
 //!
 //! # Invariants
 //! - [`Jobs::transition`] makes every change of status and checks it against the table of legal transitions.
@@ -42,6 +43,7 @@ mod queue_settings;
 mod reconcile;
 mod replica;
 mod report;
+mod requirements;
 mod reservation;
 mod restore;
 mod session;
@@ -127,6 +129,8 @@ pub(crate) struct Jobs {
     workers: Workers,
     /// Shapes for which no worker is eligible until capacity is freed, by shape id.
     blocked: BTreeMap<u64, Arc<Shape>>,
+    /// Number of available replicas of each service, by the hash of its namespace and name.
+    available_replicas: IndexMap<u128, u32, FixedState>,
     /// Whether a worker joined, or another change than an end of an execution concerns workers, since the last dispatch.
     workers_changed: bool,
     /// Workers that freed capacity since the last dispatch.

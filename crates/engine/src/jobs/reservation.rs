@@ -68,7 +68,13 @@ impl Jobs {
                 .is_some_and(|w| placement::is_eligible(&job.profile.shape, w, Some(Holder::Schedule(id))));
             let waits = job.state.status == JobStatus::Waiting;
             let is_candidate = self.queues.is_candidate(job.queued(job_id));
-            if waits && fits && is_candidate && self.queues.allows_start(job.queued(job_id), cx.steady) {
+            let has_services = self.has_required_services(&job.profile.shape);
+            if waits
+                && fits
+                && has_services
+                && is_candidate
+                && self.queues.allows_start(job.queued(job_id), cx.steady)
+            {
                 self.place(cx, job_id, worker);
             }
         }

@@ -345,13 +345,15 @@ impl Queues {
         next
     }
 
-    /// Returns the next job that `wants` accepts, whatever its shape.
-    pub(crate) fn next_of_any_shape(
+    /// Returns the next job that `wants` accepts, also if no worker has free capacity for it. Jobs of the shapes in
+    /// `excluded` are passed over.
+    pub(crate) fn next_of_shapes(
         &self,
         now: Timestamp,
+        excluded: &BTreeMap<u64, Arc<Shape>>,
         wants: impl Fn(JobId) -> bool,
     ) -> Option<Candidate> {
-        self.next(now, &BTreeMap::new(), wants).candidate
+        self.next(now, excluded, wants).candidate
     }
 
     /// Returns a gate of a queue that is closed now, or will be when the jobs with a reservation have started.

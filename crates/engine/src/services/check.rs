@@ -29,6 +29,9 @@ impl Services {
             }
             self.check_service(cx, jobs, id, service)?;
         }
+        if jobs.known_services() > self.all.len() {
+            return Err(format!("jobs know {} services of {}", jobs.known_services(), self.all.len()));
+        }
         Ok(())
     }
 
@@ -64,6 +67,10 @@ impl Services {
         if survey.counts != service.state.counts {
             let (found, counts) = (service.state.counts, survey.counts);
             return Err(format!("{id} counts {found:?}, expected {counts:?}"));
+        }
+        let (found, expected) = (jobs.available_replicas(service.key()), Some(service.available()));
+        if found != expected {
+            return Err(format!("jobs know {found:?} available replicas of {id}, expected {expected:?}"));
         }
         if let Some(workers) = &survey.workers
             && !service.state.deleting

@@ -46,6 +46,7 @@ use mutation::{Mutation, is_on};
 use crate::context::Context;
 use crate::input::ServiceRequest;
 use crate::jobs::Jobs;
+use crate::names::name_hash;
 use crate::output::{Reply, ServiceCounts};
 use crate::timer::Timer;
 use scaling::Scaler;
@@ -112,6 +113,16 @@ impl Service {
             new: false,
             dirty: false,
         }
+    }
+
+    /// Returns the hash of its namespace and name.
+    fn key(&self) -> u128 {
+        name_hash(&self.namespace, &self.name)
+    }
+
+    /// Returns the number of available replicas that other jobs may rely on.
+    fn available(&self) -> u32 {
+        if self.state.deleting { 0 } else { self.state.counts.available }
     }
 
     fn spec(&self) -> &ServiceSpec {
@@ -290,18 +301,19 @@ impl Services {
     }
 
     /// Removes a service whose replicas have all ended.
-    fn remove(&mut self, cx: &mut Context, id: ServiceId) {
+    fn remove(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ServiceId) {
         self.emit(cx, id, ServiceEvent::Deleted);
         self.arm(cx, id, None);
         let Some(service) = self.all.swap_remove(&id) else { return };
-        self.names.swap_remove(&crate::names::name_hash(&service.namespace, &service.name));
+        self.names.swap_remove(&service.key());
+        jobs.set_available_replicas(service.key(), None);
         if !service.new {
             cx.write(Change::RemoveService(id));
         }
     }
 
     fn find(&self, namespace: &str, name: &str) -> Option<ServiceId> {
-        let id = self.names.get(&crate::names::name_hash(namespace, name)).copied()?;
+        let id = self.names.get(&name_hash(namespace, name)).copied()?;
         let found = self.all.get(&id)?;
         (*found.namespace == *namespace && *found.name == *name).then_some(id)
     }

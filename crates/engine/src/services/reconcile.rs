@@ -128,7 +128,7 @@ impl Services {
         let Some(service) = self.all.get(&id) else { return };
         if survey.is_waiting_for_workers && !service.state.deleting {
             let next = [survey.next_available, service.scaling_due()].into_iter().flatten().min();
-            self.set_counts(cx, id, survey.counts);
+            self.set_counts(cx, jobs, id, survey.counts);
             return self.arm(cx, id, next);
         }
         let revision = service.state.rollout.revision;
@@ -138,10 +138,10 @@ impl Services {
             // A rollback started: other replicas have the current template now.
             survey = service.survey(cx.now, jobs);
         }
-        self.set_counts(cx, id, survey.counts);
+        self.set_counts(cx, jobs, id, survey.counts);
         let Some(service) = self.all.get(&id) else { return };
         if service.state.deleting && service.replicas.is_empty() {
-            return self.remove(cx, id);
+            return self.remove(cx, jobs, id);
         }
         let plan = plan(service.target(&survey), &survey.live);
         let mut free = survey.workers.map(MatchingWorkers::into_free);
@@ -151,9 +151,10 @@ impl Services {
         self.arm(cx, id, next.into_iter().flatten().min());
     }
 
-    fn set_counts(&mut self, cx: &mut Context, id: ServiceId, counts: ReplicaCounts) {
+    fn set_counts(&mut self, cx: &mut Context, jobs: &mut Jobs, id: ServiceId, counts: ReplicaCounts) {
         let Some(service) = self.all.get_mut(&id) else { return };
         let before = std::mem::replace(&mut service.state.counts, counts);
+        jobs.set_available_replicas(service.key(), Some(service.available()));
         if before == counts {
             return;
         }

@@ -1,9 +1,11 @@
 //! Services: replicas, restarts, health, rollouts, drains and losses of workers.
 //!
 //! - `per_worker`: services with one replica on each matching worker.
+//! - `required`: jobs that require services.
 //! - `scaling`: services that are scaled automatically.
 
 mod per_worker;
+mod required;
 mod scaling;
 
 use std::collections::{BTreeMap, BTreeSet};

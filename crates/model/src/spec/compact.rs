@@ -45,6 +45,7 @@ impl Serialize for Compact<'_> {
             start_deadline,
             finish_by,
             after,
+            requires,
             inputs,
             outputs,
             ports,

@@ -154,6 +154,9 @@ fn job_of(check: &mut Check, spec: &ServiceSpec, job: &JobSpec, now: Timestamp) 
     check.ensure(job.namespace == spec.namespace, "job.namespace", || {
         format!("must be the namespace of the service (`{}`) or omitted", spec.namespace)
     });
+    if let Some(i) = job.requires.iter().position(|required| required.service == spec.name) {
+        check.fail(format!("job.requires[{i}].service"), "a service cannot require itself");
+    }
     let default = RetryPolicy::default();
     for (is_set, field, instead) in [
         (job.run_at.is_some(), "run_at", "a service starts immediately"),
@@ -246,6 +249,16 @@ mod tests {
             }),
             @"replicas: `2000` is out of range: expected 0 to 1000; job.timeout: cannot be set in the job of a service: a service has no timeout; use `health.liveness`; job.retry: cannot be set in the job of a service: a service restarts its replicas without limit; use `restart_backoff`; job.delivery: cannot be set in the job of a service: a service starts its replicas again after their worker is lost"
         );
+    }
+
+    #[test]
+    fn a_service_requires_others_but_not_itself() {
+        let require = |name: &str| {
+            let required = crate::spec::RequiredService { service: name.into(), min_available: 1 };
+            problems(|spec| spec.job.requires = vec![required])
+        };
+        assert_eq!(require("db"), "");
+        assert_eq!(require("web"), "job.requires[0].service: a service cannot require itself");
     }
 
     #[test]

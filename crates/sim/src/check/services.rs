@@ -11,6 +11,7 @@
 //! - A service that is scaled automatically has a desired number between its minimum and its maximum in the end.
 //! - A replica ends only if it was told to stop, or after very many executions, and it is never preempted.
 //! - A rollout changes its status only by legal steps. While it is paused, missing replicas get the stable revision.
+//! - A job starts only while the services that it requires have enough available replicas.
 //! - The health of an execution follows the newest report: it never becomes `starting` again (I10).
 //! - Once the faults have ended, each service is as desired, or its rollout says why it is not ([`judge_desired`]).
 //!
@@ -123,9 +124,18 @@ impl Replica {
     }
 }
 
-/// What a commit did to replicas.
+/// A live job that requires services.
+#[derive(Debug)]
+struct Requirer {
+    spec: Arc<JobSpec>,
+    executions: u32,
+}
+
+/// What a commit did.
 #[derive(Debug, Default)]
 struct Done {
+    /// Jobs with required services that were placed.
+    placed: Vec<JobId>,
     created: Vec<JobId>,
     /// Replicas that were told to stop.
     stopped: Vec<JobId>,
@@ -137,6 +147,7 @@ struct Done {
 pub(super) struct Services {
     services: BTreeMap<ServiceId, Service>,
     replicas: BTreeMap<JobId, Replica>,
+    requirers: BTreeMap<JobId, Requirer>,
     workers: BTreeMap<WorkerId, (WorkerStatus, Admission)>,
     /// Engine time of the newest commit.
     now: Timestamp,
@@ -144,6 +155,7 @@ pub(super) struct Services {
 
 impl Services {
     pub(super) fn take(&mut self, facts: &Facts<'_>, index: usize, commit: &Commit, findings: &mut Findings) {
+        let before = if self.may_place(commit) { self.available() } else { BTreeMap::new() };
         self.now = commit.now;
         let mut done = Done::default();
         for row in &commit.rows {
@@ -158,6 +170,7 @@ impl Services {
                 _ => {}
             }
         }
+        self.check_requirements(index, &done.placed, &before, findings);
         self.check_revisions(index, &done.created, findings);
         let created = done.created.iter().filter_map(|job| self.replicas.get(job));
         let grown: BTreeSet<ServiceId> = created.map(|replica| replica.service).collect();
@@ -249,6 +262,7 @@ impl Services {
             self.replicas.insert(row.job, replica);
             done.created.push(row.job);
         }
+        self.take_requirer(row, done);
         let Some(replica) = self.replicas.get_mut(&row.job) else { return };
         replica.is_running = row.status == JobStatus::Running;
         if row.cancel_requested && !std::mem::replace(&mut replica.is_stopping, true) {
@@ -261,6 +275,70 @@ impl Services {
             if row.status != JobStatus::Cancelled && !is_spent && !is_asked {
                 let message = format!("ended as {}, without a request to stop it", row.status);
                 findings.add(Invariant::I24, row.job, message, [index]);
+            }
+        }
+    }
+
+    fn take_requirer(&mut self, row: &JobRow, done: &mut Done) {
+        if let Some(spec) = row.spec.as_ref().filter(|spec| !spec.requires.is_empty()) {
+            let executions = self.requirers.get(&row.job).map_or(0, |known| known.executions);
+            self.requirers.insert(row.job, Requirer { spec: Arc::clone(spec), executions });
+        } else if row.spec.is_some() {
+            self.requirers.remove(&row.job);
+        }
+        let Some(known) = self.requirers.get_mut(&row.job) else { return };
+        if row.executions > std::mem::replace(&mut known.executions, row.executions) {
+            done.placed.push(row.job);
+        }
+        if row.status.is_final() && done.placed.last() != Some(&row.job) {
+            self.requirers.remove(&row.job);
+        }
+    }
+
+    /// Whether a commit may place a job that requires services.
+    fn may_place(&self, commit: &Commit) -> bool {
+        commit.rows.iter().any(|row| match row {
+            Row::Job(row) if row.status == JobStatus::Running => {
+                self.requirers.contains_key(&row.job)
+                    || row.spec.as_ref().is_some_and(|spec| !spec.requires.is_empty())
+            }
+            _ => false,
+        })
+    }
+
+    /// Returns the number of available replicas of each service.
+    fn available(&self) -> BTreeMap<(String, String), u32> {
+        let mut available = BTreeMap::new();
+        for replica in self.replicas.values().filter(|replica| !replica.is_stopping) {
+            let Some(service) = self.services.get(&replica.service) else { continue };
+            let name = (service.spec.namespace.clone(), service.spec.name.clone());
+            let counts = !service.row.deleting && replica.is_available(service, self.now);
+            *available.entry(name).or_default() += u32::from(counts);
+        }
+        available
+    }
+
+    /// A job is placed only if its required services are available, at the begin or at the end of the commit.
+    fn check_requirements(
+        &self,
+        index: usize,
+        placed: &[JobId],
+        before: &BTreeMap<(String, String), u32>,
+        findings: &mut Findings,
+    ) {
+        let after = if placed.is_empty() { BTreeMap::new() } else { self.available() };
+        for (job, known) in placed.iter().filter_map(|job| Some((job, self.requirers.get(job)?))) {
+            for required in &known.spec.requires {
+                let name = (known.spec.namespace.clone(), required.service.clone());
+                let of = |counts: &BTreeMap<(String, String), u32>| counts.get(&name).copied().unwrap_or(0);
+                let available = of(before).max(of(&after));
+                if available < required.min_available {
+                    let (service, min) = (&required.service, required.min_available);
+                    let message = format!(
+                        "it starts with {available} available replicas of {service}, it requires {min}"
+                    );
+                    findings.add(Invariant::I24, job, message, [index]);
+                }
             }
         }
     }

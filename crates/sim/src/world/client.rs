@@ -24,7 +24,8 @@ use model::queue::QueueSettings;
 use model::record::JobHead;
 use model::schedule::{Action, Jitter, MissedPolicy, OverlapPolicy, Spread};
 use model::spec::{
-    Concurrency, Delivery, FinishAction, FinishBy, PriorityClass, UpstreamCondition, UpstreamJob,
+    Concurrency, Delivery, FinishAction, FinishBy, PriorityClass, RequiredService, UpstreamCondition,
+    UpstreamJob,
 };
 use model::timing::{Cron, Every, Filter, Rule, Timing};
 use model::worker::Admission;
@@ -37,7 +38,7 @@ use model::{
 use super::health::Checks;
 use super::plan::concern;
 use super::server::ServerMessage;
-use super::services::{Behavior, ServiceShape};
+use super::services::{Behavior, ServiceShape, service_name};
 use super::store::Store;
 use super::task::RunOptions;
 use super::{World, WorldEvent};
@@ -172,6 +173,8 @@ struct Submission {
     start_deadline: Option<Duration>,
     finish_by: Option<FinishBy>,
     after: [Option<UpstreamJob>; UPSTREAM_JOBS],
+    /// Index of a service that the job requires.
+    requires: Option<usize>,
 }
 
 impl Submission {
@@ -185,6 +188,8 @@ impl Submission {
         (spec.run_at, spec.start_deadline) = (self.run_at, self.start_deadline);
         spec.finish_by = self.finish_by;
         spec.after = self.after.into_iter().flatten().collect();
+        let required = |index| RequiredService { service: service_name(index), min_available: 1 };
+        spec.requires = self.requires.map(required).into_iter().collect();
         JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None, replica: None }
     }
 }
@@ -472,8 +477,23 @@ impl World {
         let run_at = dice.chance(0.2).then(|| self.now + dice.millis(100, 30_000));
         let start_deadline = dice.chance(0.1).then(|| dice.millis(1_000, 60_000));
         let after = self.some_upstream();
-        let finish_by = self.some_finish_by();
-        Submission { number, template, key, run_at, start_deadline, finish_by, after }
+        let (requires, finish_by) = match self.some_required_service() {
+            Some((index, finish_by)) => (Some(index), Some(finish_by)),
+            None => (None, self.some_finish_by()),
+        };
+        Submission { number, template, key, run_at, start_deadline, finish_by, after, requires }
+    }
+
+    /// Draws a required service for some jobs. They have a completion deadline, because the service may not exist, or may
+    /// never become available.
+    fn some_required_service(&mut self) -> Option<(usize, FinishBy)> {
+        let Clients { service_dice: dice, services, .. } = &mut self.clients;
+        if services.is_empty() || !dice.chance(0.15) {
+            return None;
+        }
+        let after = Some(dice.millis(20_000, 200_000));
+        let finish_by = FinishBy { at: None, after, action: FinishAction::Fail };
+        Some((dice.below(services.len()), finish_by))
     }
 
     /// Draws a completion deadline for some jobs.

@@ -88,6 +88,11 @@ pub(super) struct ServiceShape {
     spec: Option<ServiceSpec>,
 }
 
+/// Returns the name of the service with an index.
+pub(super) fn service_name(index: usize) -> String {
+    format!("v{index}")
+}
+
 impl ServiceShape {
     /// Draws a service that uses at most `slots` slots.
     fn draw(dice: &mut Dice, index: usize, slots: u32, workers: u32) -> Self {
@@ -113,7 +118,7 @@ impl ServiceShape {
 
     fn new_spec(&self, dice: &mut Dice, index: usize) -> ServiceSpec {
         let mut spec = ServiceSpec {
-            name: format!("v{index}"),
+            name: service_name(index),
             namespace: (*dice.pick(&["default", "tenant"])).to_owned(),
             owner: None,
             labels: Default::default(),

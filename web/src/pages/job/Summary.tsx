@@ -15,6 +15,7 @@ import type {
   JobResult,
   Origin,
   ReplicaOrigin,
+  RequiredService,
   StepOrigin,
   UpstreamJob,
 } from "../../api/schema";
@@ -175,6 +176,12 @@ export function Summary({ job, execution, isExplained }: Props) {
               `${spec.concurrency.key} ≤ ${spec.concurrency.limit ?? 1}`,
             ],
             spec?.after?.length ? [t("job.details.after"), <UpstreamJobs key="" jobs={spec.after} />] : null,
+            spec?.requires?.length
+              ? [
+                  t("job.details.requires"),
+                  <RequiredServices key="" services={spec.requires} namespace={job.namespace} />,
+                ]
+              : null,
             job.retry_of
               ? [
                   t("job.details.retryOf"),
@@ -189,6 +196,18 @@ export function Summary({ job, execution, isExplained }: Props) {
       </Card>
     </>
   );
+}
+
+function RequiredServices(props: { services: readonly RequiredService[]; namespace: string }) {
+  const { services, namespace } = props;
+  return services.map(({ service, min_available: count }) => (
+    <div key={service}>
+      <ServiceLink name={service} namespace={namespace}>
+        {service}
+      </ServiceLink>
+      {count && count > 1 && <span className="quiet"> ≥ {count}</span>}
+    </div>
+  ));
 }
 
 /** Completion deadline: the time left, with the action that follows; or that it has passed. */

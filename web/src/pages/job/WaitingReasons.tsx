@@ -7,7 +7,14 @@ import { Fragment, type ReactNode } from "react";
 import { Trans, useTranslation } from "react-i18next";
 
 import { useWorkerName, whyQuery } from "../../api/queries";
-import type { FailedFilter, WaitingUpstreamJob, Why, WorkerMismatch, Reason } from "../../api/schema";
+import type {
+  FailedFilter,
+  Reason,
+  UnavailableService,
+  WaitingUpstreamJob,
+  Why,
+  WorkerMismatch,
+} from "../../api/schema";
 import { useNow } from "../../lib/now";
 import { quotaAmount } from "../../lib/quotas";
 import { translateMessage } from "../../lib/serverMessages";
@@ -63,6 +70,8 @@ function ReasonText({ reason }: { reason: Reason }): ReactNode {
       return <p>{t("why.not_due", { until: until(reason.until) })}</p>;
     case "upstream_jobs":
       return <UpstreamJobs jobs={reason.jobs} />;
+    case "required_services":
+      return <RequiredServices services={reason.services} />;
     case "backoff":
       return (
         <p>
@@ -162,6 +171,27 @@ function UpstreamJobs({ jobs }: { jobs: readonly WaitingUpstreamJob[] }) {
           </li>
         ))}
         {jobs.length > SHOWN && <li className="quiet">{t("why.more", { count: jobs.length - SHOWN })}</li>}
+      </ul>
+    </>
+  );
+}
+
+function RequiredServices({ services }: { services: readonly UnavailableService[] }) {
+  const { t } = useTranslation();
+  return (
+    <>
+      <p>{t("why.required_services", { count: services.length })}</p>
+      <ul className={style.failedFilters}>
+        {services.map(({ service, available, min_available: required }) => (
+          <li key={service}>
+            <strong>{service}</strong>
+            <span>
+              {available === undefined
+                ? t("why.service_missing")
+                : t("why.service_available", { available, required })}
+            </span>
+          </li>
+        ))}
       </ul>
     </>
   );

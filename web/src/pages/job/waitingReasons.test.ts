@@ -102,6 +102,21 @@ test("a worker whose capacity is reserved for a job names the job", async () => 
   expect(textOf(reason)).toContain("已停止调度；资源已预留给任务 [job_2](/jobs/job_2)");
 });
 
+test("services that are not available are named with their replicas", async () => {
+  const reason: Reason = {
+    reason: "required_services",
+    services: [
+      { service: "db", available: 1, min_available: 2 },
+      { service: "cache", min_available: 1 },
+    ],
+  };
+  expect(textOf(reason)).toBe(
+    "The job waits for 2 services that it requires: db1 of 2 required replicas available cachedoes not exist",
+  );
+  await i18next.changeLanguage("zh-CN");
+  expect(textOf(reason)).toContain("db需要 2 个可用副本，现有 1 个 cache服务不存在");
+});
+
 test("a paused queue is a link", () => {
   // `<link>` would be a void element, as in HTML: a tag of that name stays empty.
   expect(textOf({ reason: "queue_paused", queue: "mail" })).toBe("Queue [mail](/queues) is paused.");

@@ -1,0 +1,23 @@
+//! Services that a job requires.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(count: &u32) -> bool {
+    *count == 1
+}
+
+/// A service that must be available before a job starts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RequiredService {
+    /// Name of the service, in the namespace of the job. A service that does not exist is not available.
+    pub service: String,
+    /// Minimum number of available replicas, from 1 to 1,000 [default: 1].
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub min_available: u32,
+}
