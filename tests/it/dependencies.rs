@@ -248,7 +248,6 @@ const KNOWN_CYCLES: &[(&str, &str, &[&str], &str)] = &[
         "a set of days belongs to a rule, a cron expression or a calendar",
     ),
     ("worker", "crate::agent", &["machine", "supervisor"], "a machine starts its supervisor"),
-    ("worker", "crate::agent::tasks", &["elements", "http"], "one request has a separate file"),
     ("worker", "crate::supervisor", &["checkpoint", "convert", "task"], "parts of one task"),
 ];
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use client::{Client, LogQuery, LogSource, Page, ServiceRef, WorkerFilter};
 use futures::TryStreamExt as _;
 use harness::{Site, until};
-use model::ServiceSpec;
 use model::api::{Endpoint, LogEntry, Replica, Service};
 use model::service::RolloutStatus;
+use model::{JobStatus, ServiceSpec};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -254,4 +254,52 @@ async fn the_log_of_a_replica_shows_its_newest_output() {
     let text: String = entries[1..].iter().map(|entry| entry.text.as_str()).collect();
     assert!((400_000..=1_100_000).contains(&text.len()), "{} bytes", text.len());
     assert!(text.contains("\n599999\n600000\nready\n") && !text.contains("\n1000\n"));
+}
+
+/// F3. A task keeps a file with the endpoints of a service that it requires, and runs a command after each change; another job may not
+/// read them.
+#[tokio::test]
+async fn a_task_follows_the_endpoints_of_a_service() {
+    let mut site = Site::start().await;
+    let client = site.client();
+    client.put_service(&web(1), None).await.unwrap();
+    until_rolled_out(&client, 1).await;
+    let program = harness::belfry().display();
+    let script = format!(
+        "{program} task endpoints web --file upstreams && wc -l < upstreams
+         exec {program} task endpoints web --port http --file upstreams --watch -- \\
+           sh -c 'echo changed to $(wc -l < upstreams)'"
+    );
+    let submit = async |requires: serde_json::Value| {
+        let job = serde_json::json!({"run": {"process": {"script": script}}, "requires": requires});
+        client.submit(&serde_json::from_value(job).unwrap()).await.unwrap().id
+    };
+    let job = submit(serde_json::json!([{"service": "web", "min_available": 2}])).await;
+    let until_told = async |text: &str| {
+        until(&format!("the task tells {text}"), SOON, async || {
+            let page = client.logs(LogSource::Job(job, None), &LogQuery::default()).await.ok()?;
+            let all: String = page.items.iter().map(|entry| entry.text.as_str()).collect();
+            all.contains(text).then_some(all)
+        })
+        .await
+    };
+    assert_eq!(until_told("2\n").await, "2\n");
+    client.scale_service(&web_ref(), 3, None).await.unwrap();
+    until_told("changed to 3\n").await;
+    site.server.kill().await;
+    site.server.restart().await;
+    client.scale_service(&web_ref(), 1, None).await.unwrap();
+    let told = until_told("changed to 1\n").await;
+    assert!(told.starts_with("2\nchanged to 3\n"), "{told}");
+
+    let stranger = submit(serde_json::json!([])).await;
+    let failed = until("the other job fails", SOON, async || {
+        let job = client.job(stranger).await.ok()?;
+        job.status.is_final().then_some(job)
+    })
+    .await;
+    assert_eq!(failed.status, JobStatus::Failed);
+    let page = client.logs(LogSource::Job(stranger, None), &LogQuery::default()).await.unwrap();
+    let told: String = page.items.iter().map(|entry| entry.text.as_str()).collect();
+    assert!(told.contains("does not require service `web`"), "{told}");
 }

@@ -6,7 +6,7 @@
 //! - [`Client`]: requests, with retries where they are safe. [`Timeouts`] sets the timeouts.
 //! - [`logs`] and [`events`]: streams that reconnect and resume after a lost connection.
 //! - [`watch`]: changes of a job or a run until it has ended.
-//! - [`Task`]: checkpoints and added elements, from inside a running task.
+//! - [`Task`]: checkpoints, added elements and endpoints of services, from inside a running task.
 //! - [`Error`]: why a request failed, and a hint what to do.
 //!
 //! Methods whose names end in `_page` return one page of a list. Their counterparts without the suffix return a stream

@@ -20,9 +20,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::api::Problem;
+use model::api::{Endpoint, List, Problem};
 use reqwest::header::{CONTENT_TYPE, ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH};
-use reqwest::{RequestBuilder, Response, Url};
+use reqwest::{RequestBuilder, Response, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -35,6 +35,8 @@ pub const SOCKET_VARIABLE: &str = "BELFRY_SOCKET";
 const RETRY_FOR: Duration = Duration::from_secs(60);
 /// Delay between two attempts.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
+/// Maximum time to wait for a change of endpoints, in seconds.
+const ENDPOINTS_WAIT_MAX: u64 = 30;
 /// Timeout of one attempt; longer than that of the agent.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -69,6 +71,15 @@ pub struct AddedElements {
     pub total: u32,
     /// Whether the batch was added; `false` if a batch with this name already existed. It is then unchanged.
     pub added: bool,
+}
+
+/// Endpoints of a service at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceEndpoints {
+    /// Changes with each change of the endpoints.
+    pub version: String,
+    /// Ports of the healthy replicas; empty if the service does not exist.
+    pub endpoints: Vec<Endpoint>,
 }
 
 /// Response to a save.
@@ -180,12 +191,66 @@ impl Task {
         response.json().await.map_err(|source| self.interrupted(source))
     }
 
+    /// Returns the endpoints of a service that the job requires, in the namespace of the job.
+    ///
+    /// With the version `known`, waits for a change, at most `wait` and 30 s, and returns `None` if there is none.
+    ///
+    /// # Errors
+    /// [Request errors](crate#request-errors), and `service_not_required` if the spec of the job does not name the service
+    /// in `requires`, `not_current` if another execution of the job has started.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), client::Error> {
+    /// let task = client::Task::from_env()?;
+    /// let mut known = None;
+    /// loop {
+    ///     let wait = std::time::Duration::from_secs(30);
+    ///     if let Some(now) = task.endpoints("db", known.as_deref(), wait).await? {
+    ///         println!("{} endpoints", now.endpoints.len());
+    ///         known = Some(now.version);
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub async fn endpoints(
+        &self,
+        service: &str,
+        known: Option<&str>,
+        wait: Duration,
+    ) -> Result<Option<ServiceEndpoints>, Error> {
+        let invalid = || self.protocol("the name of the service is not valid in a URL");
+        let mut url = Url::parse("http://task/services").map_err(|_| invalid())?;
+        url.path_segments_mut().map_err(|()| invalid())?.extend([service, "endpoints"]);
+        let seconds = if known.is_some() { wait.as_secs().min(ENDPOINTS_WAIT_MAX) } else { 0 };
+        url.query_pairs_mut().append_pair("wait", &seconds.to_string());
+        let make = || {
+            let request = self.http.get(url.clone());
+            match known {
+                Some(version) => request.header(IF_NONE_MATCH, format!("\"{version}\"")),
+                None => request,
+            }
+        };
+        let response = self.send(make).await?;
+        if response.status() == StatusCode::NOT_MODIFIED {
+            return Ok(None);
+        }
+        let tag = response.headers().get(ETAG).and_then(|value| value.to_str().ok());
+        let version = tag.map(|tag| tag.trim_matches('"').to_owned());
+        let version = version.ok_or_else(|| self.protocol("the endpoints have no version"))?;
+        let list: List<Endpoint> = response.json().await.map_err(|source| self.interrupted(source))?;
+        Ok(Some(ServiceEndpoints { version, endpoints: list.items }))
+    }
+
     /// Sends a request, and retries temporary errors for [`RETRY_FOR`].
     async fn send(&self, make: impl Fn() -> RequestBuilder) -> Result<Response, Error> {
         let end = Instant::now() + RETRY_FOR;
         loop {
             let error = match make().send().await {
-                Ok(response) if response.status().is_success() => return Ok(response),
+                Ok(response)
+                    if response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED =>
+                {
+                    return Ok(response);
+                }
                 Ok(response) => {
                     let may_pass = matches!(response.status().as_u16(), 429 | 503);
                     let error = self.refusal(response).await;

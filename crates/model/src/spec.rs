@@ -101,7 +101,7 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<UpstreamJob>,
     /// Services that the job requires: each execution starts only while all of them have enough available replicas. A
-    /// running execution continues if a service becomes unavailable. At most 16.
+    /// running execution continues if a service becomes unavailable. The task can look up their endpoints. At most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<RequiredService>,
     /// Command or script of the job, under the name of its runtime. The only runtime is `process`.

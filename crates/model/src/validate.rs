@@ -415,8 +415,8 @@ fn required_services(check: &mut Check, spec: &JobSpec) {
             format!("repeats `{}`: expected each service once", shown(service))
         });
         let max = limits::REPLICAS_MAX;
-        check.ensure((1..=max).contains(min_available), &format!("{at}.min_available"), || {
-            format!("`{min_available}` is out of range: expected 1 to {max}")
+        check.ensure(*min_available <= max, &format!("{at}.min_available"), || {
+            format!("`{min_available}` is out of range: expected 0 to {max}")
         });
     }
 }
@@ -617,9 +617,8 @@ mod tests {
         let wrong = vec![required("db", 1), required("db", 0), required("no name", 1_001)];
         insta::assert_snapshot!(problems(|spec| spec.requires = wrong), @r"
         requires[1].service: repeats `db`: expected each service once
-        requires[1].min_available: `0` is out of range: expected 1 to 1000
         requires[2].service: `no name` is not a valid name: expected 1 to 63 letters, digits, `-`, `_` or `.`, starting with a letter or digit
-        requires[2].min_available: `1001` is out of range: expected 1 to 1000
+        requires[2].min_available: `1001` is out of range: expected 0 to 1000
         ");
         assert_eq!(problems(|spec| spec.requires = vec![required("db", 1), required("web", 2)]), "fine");
     }

@@ -35,6 +35,7 @@ pub mod audit;
 pub mod auth;
 pub mod clock;
 pub mod config;
+mod endpoints;
 pub mod grpc;
 mod hash;
 pub mod housekeeping;

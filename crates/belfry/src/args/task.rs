@@ -1,4 +1,4 @@
-//! Arguments of `task`: checkpoints, and elements for a mapped step.
+//! Arguments of `task`: checkpoints, elements for a mapped step, and endpoints of services.
 //!
 //! A script calls these commands inside a task. They talk to the worker over the task socket, so they need no server
 //! URL and no token.
@@ -28,6 +28,38 @@ pub(crate) enum TaskCommand {
         NAME/2, NAME/3."
     )]
     Add(AddArgs),
+    /// Print the endpoints of a service that the job requires, or keep a file up to date
+    #[command(before_help = examples! {
+        "belfry task endpoints db"
+        "belfry task endpoints web --port http --file upstreams"
+        "belfry task endpoints web --port http --file upstreams --watch -- nginx -s reload &"
+    })]
+    #[command(
+        after_help = "The job must name the service in `requires`. The output has one HOST:PORT on each line; `-o json` and \
+        `-o yaml` give all fields. `--watch` runs until the task ends. It replaces the file at once, and only if its content \
+        changes; then it runs the command."
+    )]
+    Endpoints(EndpointsArgs),
+}
+
+/// `belfry task endpoints`
+#[derive(Debug, Args)]
+pub(crate) struct EndpointsArgs {
+    /// Name of the service, in the namespace of the job
+    #[arg(value_name = "SERVICE")]
+    pub(crate) service: String,
+    /// Name of the port [default: all ports]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) port: Option<String>,
+    /// Output file [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Keep the file up to date until the task ends
+    #[arg(long, short, requires = "file")]
+    pub(crate) watch: bool,
+    /// Command and arguments to run after each change of the file, after `--`
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, requires = "watch")]
+    pub(crate) command: Vec<String>,
 }
 
 /// `belfry task add`

@@ -1,4 +1,6 @@
-//! `belfry task`: checkpoints and added elements for shell scripts. Tasks in other languages use the task socket.
+//! `belfry task`: checkpoints, added elements and endpoints for shell scripts. Tasks in other languages use the task socket.
+
+mod endpoints;
 
 use std::io::Read as _;
 use std::path::Path;
@@ -33,6 +35,7 @@ pub(super) async fn run(context: &Context, command: TaskCommand) -> Result<(), F
             context.out.data(format!("{version}\n"))
         }
         TaskCommand::Add(args) => add(context, &task, args).await,
+        TaskCommand::Endpoints(args) => endpoints::run(context, &task, args).await,
     }
 }
 

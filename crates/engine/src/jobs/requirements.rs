@@ -74,6 +74,6 @@ impl Jobs {
     }
 
     fn is_available(&self, required: &RequiredService) -> bool {
-        self.available_replicas(required.key).is_some_and(|available| available >= required.min_available)
+        self.available_replicas(required.key).unwrap_or(0) >= required.min_available
     }
 }

@@ -17,7 +17,8 @@ fn is_one(count: &u32) -> bool {
 pub struct RequiredService {
     /// Name of the service, in the namespace of the job. A service that does not exist is not available.
     pub service: String,
-    /// Minimum number of available replicas, from 1 to 1,000 [default: 1].
+    /// Minimum number of available replicas, from 0 to 1,000. With 0, the job does not wait, and can still look up the
+    /// endpoints of the service [default: 1].
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub min_available: u32,
 }

@@ -25,8 +25,9 @@ use model::WorkerId;
 use proto::v1::worker_server::{Worker, WorkerServer};
 use proto::v1::{
     AddElementsRequest, AddElementsResponse, ArtifactChunk, Checkpoint, GetArtifactRequest,
-    GetCheckpointRequest, Heartbeat, LeaseGrant, LogAck, LogChunk, PutArtifactRequest, PutArtifactResponse,
-    SaveCheckpointRequest, SaveCheckpointResponse, ServerMessage, WorkerMessage,
+    GetCheckpointRequest, GetEndpointsRequest, GetEndpointsResponse, Heartbeat, LeaseGrant, LogAck, LogChunk,
+    PutArtifactRequest, PutArtifactResponse, SaveCheckpointRequest, SaveCheckpointResponse, ServerMessage,
+    WorkerMessage,
 };
 use tonic::{Request, Response, Status, Streaming};
 
@@ -184,6 +185,14 @@ impl Worker for WorkerService {
     ) -> Result<Response<AddElementsResponse>, Status> {
         self.admit(&request, Resource::Workers).await?;
         tasks::add_elements(&self.services, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_endpoints(
+        &self,
+        request: Request<GetEndpointsRequest>,
+    ) -> Result<Response<GetEndpointsResponse>, Status> {
+        self.admit(&request, Resource::Workers).await?;
+        tasks::get_endpoints(&self.services, request.into_inner()).await.map(Response::new)
     }
 }
 

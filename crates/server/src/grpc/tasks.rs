@@ -4,21 +4,28 @@
 //! sent after the commit. A caller whose outcome is unknown can repeat the request, because all requests are
 //! idempotent.
 
+use std::time::Duration;
+
 use engine::output::Added;
 use engine::{Input, Reply, TaskRequest};
 use model::error_chain::Chain;
-use model::{ExecutionId, Fence, Refusal};
+use model::limits::NAME_LEN_MAX;
+use model::{ExecutionId, Fence, JobSpec, Refusal};
 use proto::v1::{
-    AddElementsRequest, AddElementsResponse, Checkpoint, GetCheckpointRequest, SaveCheckpointRequest,
-    SaveCheckpointResponse,
+    AddElementsRequest, AddElementsResponse, Checkpoint, GetCheckpointRequest, GetEndpointsRequest,
+    GetEndpointsResponse, SaveCheckpointRequest, SaveCheckpointResponse,
 };
 use tonic::Status;
 
 use super::{convert, malformed};
+use crate::endpoints::{self, Snapshot};
 use crate::node::RequestError;
 use crate::services::Services;
 use store::StoreError;
 use store::query::ExecutionRow;
+
+/// Maximum time for which a request waits for a change of endpoints.
+const ENDPOINTS_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Saves a checkpoint, from which the next execution resumes.
 pub(super) async fn save_checkpoint(
@@ -70,6 +77,32 @@ pub(super) async fn add_elements(
         }
         other => Err(unexpected(&other)),
     }
+}
+
+/// Returns the endpoints of a service that the job of a current execution requires, or waits for a change.
+pub(super) async fn get_endpoints(
+    services: &Services,
+    request: GetEndpointsRequest,
+) -> Result<GetEndpointsResponse, Status> {
+    let execution = execution_id(services, &request.execution_id, "endpoints")?;
+    let row = current(services, execution, Fence(request.fence)).await?;
+    let job = services.node.store().job(row.record.job).await;
+    let job = job.map_err(|error| unreadable(execution, &error))?;
+    let spec = job.and_then(|job| serde_json::from_str::<JobSpec>(&job.body).ok());
+    let spec = spec.ok_or_else(|| {
+        Status::internal(format!("the spec of job `{}` cannot be read from the store", row.record.job))
+    })?;
+    let name = &request.service;
+    if !spec.requires.iter().any(|required| required.service == *name) {
+        let shown: String = name.chars().take(NAME_LEN_MAX).collect();
+        let detail = format!("job `{}` does not require service `{}`", row.record.job, shown.escape_debug());
+        return Err(Status::permission_denied(detail));
+    }
+    let wait = Duration::from_millis(request.wait_ms).min(ENDPOINTS_WAIT_MAX);
+    let found =
+        endpoints::after_change(&services.node, &spec.namespace, name, &request.known_version, wait).await;
+    let Snapshot { version, body } = found.map_err(|error| unreadable(execution, &error))?;
+    Ok(GetEndpointsResponse { version, endpoints: body.into() })
 }
 
 /// Sends a request to the engine; returns its reply after the commit.

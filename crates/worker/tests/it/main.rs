@@ -165,6 +165,8 @@ fn trials() -> Vec<Trial> {
             a_refused_request_returns_the_reason,
             a_task_adds_elements_and_a_repeated_batch_adds_nothing,
             elements_that_cannot_be_added_are_refused_with_the_reason,
+            a_task_reads_the_endpoints_of_a_service,
+            endpoints_that_cannot_be_read_are_refused_with_the_reason,
             a_task_request_waits_for_an_agent,
             a_task_repeats_a_request_after_the_agent_was_killed,
             a_slow_request_does_not_block_other_tasks,

@@ -51,6 +51,9 @@ pub(crate) struct State {
     pub(crate) saved: Vec<SaveCheckpointRequest>,
     pub(crate) checkpoint: Option<Checkpoint>,
     pub(crate) added: Vec<AddElementsRequest>,
+    /// Requests for endpoints, and the response to the next ones.
+    pub(crate) asked_endpoints: Vec<GetEndpointsRequest>,
+    pub(crate) endpoints: GetEndpointsResponse,
     /// Error for the next request of a task.
     pub(crate) refusal: Option<Status>,
     /// Whether requests of tasks stay unanswered, and the number of such requests.
@@ -94,6 +97,8 @@ impl Default for State {
             saved: Vec::new(),
             checkpoint: None,
             added: Vec::new(),
+            asked_endpoints: Vec::new(),
+            endpoints: GetEndpointsResponse::default(),
             refusal: None,
             stalled: false,
             stalls: 0,
@@ -497,6 +502,18 @@ impl Worker for FakeServer {
             let count = size(&request);
             state.added.extend(added.then_some(request));
             AddElementsResponse { first, count, total: first + count, added, step: "page".into() }
+        })
+        .await
+    }
+
+    async fn get_endpoints(
+        &self,
+        request: Request<GetEndpointsRequest>,
+    ) -> Result<Response<GetEndpointsResponse>, Status> {
+        let request = request.into_inner();
+        self.answer_task(|state| {
+            state.asked_endpoints.push(request);
+            state.endpoints.clone()
         })
         .await
     }

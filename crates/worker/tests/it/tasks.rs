@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proto::logframe::Stream;
-use proto::v1::{Assignment, Checkpoint};
+use proto::v1::{Assignment, Checkpoint, GetEndpointsResponse};
 use serde_json::json;
 use tonic::Status;
 
@@ -178,6 +178,55 @@ pub(crate) async fn elements_that_cannot_be_added_are_refused_with_the_reason() 
         assert!(status == expected && text.contains(code), "{text}");
     }
     assert!(rig.server.state().added.is_empty());
+}
+
+fn get_endpoints(target: &str, headers: &str) -> String {
+    format!("GET /services/{target} HTTP/1.1\r\nHost: task\r\n{headers}\r\n")
+}
+
+/// F3.
+pub(crate) async fn a_task_reads_the_endpoints_of_a_service() {
+    let rig = TestWorker::new().await;
+    let (order, socket, _) = waiting_task(&rig).await;
+    let known = GetEndpointsResponse { version: "v1".into(), endpoints: r#"[{"port":80}]"#.into() };
+    rig.server.state().endpoints = known;
+    let (status, text) = call(&socket, &get_endpoints("db/endpoints", "")).await;
+    assert_eq!(status, 200, "{text}");
+    assert!(text.ends_with("{\"items\":[{\"port\":80}]}\n") && text.contains("etag: \"v1\""), "{text}");
+
+    let waiting = get_endpoints("db/endpoints?wait=20", "If-None-Match: \"v1\"\r\n");
+    let (status, text) = call(&socket, &waiting).await;
+    assert!(status == 304 && text.contains("etag: \"v1\""), "{text}");
+    let asked = rig.server.state().asked_endpoints.clone();
+    assert_eq!(asked[1].execution_id, order.execution_id);
+    assert_eq!((asked[1].fence, asked[1].service.as_str()), (order.fence, "db"));
+    assert_eq!((asked[1].known_version.as_str(), asked[1].wait_ms), ("v1", 20_000));
+    assert_eq!((asked[0].known_version.as_str(), asked[0].wait_ms), ("", 0));
+}
+
+/// F3.
+pub(crate) async fn endpoints_that_cannot_be_read_are_refused_with_the_reason() {
+    let rig = TestWorker::new().await;
+    let (_, socket, _) = waiting_task(&rig).await;
+    for (request, expected, told) in [
+        (get_endpoints("db/endpoints?wait=60", ""), 400, "from 0 to 30"),
+        (get_endpoints("db", ""), 404, "not_found"),
+        ("POST /services/db/endpoints HTTP/1.1\r\nHost: task\r\n\r\n".into(), 405, "does not support POST"),
+    ] {
+        let (status, text) = call(&socket, &request).await;
+        assert!(status == expected && text.contains(told), "{text}");
+    }
+    for (refusal, expected, code) in [
+        (Status::failed_precondition("x"), 409, "not_current"),
+        (Status::permission_denied("x"), 403, "service_not_required"),
+        (Status::unavailable("x"), 503, "outcome_unknown"),
+        (Status::unimplemented("x"), 501, "not_supported"),
+    ] {
+        rig.server.state().refusal = Some(refusal);
+        let (status, text) = call(&socket, &get_endpoints("db/endpoints", "")).await;
+        assert!(status == expected && text.contains(code), "{text}");
+    }
+    assert!(rig.server.state().asked_endpoints.is_empty());
 }
 
 pub(crate) async fn a_task_request_waits_for_an_agent() {

@@ -63,6 +63,15 @@ fn a_service_of_another_namespace_does_not_count() {
     assert_eq!([here, elsewhere].map(|job| t.status(job)), [JobStatus::Running, JobStatus::Waiting]);
 }
 
+/// Such a job only looks up the endpoints of the service.
+#[test]
+fn a_job_that_requires_no_replica_does_not_wait() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let job = t.job().spec(requires("web", 0)).submit();
+    assert_eq!(t.status(job), JobStatus::Running);
+}
+
 #[test]
 fn as_many_replicas_as_required_must_be_available() {
     let mut t = Scenario::new();

@@ -1,15 +1,12 @@
 //! Conversion of rows of services and replicas to API types.
 
-use std::collections::BTreeMap;
-
-use model::api::{Endpoint, Replica, Service, ServiceRevision};
-use model::record::{ExecutionRecord, Outcome};
+use model::api::{Replica, Service, ServiceRevision};
+use model::record::Outcome;
 use model::service::{Revision, ServiceSpec};
-use model::spec::HealthStatus;
-use model::{ExecutionStatus, JobStatus, WorkerId};
 use store::query::{ReplicaRow, ServiceRow};
 
 use crate::api::problem::ApiError;
+use crate::endpoints::running;
 
 /// Returns a service without its spec.
 pub(super) fn service(row: &ServiceRow) -> Service {
@@ -71,35 +68,8 @@ pub(super) fn replica(row: &ReplicaRow) -> Replica {
     }
 }
 
-/// Returns the execution of a replica, unless its worker is lost.
-fn running(row: &ReplicaRow) -> Option<&ExecutionRecord> {
-    let is_running = row.state.status == JobStatus::Running;
-    row.execution.as_ref().filter(|record| is_running && record.status != ExecutionStatus::Unknown)
-}
-
 /// Returns the result of an ended execution in one line.
 fn told(outcome: &Outcome) -> Option<String> {
     let message = outcome.message.as_deref().map(str::to_owned);
     message.or_else(|| outcome.exit_code.map(|code| format!("exited with code {code}")))
-}
-
-/// Returns the ports of a replica, if it is healthy and not being stopped. `addresses` are those of the workers.
-pub(super) fn endpoints(row: &ReplicaRow, addresses: &BTreeMap<WorkerId, String>) -> Vec<Endpoint> {
-    let Some(record) = running(row).filter(|_| row.state.cancel_requested_at.is_none()) else {
-        return Vec::new();
-    };
-    let Some(health) = record.health.as_deref().filter(|health| health.status == HealthStatus::Healthy)
-    else {
-        return Vec::new();
-    };
-    let one = |(name, port): (&String, &u16)| Endpoint {
-        port_name: name.clone(),
-        address: addresses.get(&record.worker).cloned(),
-        port: *port,
-        replica: row.replica.replica,
-        revision: row.replica.revision,
-        job: row.job,
-        worker: record.worker,
-    };
-    health.ports.iter().map(one).collect()
 }

@@ -1,19 +1,15 @@
-//! Endpoints: the ports of healthy replicas, for programs that call a service.
-//!
-//! An endpoint appears when its replica is healthy, and disappears when the replica is unhealthy, is being stopped, or
-//! its worker is lost. `list_targets` has the form of Prometheus' HTTP service discovery.
+//! Lists of the [endpoints](crate::endpoints) of services. `list_targets` has the form of Prometheus' HTTP service
+//! discovery.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use model::WorkerId;
 use model::api::{DiscoveryTarget, Endpoint, List};
 use serde::Deserialize;
-use store::query::{Page, ReplicaRow, ServiceFilter};
+use store::query::{Page, ServiceFilter};
 use utoipa_axum::routes;
 
-use super::convert;
 use crate::api::extract::{Params, Path};
 use crate::api::page::Selection;
 use crate::api::problem::{ApiError, Code};
@@ -21,6 +17,7 @@ use crate::api::routes::Routes;
 use crate::api::rows::Scope;
 use crate::api::{Api, page, rows};
 use crate::auth::{Actor, Resource, Verb};
+use crate::endpoints;
 
 /// Maximum number of replicas in one response.
 const REPLICAS_MAX: usize = 20_000;
@@ -46,21 +43,9 @@ async fn list_endpoints(
 ) -> Result<Json<List<Endpoint>>, ApiError> {
     let row = rows::service(&api, &actor, &name, scope.namespace()).await?;
     let replicas = api.node.store().replicas(row.id).await?;
-    let addresses = addresses(&api, &replicas).await?;
-    let items = replicas.iter().flat_map(|row| convert::endpoints(row, &addresses)).collect();
+    let addresses = endpoints::addresses(api.node.store(), &replicas).await?;
+    let items = replicas.iter().flat_map(|row| endpoints::of_replica(row, &addresses)).collect();
     Ok(Json(List { items, next_cursor: None }))
-}
-
-/// Returns the addresses of the workers that run the replicas.
-async fn addresses(api: &Api, replicas: &[ReplicaRow]) -> Result<BTreeMap<WorkerId, String>, ApiError> {
-    let wanted: BTreeSet<WorkerId> =
-        replicas.iter().filter_map(|row| Some(row.execution.as_ref()?.worker)).collect();
-    if wanted.is_empty() {
-        return Ok(BTreeMap::new());
-    }
-    let workers = api.node.store().workers().await?;
-    let wanted = workers.into_iter().filter(|worker| wanted.contains(&worker.id));
-    Ok(wanted.filter_map(|worker| Some((worker.id, worker.address?))).collect())
 }
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -93,12 +78,12 @@ async fn list_targets(
     let namespaces: Option<Vec<String>> = selection.iter().map(|one| one.map(str::to_owned)).collect();
     let replicas = store.replicas_in(namespaces.as_deref(), REPLICAS_MAX).await?.items;
     let labels = labels(&api, &selection).await?;
-    let addresses = addresses(&api, &replicas).await?;
+    let addresses = endpoints::addresses(api.node.store(), &replicas).await?;
     let mut targets = Vec::new();
     for row in
         replicas.iter().filter(|row| params.service.as_deref().is_none_or(|name| *name == *row.replica.name))
     {
-        for endpoint in convert::endpoints(row, &addresses) {
+        for endpoint in endpoints::of_replica(row, &addresses) {
             let is_wanted = params.port.as_ref().is_none_or(|name| *name == endpoint.port_name);
             let Some(address) = endpoint.address.as_ref().filter(|_| is_wanted) else { continue };
             let own = labels.get(&row.replica.service).into_iter().flatten();

@@ -13,7 +13,7 @@ use proto::v1::AddElementsRequest;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
-use super::http::{self, Answer, BodyBound, Refusal};
+use super::response::{self, Answer, BodyBound, Refusal};
 use super::{Caller, Upstream};
 
 /// Limit of a body: the maximum number of elements of maximum size, with separators.
@@ -29,7 +29,7 @@ const ERRORS_MAX: usize = 10;
 pub(super) async fn post(request: Request<Incoming>, caller: &Caller, upstream: &Upstream) -> Answer {
     let BatchTarget { step, batch } = parse_target(request.uri().query().unwrap_or_default())?;
     let layout = BodyFormat::of(request.headers());
-    let body = http::body(request.into_body(), BODY_BOUND).await?;
+    let body = response::body(request.into_body(), BODY_BOUND).await?;
     let elements = elements(&body, layout)?;
     let request = AddElementsRequest {
         execution_id: caller.execution_id.to_string(),
@@ -47,7 +47,7 @@ pub(super) async fn post(request: Request<Incoming>, caller: &Caller, upstream: 
         "total": added.total,
         "added": added.added,
     });
-    Ok(http::json_response(status, &answer))
+    Ok(response::json_response(status, &answer))
 }
 
 /// Step and batch name of added elements.
@@ -182,7 +182,7 @@ fn refused(status: &Status) -> Refusal {
             "exit: no step processes further elements",
         ),
         Code::InvalidArgument => invalid(detail, Vec::new()),
-        _ => http::refused(status),
+        _ => response::refused(status),
     }
 }
 

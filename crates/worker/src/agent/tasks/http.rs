@@ -4,62 +4,36 @@
 //! PUT  /checkpoint            data            ─> 200 {"version":3}
 //! GET  /checkpoint                            ─> 200 data · 404
 //! POST /elements?batch=NAME   list            ─> 201 added · 200 already added
+//! GET  /services/NAME/endpoints?wait=30       ─> 200 {"items":[…]} · 304 not modified (with If-None-Match)
 //! ```
 //!
 //! An error response is a problem document with `code`, `detail` and `hint`, as in the REST API.
 
 use std::convert::Infallible;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{
-    CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER,
-};
+use hyper::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use model::api::{FieldError, Problem};
 use model::limits::CHECKPOINT_BYTES_MAX;
 use proto::v1::SaveCheckpointRequest;
 use serde_json::json;
-use tonic::{Code, Status};
 
-use super::{ANSWER_MAX, Caller, Upstream, elements};
+use super::response::{ARRIVAL_MAX, Answer, BodyBound, Refusal, body, header, json_response, refused};
+use super::{ANSWER_MAX, Caller, Upstream, elements, endpoints};
 
-/// Maximum time for a request to arrive; applies to the head and to the body separately.
-const ARRIVAL_MAX: Duration = Duration::from_secs(10);
 /// Maximum size of the head of a request in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-
-/// Error response to a request.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) status: StatusCode,
-    pub(super) code: &'static str,
-    pub(super) detail: String,
-    pub(super) hint: &'static str,
-    pub(super) errors: Vec<FieldError>,
-}
-
-/// Size limit of a body in bytes, and the texts for the error.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct BodyBound {
-    pub(super) bytes: usize,
-    pub(super) what: &'static str,
-    pub(super) hint: &'static str,
-}
 
 const CHECKPOINT_BOUND: BodyBound = BodyBound {
     bytes: CHECKPOINT_BYTES_MAX,
     what: "the checkpoint",
     hint: "store large data as an artifact and save its name",
 };
-
-pub(super) type Answer = Result<Response<Full<Bytes>>, Refusal>;
 
 /// Serves one connection, which carries one request. Without a place (`has_slot`) the request is refused as `busy`.
 pub(super) async fn serve(connection: UnixStream, caller: Caller, upstream: Upstream, has_slot: bool) {
@@ -93,6 +67,17 @@ pub(super) async fn serve(connection: UnixStream, caller: Caller, upstream: Upst
 }
 
 async fn route(request: Request<Incoming>, caller: &Caller, upstream: &Upstream) -> Answer {
+    if let Some(service) = endpoints::service_in(request.uri().path()) {
+        return match *request.method() {
+            Method::GET | Method::HEAD => endpoints::get(&request, service, caller, upstream).await,
+            ref method => Err(Refusal::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                format!("{} does not support {method}", request.uri().path()),
+                "use GET to read the endpoints of a service",
+            )),
+        };
+    }
     match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, "/checkpoint") => get_checkpoint(caller, upstream).await,
         (&Method::PUT, "/checkpoint") => put_checkpoint(request, caller, upstream).await,
@@ -110,7 +95,7 @@ async fn route(request: Request<Incoming>, caller: &Caller, upstream: &Upstream)
             StatusCode::NOT_FOUND,
             "not_found",
             format!("{path} does not exist"),
-            "use /checkpoint or /elements",
+            "use /checkpoint, /elements or /services/NAME/endpoints",
         )),
     }
 }
@@ -150,33 +135,6 @@ async fn put_checkpoint(request: Request<Incoming>, caller: &Caller, upstream: &
     Ok(json_response(StatusCode::OK, &json!({ "version": version })))
 }
 
-/// Reads the whole body, within its size limit and time limit.
-pub(super) async fn body(body: Incoming, bound: BodyBound) -> Result<Bytes, Refusal> {
-    let BodyBound { bytes, what, hint } = bound;
-    let collected = Limited::new(body, bytes).collect();
-    match tokio::time::timeout(ARRIVAL_MAX, collected).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "body_too_large",
-            format!("{what} is larger than {bytes} bytes"),
-            hint,
-        )),
-        Ok(Err(error)) => Err(Refusal::new(
-            StatusCode::BAD_REQUEST,
-            "malformed_body",
-            format!("cannot read the request body: {error}"),
-            "send the request again",
-        )),
-        Err(_) => Err(Refusal::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "request_timeout",
-            "the request body arrived too slowly".into(),
-            "send the body without pauses",
-        )),
-    }
-}
-
 /// Returns the expected current version: `If-Match: "3"`, or `If-None-Match: *` for no checkpoint.
 fn expected_version(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
     if let Some(value) = headers.get(IF_NONE_MATCH) {
@@ -191,15 +149,6 @@ fn expected_version(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
     version.map(Some).ok_or_else(|| header(&IF_MATCH, "a version such as `\"3\"`"))
 }
 
-fn header(name: &HeaderName, expected: &str) -> Refusal {
-    Refusal::new(
-        StatusCode::BAD_REQUEST,
-        "invalid_header",
-        format!("invalid header `{name}`: expected {expected}"),
-        "correct or omit the header",
-    )
-}
-
 fn busy() -> Refusal {
     Refusal::new(
         StatusCode::TOO_MANY_REQUESTS,
@@ -209,78 +158,10 @@ fn busy() -> Refusal {
     )
 }
 
-/// Converts an error of the server, or a missing response, to a refusal.
-pub(super) fn refused(status: &Status) -> Refusal {
-    let detail = status.message().to_owned();
-    match status.code() {
-        Code::FailedPrecondition => Refusal::new(
-            StatusCode::CONFLICT,
-            "not_current",
-            detail,
-            "exit: another execution continues the job, or the job has ended",
-        ),
-        Code::Aborted => Refusal::new(
-            StatusCode::PRECONDITION_FAILED,
-            "version_mismatch",
-            detail,
-            "read the last checkpoint, then save again with its version",
-        ),
-        Code::InvalidArgument => {
-            Refusal::new(StatusCode::BAD_REQUEST, "invalid_request", detail, "correct the request")
-        }
-        // The message names a gRPC method, which means nothing to a task.
-        Code::Unimplemented => Refusal::new(
-            StatusCode::NOT_IMPLEMENTED,
-            "not_supported",
-            "the server has an older version that does not support this request".into(),
-            "upgrade the servers; repeating the request does not help",
-        ),
-        _ => Refusal::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "outcome_unknown",
-            format!("it is unknown whether the request took effect: {detail}"),
-            "repeat the request: it takes effect only once",
-        ),
-    }
-}
-
-impl Refusal {
-    pub(super) fn new(status: StatusCode, code: &'static str, detail: String, hint: &'static str) -> Self {
-        Self { status, code, detail, hint, errors: Vec::new() }
-    }
-
-    fn into_response(self) -> Response<Full<Bytes>> {
-        let may_pass = matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
-        let problem = Problem {
-            kind: "about:blank".into(),
-            title: self.status.canonical_reason().unwrap_or_default().into(),
-            status: self.status.as_u16(),
-            detail: self.detail,
-            code: self.code.into(),
-            hint: Some(self.hint.into()),
-            errors: self.errors,
-            instance: None,
-            retry_after: may_pass.then_some(1),
-        };
-        let mut response = json_response(self.status, &json!(problem));
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if may_pass {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        }
-        response
-    }
-}
-
-pub(super) fn json_response(status: StatusCode, body: &serde_json::Value) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(format!("{body}\n")));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
-
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderName;
+
     use super::*;
 
     #[test]
@@ -295,19 +176,5 @@ mod tests {
         let refused = "invalid header `if-match`: expected a version such as `\"3\"`";
         assert_eq!(expected(IF_MATCH, "\"x\""), Err(refused.to_owned()));
         assert!(expected(IF_NONE_MATCH, "\"3\"").is_err());
-    }
-
-    #[test]
-    fn an_unknown_outcome_differs_from_a_refusal() {
-        let told = |status: Status| (refused(&status).status.as_u16(), refused(&status).code);
-        assert_eq!(told(Status::failed_precondition("")), (409, "not_current"));
-        assert_eq!(told(Status::aborted("")), (412, "version_mismatch"));
-        for status in [Status::unavailable(""), Status::internal(""), Status::unknown("")] {
-            assert_eq!(told(status), (503, "outcome_unknown"));
-        }
-        let response = refused(&Status::unavailable("")).into_response();
-        assert_eq!(response.headers()[RETRY_AFTER], "1");
-        assert_eq!(told(Status::unimplemented("")), (501, "not_supported"));
-        assert!(!refused(&Status::unimplemented("")).into_response().headers().contains_key(RETRY_AFTER));
     }
 }

@@ -1,7 +1,8 @@
 //! Requests of running tasks: over their sockets, and by their checkpoint files.
 //!
 //! The supervisor listens on the sockets and passes each connection to the agent. [`calls`] accepts it, [`http`]
-//! serves it, and [`elements`] parses the elements to add to a step. [`checkpoints`] forwards checkpoint files to the
+//! serves it, [`elements`] parses the elements to add to a step, and [`endpoints`] returns those of a service. [`response`] has what all
+//! of them share. [`checkpoints`] forwards checkpoint files to the
 //! server.
 //!
 //! No request is stored here: a request is answered after the server has committed it. Otherwise the answer is `503`,
@@ -15,12 +16,17 @@
 mod calls;
 mod checkpoints;
 mod elements;
+mod endpoints;
 mod http;
+mod response;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use proto::v1::{AddElementsRequest, AddElementsResponse, GetCheckpointRequest, SaveCheckpointRequest};
+use proto::v1::{
+    AddElementsRequest, AddElementsResponse, GetCheckpointRequest, GetEndpointsRequest, GetEndpointsResponse,
+    SaveCheckpointRequest,
+};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use tonic::{Code, Status};
 
@@ -111,6 +117,11 @@ impl Upstream {
 
     async fn add(&self, request: AddElementsRequest) -> Result<AddElementsResponse, Status> {
         let answer = async { self.client().await?.add_elements(request).await };
+        Ok(in_time(answer).await?.into_inner())
+    }
+
+    async fn endpoints(&self, request: GetEndpointsRequest) -> Result<GetEndpointsResponse, Status> {
+        let answer = async { self.client().await?.get_endpoints(request).await };
         Ok(in_time(answer).await?.into_inner())
     }
 
