@@ -64,6 +64,8 @@ pub struct ServiceFilter {
     pub text: Option<String>,
     /// Labels, of which the service must have all.
     pub labels: Vec<(String, String)>,
+    /// Whether to return the specs.
+    pub specs: bool,
 }
 
 impl ServiceFilter {
@@ -72,6 +74,7 @@ impl ServiceFilter {
             .query_opt("owner", self.owner.as_ref())
             .query_opt("namespace", self.namespace.as_ref())
             .query_opt("text", self.text.as_ref())
+            .query_opt("specs", self.specs.then_some(true))
             .page(page);
         self.labels.iter().fold(request, |r, (key, value)| r.query("label", format!("{key}={value}")))
     }
@@ -144,7 +147,8 @@ impl Client {
         self.json(filter.request(page)).await
     }
 
-    /// Streams all services that match the filter, newest first, without their specs.
+    /// Streams all services that match the filter, newest first. Specs are included only with
+    /// [`ServiceFilter::specs`].
     pub fn services(&self, filter: ServiceFilter) -> Items<Service> {
         let (client, filter) = (self.clone(), Arc::new(filter));
         page::all(move |page| {

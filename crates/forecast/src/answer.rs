@@ -185,6 +185,8 @@ pub enum Cause {
     ConcurrencyKey,
     /// The namespace has used its quota.
     NamespaceQuota,
+    /// A service that the job requires is not available.
+    Service(String),
     /// No suitable worker has enough free CPU.
     Cpu,
     /// No suitable worker has enough free memory.
@@ -209,6 +211,7 @@ impl std::fmt::Display for Cause {
             Self::QueueRate => "queue rate limit",
             Self::ConcurrencyKey => "concurrency key limit",
             Self::NamespaceQuota => "namespace quota",
+            Self::Service(name) => return write!(f, "service {name} not available"),
             Self::Cpu => "insufficient CPU",
             Self::Memory => "insufficient memory",
             Self::Resource(name) => return write!(f, "insufficient {name}"),

@@ -6,8 +6,8 @@
 //!                    └─> watch:  sums up the decisions of the engine ──> Answer ──> picture
 //! ```
 //!
-//! A [`Plan`] is the complete input: schedules, calendars, workflows, queues, workers, past run times and failure
-//! rates, a range and a seed. [`forecast`] passes it to an [`Engine`](engine::Engine), the same one that servers run, and
+//! A [`Plan`] is the complete input: schedules, calendars, workflows, services, queues, workers, past run times and
+//! failure rates, a range and a seed. [`forecast`] passes it to an [`Engine`](engine::Engine), the same one that servers run, and
 //! simulates the workers: an assigned execution starts immediately, and its run time and result follow the past. The
 //! [`Answer`] is the result; [`picture`] draws it.
 //!
@@ -19,8 +19,8 @@
 //!   waits.
 //!
 //! # Limits
-//! The range starts with empty queues and idle workers. There are no jobs without a schedule. Workers do not fail, join or
-//! leave. A worker starts and stops executions immediately. Approvals and events arrive immediately. The output of tasks
+//! The range starts with empty queues, and workers that run replicas of services only. There are no other jobs without a
+//! schedule. Replicas are healthy as soon as they run, and never exit. Workers do not fail, join or leave. A worker starts and stops executions immediately. Approvals and events arrive immediately. The output of tasks
 //! is unknown: a step that refers to such output fails, and [`Answer::notes`] reports it.
 //!
 //! # Cost
@@ -44,7 +44,7 @@ pub use answer::{
 };
 pub use past::{RunHistory, RunTimes};
 pub use picture::picture;
-pub use plan::{History, Options, Plan, PlanError, QualifiedName, Schedule, Worker};
+pub use plan::{History, Options, Plan, PlanError, QualifiedName, Schedule, Service, Worker};
 pub use usage::Shares;
 pub use whatif::{WhatIf, WhatIfError};
 pub use world::{Progress, forecast};

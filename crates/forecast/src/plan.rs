@@ -6,7 +6,7 @@ use model::calendar::CalendarSpec;
 use model::firing::{Pause, ScheduleStatus};
 use model::queue::QueueSettings;
 use model::worker::{Admission, Capabilities, Capacity};
-use model::{Duration, ScheduleSpec, Timestamp, WorkflowSpec};
+use model::{Duration, ScheduleSpec, ServiceSpec, Timestamp, WorkflowSpec};
 
 use crate::past::RunHistory;
 
@@ -39,6 +39,8 @@ pub struct Plan {
     pub calendars: Vec<CalendarSpec>,
     /// Workflows that the schedules start, and the workflows that these call.
     pub workflows: Vec<WorkflowSpec>,
+    /// Services, whose replicas use capacity over the whole range.
+    pub services: Vec<Service>,
     /// Settings of the queues, by queue name.
     pub queues: BTreeMap<String, QueueSettings>,
     /// Workers.
@@ -58,6 +60,7 @@ impl Plan {
             schedules: Vec::new(),
             calendars: Vec::new(),
             workflows: Vec::new(),
+            services: Vec::new(),
             queues: BTreeMap::new(),
             workers: Vec::new(),
             history: History::default(),
@@ -115,6 +118,23 @@ pub struct Schedule {
 impl From<ScheduleSpec> for Schedule {
     fn from(spec: ScheduleSpec) -> Self {
         Self { spec, status: ScheduleStatus::Active, pause: None, fired: 0, streak: 0 }
+    }
+}
+
+/// A service and its current number of replicas.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Service {
+    /// Spec of the service.
+    pub spec: ServiceSpec,
+    /// Desired number of replicas at the start of the range. Automatic scaling changes it, as far as schedules and queues
+    /// decide it.
+    pub replicas: u32,
+}
+
+impl From<ServiceSpec> for Service {
+    fn from(spec: ServiceSpec) -> Self {
+        let replicas = spec.first_replicas();
+        Self { spec, replicas }
     }
 }
 

@@ -13,11 +13,14 @@ use model::firing::{Pause, RunStatistics, ScheduleHead, ScheduleState, ScheduleS
 use model::id::{Epoch, IdSource};
 use model::record::{Lease, LiveRow, QueueRecord, WorkerRecord};
 use model::run::{WorkflowHead, WorkflowState};
+use model::service::{
+    ReplicaCounts, Revision, RevisionCause, Rollout, RolloutStatus, ServiceHead, ServiceState,
+};
 use model::timing::Rule;
 use model::worker::WorkerStatus;
-use model::{Duration, ScheduleId, ShardId, Timestamp, WorkerId, WorkflowId};
+use model::{Duration, ScheduleId, ServiceId, ShardId, Timestamp, WorkerId, WorkflowId};
 
-use crate::plan::{Plan, PlanError, Schedule};
+use crate::plan::{Plan, PlanError, Schedule, Service};
 
 const SHARD: ShardId = ShardId(0);
 /// Longer than any range, so simulated workers need no heartbeats.
@@ -58,6 +61,9 @@ pub(crate) fn setup(plan: &Plan) -> Result<Setup, PlanError> {
     let mut rows = Rows { at: plan.from, ids: IdSource::default() };
     for row in rows.registry(plan) {
         setup.restore(row);
+    }
+    for service in &plan.services {
+        setup.restore(rows.service(service));
     }
     for (place, schedule) in plan.schedules.iter().enumerate() {
         let id = ScheduleId::from_bits(rows.next());
@@ -123,7 +129,8 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
     }
     once("schedule", plan.schedules.iter().map(|s| (s.spec.namespace.as_str(), s.spec.name.as_str())))?;
     once("calendar", plan.calendars.iter().map(|c| (c.namespace.as_str(), c.name.as_str())))?;
-    once("workflow", plan.workflows.iter().map(|w| (w.namespace.as_str(), w.name.as_str())))
+    once("workflow", plan.workflows.iter().map(|w| (w.namespace.as_str(), w.name.as_str())))?;
+    once("service", plan.services.iter().map(|s| (s.spec.namespace.as_str(), s.spec.name.as_str())))
 }
 
 fn once<'a>(kind: &'static str, names: impl Iterator<Item = (&'a str, &'a str)>) -> Result<(), PlanError> {
@@ -180,6 +187,52 @@ impl Rows {
             });
         }
         rows
+    }
+
+    /// Returns a service whose current revision was rolled out completely.
+    fn service(&mut self, service: &Service) -> LiveRow {
+        let mut spec = service.spec.clone();
+        spec.fill();
+        // Its replicas have been running before the range, so other work does not wait for them.
+        spec.min_healthy = Duration::ZERO;
+        let body: Arc<str> = serde_json::to_string(&spec).unwrap_or_default().into();
+        let revision = Revision {
+            number: 1,
+            body: Arc::clone(&body),
+            created_at: self.at,
+            cause: RevisionCause::Applied,
+            rollback_to: None,
+            actor: "".into(),
+            completed: true,
+        };
+        let rollout = Rollout {
+            revision: 1,
+            status: RolloutStatus::Completed,
+            paused: false,
+            promoted: true,
+            started_at: self.at,
+            progressed_at: self.at,
+            reached: service.replicas,
+            ended_at: Some(self.at),
+            reason: None,
+        };
+        let state = ServiceState {
+            deleting: false,
+            version: 1,
+            created_at: self.at,
+            updated_at: self.at,
+            replicas: service.replicas,
+            rollout,
+            stable_revision: Some(1),
+            counts: ReplicaCounts::default(),
+            scaled: None,
+            scaling_problem: None,
+        };
+        LiveRow::Service {
+            id: ServiceId::from_bits(self.next()),
+            head: ServiceHead { spec: Arc::new(spec), body, revisions: vec![Arc::new(revision)] },
+            state: Box::new(state),
+        }
     }
 
     /// Returns the pause of a paused schedule, which started before the range at the latest.

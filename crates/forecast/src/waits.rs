@@ -246,6 +246,9 @@ fn causes(reason: &Reason) -> Vec<(Cause, &Reason)> {
         Reason::QueueRate { .. } => vec![Cause::QueueRate],
         Reason::ConcurrencyKey { .. } => vec![Cause::ConcurrencyKey],
         Reason::NamespaceQuota { .. } => vec![Cause::NamespaceQuota],
+        Reason::RequiredServices { services } => {
+            services.iter().map(|one| Cause::Service(one.service.clone())).collect()
+        }
         Reason::NoWorkers => vec![Cause::NoWorker],
         Reason::NoEligibleWorker { workers, .. } => scarce(workers).into_iter().collect(),
         // A job that starts at this moment waited for other jobs.

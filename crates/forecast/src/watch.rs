@@ -476,7 +476,8 @@ impl<'a> Totals<'a> {
     pub(crate) fn finish(mut self, until: Timestamp, cut: bool) -> Answer {
         self.count_waiting_runs(until);
         self.summary.waiting_at_end = self.waits.count();
-        self.summary.running_at_end = self.jobs.values().filter(|live| live.runs_on.is_some()).count() as u64;
+        let runs = |live: &&LiveJob| live.runs_on.is_some() && live.head.replica.is_none();
+        self.summary.running_at_end = self.jobs.values().filter(runs).count() as u64;
         for (series, _) in &mut self.by_worker {
             series.advance(until);
         }

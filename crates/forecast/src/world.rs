@@ -11,10 +11,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
-use engine::input::ExecutionEnd;
+use engine::input::{ExecutionEnd, HealthReport};
 use engine::output::Assignment;
 use engine::{Effect, Engine, Input, Reply, Report, Session, Ticket, WorkflowRequest};
 use model::record::{JobHead, Outcome, Usage};
+use model::spec::HealthStatus;
 use model::{Duration, ExecutionId, Fence, Timestamp, WorkerId};
 
 use crate::answer::Answer;
@@ -197,11 +198,27 @@ impl World<'_> {
             return;
         }
         let Some(head) = self.watch.job(assignment.job).map(Arc::clone) else { return };
+        if head.replica.is_some() {
+            return self.begin_replica(worker, session, assignment, &head);
+        }
         let (run_time, how) = self.outcome_of_attempt(&head, number);
         let started_at = self.now;
         self.tasks.insert(execution, Task { worker, session, fence, started_at, how });
         self.ends.push(Reverse((started_at + run_time, execution)));
         self.report(execution, worker, session, fence, Report::Started);
+    }
+
+    /// Starts a replica, which is healthy and runs until it is stopped.
+    fn begin_replica(&mut self, worker: WorkerId, session: Session, assignment: &Assignment, head: &JobHead) {
+        let Assignment { execution, fence, .. } = *assignment;
+        let task = Task { worker, session, fence, started_at: self.now, how: ExecutionEnd::Stopped };
+        self.tasks.insert(execution, task);
+        self.report(execution, worker, session, fence, Report::Started);
+        if !head.spec.ports.is_empty() || head.spec.health.is_some() {
+            let status = HealthStatus::Healthy;
+            let report = HealthReport { execution, fence, status, detail: None, ports: BTreeMap::new() };
+            self.engine.handle(self.now, Input::Health { worker, session, reports: vec![report] });
+        }
     }
 
     /// Returns the run time and the result of an attempt.

@@ -211,6 +211,11 @@ impl ServiceSpec {
             && self.per_worker == other.per_worker
     }
 
+    /// Returns the desired number of replicas of a new service.
+    pub fn first_replicas(&self) -> u32 {
+        self.replicas.unwrap_or_else(|| self.scaling.as_ref().map_or(1, |scaling| scaling.min))
+    }
+
     /// Returns whether users set the number of replicas, and neither workers nor automatic scaling do.
     pub fn has_fixed_replicas(&self) -> bool {
         !self.per_worker && self.scaling.is_none()

@@ -88,7 +88,7 @@ impl Services {
             version: 0,
             created_at: now,
             updated_at: now,
-            replicas: new.spec.replicas.unwrap_or_else(|| new.spec.scaling.as_ref().map_or(1, |s| s.min)),
+            replicas: new.spec.first_replicas(),
             rollout: new_rollout(cx, 1),
             stable_revision: None,
             counts: ReplicaCounts::default(),

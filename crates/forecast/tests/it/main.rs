@@ -7,5 +7,6 @@ mod overloads;
 mod pictures;
 mod rules;
 mod scenario;
+mod services;
 mod whatif;
 mod workflows;

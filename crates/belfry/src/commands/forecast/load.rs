@@ -1,6 +1,6 @@
 //! Builds a plan from a server, with read requests and the permissions of the caller.
 //!
-//! [`Source::fill`] reads schedules, calendars, queues and workers. [`Source::complete`] then adds the
+//! [`Source::fill`] reads schedules, calendars, services, queues and workers. [`Source::complete`] then adds the
 //! workflows that the schedules start, and the run history of their jobs; it runs again after files have
 //! added schedules. The run history of a schedule comes from its track record, that of a job in a workflow
 //! from its latest jobs.
@@ -10,8 +10,8 @@
 
 use std::collections::BTreeSet;
 
-use client::{Client, JobFilter, Page, ScheduleFilter, WorkerFilter, WorkflowRef};
-use forecast::{Plan, QualifiedName, RunHistory, RunTimes, Schedule, Worker};
+use client::{Client, JobFilter, Page, ScheduleFilter, ServiceFilter, WorkerFilter, WorkflowRef};
+use forecast::{Plan, QualifiedName, RunHistory, RunTimes, Schedule, Service, Worker};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 use model::api::{Job, ScheduleStatistics};
 use model::schedule::Action;
@@ -38,7 +38,8 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Adds schedules, calendars, queues and workers to the plan.
+    /// Adds schedules, calendars, services, queues and workers to the plan. `namespace` selects schedules only, because the
+    /// services of all namespaces use the workers.
     pub(super) async fn fill(&mut self, plan: &mut Plan, namespace: Option<&str>) -> Result<(), Failure> {
         let Self::Server(client) = self else { return Ok(()) };
         schedules(client, plan, namespace).await?;
@@ -50,6 +51,14 @@ impl Source {
         let calendars: Vec<_> = futures::stream::iter(calendars).buffered(REQUESTS_MAX).try_collect().await?;
         plan.calendars =
             calendars.into_iter().filter_map(|calendar| calendar.spec.map(|spec| *spec)).collect();
+        let filter = ServiceFilter { specs: true, ..ServiceFilter::default() };
+        let services: Vec<_> = client.services(filter).try_collect().await?;
+        let live = services.into_iter().filter(|service| !service.deleting);
+        plan.services = live
+            .filter_map(|service| Some(Service { spec: *service.spec?, replicas: service.replicas }))
+            .collect();
+        plan.services
+            .sort_by(|a, b| (&a.spec.namespace, &a.spec.name).cmp(&(&b.spec.namespace, &b.spec.name)));
         let queues: Vec<_> = client.queues().try_collect().await?;
         let set_up = queues.into_iter().filter(|queue| queue.version > 0);
         plan.queues = set_up.map(|queue| (queue.name, queue.settings)).collect();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use forecast::{Plan, Schedule};
+use forecast::{Plan, Schedule, Service};
 use model::api::FieldError;
 use model::validate::{self, Invalid};
 
@@ -71,8 +71,19 @@ fn put(plan: &mut Plan, object: Object) {
         Object::Queue { name, settings } => {
             plan.queues.insert(name, settings);
         }
-        // A plan has no services: their replicas use capacity, but start no runs.
-        Object::Service(_) => {}
+        Object::Service(spec) => {
+            let known = plan
+                .services
+                .iter_mut()
+                .find(|known| (&known.spec.namespace, &known.spec.name) == (&spec.namespace, &spec.name));
+            match known {
+                Some(known) => {
+                    known.replicas = spec.replicas.unwrap_or(known.replicas);
+                    known.spec = *spec;
+                }
+                None => plan.services.push(Service::from(*spec)),
+            }
+        }
         // Alerts change no run.
         Object::Channel(_) | Object::AlertRule(_) => {}
     }

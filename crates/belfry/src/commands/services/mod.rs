@@ -114,6 +114,7 @@ async fn list(context: &Context, args: ServiceListArgs) -> Result<(), Failure> {
         namespace: namespace.filter(),
         text: args.text,
         labels: args.labels.into_iter().map(|Pair(key, value)| (key, value)).collect(),
+        specs: false,
     };
     let is_one_namespace = filter.namespace.is_some();
     let (found, more) = read_items(client.services(filter), &args.many).await?;

@@ -41,6 +41,8 @@ struct ListServicesParams {
     /// Only services with this label, as `KEY=VALUE`; repeat to require several labels.
     #[param(value_type = Option<Vec<String>>)]
     label: Labels,
+    /// Whether to return the spec of each service [default: false]
+    specs: bool,
     /// Maximum number of items on the page, from 1 to 1000 [default: 50]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
@@ -50,7 +52,7 @@ struct ListServicesParams {
 
 /// List services, newest first
 ///
-/// The list omits the specs.
+/// The list omits the specs, unless the request asks for them.
 #[utoipa::path(get, path = "/api/v1/services", tag = "services", params(ListServicesParams), responses(
     (status = 200, description = "One page", body = List<Service>),
 ))]
@@ -76,7 +78,8 @@ async fn list_services(
     let page = selection.page(limit, query, |row| row.id).await?;
     let last = page.items.last().filter(|_| page.more);
     let next_cursor = last.map(|row| api.shared.cursors.make("services", &filter, &row.id.to_string()));
-    let items = page.items.iter().map(convert::service).collect();
+    let convert = if params.specs { convert::with_spec } else { convert::service };
+    let items = page.items.iter().map(convert).collect();
     Ok(Json(List { items, next_cursor }))
 }
 
