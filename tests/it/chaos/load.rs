@@ -18,7 +18,7 @@ use harness::{Recorder, Witness, poll_pause};
 use model::api::{StartBackfill, TriggerSchedule};
 use model::queue::QueueSettings;
 use model::schedule::{MissedPolicy, OverlapPolicy};
-use model::spec::{Concurrency, Delivery};
+use model::spec::{Concurrency, Delivery, FinishAction, FinishBy, RequiredService};
 use model::timing::{Cron, Every, Rule, Timing};
 use model::{Bytes, JobId, JobSpec, Millicores, RunId, ScheduleId, ScheduleSpec, Timestamp};
 use sim::dice::Dice;
@@ -200,6 +200,12 @@ impl Load {
             spec.concurrency = Some(Concurrency { key: format!("key-{}", dice.below(3)), limit: 2 });
         } else if dice.chance(0.05) {
             spec.run_at = Some(self.recorder.now() + dice.millis(500, 3_000));
+        } else if dice.chance(0.05) {
+            let service = super::services::some_name(dice).into();
+            spec.requires = vec![RequiredService { service, min_available: 1 }];
+            // The services are deleted at the end.
+            let after = Some("30s".parse().unwrap());
+            spec.finish_by = Some(FinishBy { at: None, after, action: FinishAction::Fail });
         } else if dice.chance(0.05) {
             spec.timeout = Some("20s".parse().unwrap());
         }

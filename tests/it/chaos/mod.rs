@@ -10,6 +10,7 @@
 //! - [`resumed`]: the time until work resumes.
 //! - [`rows`]: the stores, and their faults.
 //! - [`runs`]: workflow runs, and their expected results.
+//! - [`services`]: services that are changed, and reach their desired replicas.
 //! - [`scene`]: servers with a file or PostgreSQL, their workers, and the tools that break them.
 //! - This file: the storm itself, its end, and its verdict.
 //!
@@ -29,6 +30,7 @@ mod resumed;
 mod rows;
 mod runs;
 mod scene;
+mod services;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -103,7 +105,9 @@ impl Storm {
         };
         load.prepare().await;
         let schedules = load.apply_schedules().await;
+        load.apply_services().await;
         let mut clients = load.submitters(seed);
+        clients.push(tokio::spawn(load.clone().change_services(Dice::new(seed, 98))));
         clients.push(tokio::spawn(load.clone().run_workflows()));
         clients.push(tokio::spawn(load.clone().operate(schedules.clone(), Dice::new(seed, 99))));
         let storm = Self {
@@ -174,6 +178,9 @@ impl Storm {
         }
         self.load.recorder.note(What::Calm);
         let calm = Instant::now();
+        let wrong_services = self.load.settle_services(CALM).await;
+        let settled = calm.elapsed();
+        self.load.delete_services().await;
         let ended = self.until_all_ended().await;
         let calm = calm.elapsed();
         self.read_again().await;
@@ -193,6 +200,7 @@ impl Storm {
         let mut wrong: Vec<String> = report.violations.iter().map(|v| v.show(&history)).collect();
         wrong.extend(story.discrepancies);
         wrong.extend(wrong_runs);
+        wrong.extend(wrong_services);
         wrong.extend(idle_workers(self.nemesis.workers(), &history));
         if !unfinished.is_empty() {
             wrong.push(format!("unfinished work without progress for {CALM:?}:\n{unfinished}"));
@@ -209,6 +217,7 @@ impl Storm {
         );
         println!("{}", summary(name, seed, self.begun.elapsed(), calm, &history, &self.nemesis));
         println!("{} workflow runs with the expected results", self.load.count_runs());
+        println!("all services as desired {:.1} s after the faults", settled.as_secs_f64());
         if let Some(folder) = std::env::var_os("CHAOS_RESULTS") {
             self.keep_results(&PathBuf::from(folder), &history, &report);
         }
