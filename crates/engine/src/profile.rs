@@ -30,6 +30,8 @@ pub(crate) struct Shape {
     pub(crate) pids_limit: bool,
     /// Whether the job has ports or health checks, which the worker must support.
     pub(crate) health_checks: bool,
+    /// Names of the volumes that the worker must have.
+    pub(crate) volumes: Vec<String>,
     pub(crate) constraints: Vec<Constraint>,
     pub(crate) placement: Placement,
     pub(crate) spread: Option<Box<Group>>,
@@ -179,6 +181,7 @@ impl Profiles {
             cpu_limit: required && resources.limits.cpu.is_some(),
             pids_limit: required && resources.limits.pids.is_some(),
             health_checks: !spec.ports.is_empty() || spec.health.is_some(),
+            volumes: spec.volumes.iter().map(|volume| volume.name.clone()).collect(),
             constraints: spec.constraints.clone(),
             placement: spec.placement,
             spread: Group::of(spec),

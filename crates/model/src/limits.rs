@@ -206,6 +206,10 @@ pub const SILENCES_MAX: usize = 1_000;
 pub const PORTS_MAX: usize = 16;
 /// Maximum length of the name of a port, in bytes.
 pub const PORT_NAME_LEN_MAX: usize = 15;
+/// Maximum number of volumes of a job.
+pub const VOLUMES_MAX: usize = 16;
+/// Maximum number of volumes of a worker.
+pub const WORKER_VOLUMES_MAX: usize = 256;
 /// Maximum interval and initial delay of a health check.
 pub const CHECK_INTERVAL_MAX: Duration = Duration::from_hours(1);
 /// Maximum time of one health check.

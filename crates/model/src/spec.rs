@@ -12,6 +12,7 @@ mod log;
 mod requires;
 mod spread;
 mod stop_signal;
+mod volume;
 
 use std::collections::BTreeMap;
 
@@ -27,6 +28,7 @@ pub use log::{LogKeep, LogPolicy};
 pub use requires::RequiredService;
 pub use spread::JobSpread;
 pub use stop_signal::StopSignal;
+pub use volume::Volume;
 
 use crate::id::JobId;
 use crate::quantity::{Bytes, Millicores};
@@ -118,6 +120,10 @@ pub struct JobSpec {
     /// Health checks of each execution, which the worker runs beside the task [default: no checks].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<Box<HealthChecks>>,
+    /// Volumes that the job needs: named directories of its worker; at most 16. Only workers that have all of them run the
+    /// job. The worker passes their paths in environment variables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<Volume>,
     /// Resource requests and resource limits of the job.
     #[serde(default)]
     pub resources: Resources,
@@ -195,6 +201,7 @@ impl JobSpec {
             outputs: Vec::new(),
             ports: Vec::new(),
             health: None,
+            volumes: Vec::new(),
             resources: Resources::default(),
             constraints: Vec::new(),
             placement: Placement::default(),

@@ -13,7 +13,9 @@ use crate::id::ScheduleId;
 use crate::limits;
 use crate::namespace::{NamespaceSettings, Quota};
 use crate::queue::QueueSettings;
-use crate::spec::{Backoff, Constraint, FinishBy, JobSpec, Operator, ProcessRun, RequiredService, Run};
+use crate::spec::{
+    Backoff, Constraint, FinishBy, JobSpec, Operator, ProcessRun, RequiredService, Run, Volume,
+};
 use crate::time::{Duration, Timestamp};
 
 mod alert;
@@ -329,6 +331,7 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
     }
     files(&mut check, spec);
     health::ports_and_checks(&mut check, spec);
+    volumes(&mut check, spec);
     resources(&mut check, spec);
     check.ensure(spec.constraints.len() <= limits::CONSTRAINTS_MAX, "constraints", || {
         too_many(spec.constraints.len(), limits::CONSTRAINTS_MAX)
@@ -400,6 +403,25 @@ fn upstream(check: &mut Check, spec: &JobSpec) {
     for (i, upstream) in spec.after.iter().enumerate() {
         check.ensure(known.insert(upstream.job), &format!("after[{i}].job"), || {
             format!("repeats `{}`: expected each job once", upstream.job)
+        });
+    }
+}
+
+fn volumes(check: &mut Check, spec: &JobSpec) {
+    let (count, max) = (spec.volumes.len(), limits::VOLUMES_MAX);
+    check.ensure(count <= max, "volumes", || too_many(count, max));
+    let mut known = BTreeSet::new();
+    for (i, Volume { name }) in spec.volumes.iter().enumerate() {
+        let at = format!("volumes[{i}].name");
+        check.ensure(Volume::is_name(name), &at, || {
+            format!(
+                "`{}` is not a name of a volume: expected 1 to {} lower-case letters, digits or `-`, starting with a letter",
+                shown(name),
+                limits::NAME_LEN_MAX
+            )
+        });
+        check.ensure(known.insert(name), &at, || {
+            format!("repeats `{}`: expected each volume once", shown(name))
         });
     }
 }
@@ -608,6 +630,18 @@ mod tests {
     #[test]
     fn a_plain_command_is_valid() {
         assert_eq!(problems(|_| {}), "fine");
+    }
+
+    #[test]
+    fn volumes_have_names_that_are_environment_variables_too() {
+        let volume = |name: &str| Volume { name: name.into() };
+        insta::assert_snapshot!(problems(|spec| spec.volumes = ["data", "data", "my data", "Data"].map(volume).into()), @r"
+        volumes[1].name: repeats `data`: expected each volume once
+        volumes[2].name: `my data` is not a name of a volume: expected 1 to 63 lower-case letters, digits or `-`, starting with a letter
+        volumes[3].name: `Data` is not a name of a volume: expected 1 to 63 lower-case letters, digits or `-`, starting with a letter
+        ");
+        assert_eq!(problems(|spec| spec.volumes = ["data", "my-data2"].map(volume).into()), "fine");
+        assert_eq!(volume("my-data2").variable(), "BELFRY_VOLUME_MY_DATA2");
     }
 
     #[test]

@@ -350,6 +350,11 @@ pub enum FailedFilter {
         /// Maximum number for one worker.
         max_per_worker: u32,
     },
+    /// The worker does not have a volume that the job needs.
+    Volume {
+        /// Name of the volume.
+        volume: String,
+    },
     /// The worker does not support ports and health checks: its version is too old.
     HealthChecks,
     /// The worker declined an execution recently. The server tries again within a second.

@@ -41,6 +41,9 @@ pub struct Capabilities {
     /// Whether the worker allocates ports and runs health checks.
     #[serde(default)]
     pub health_checks: bool,
+    /// Names of the volumes of the worker: directories that tasks can use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<String>,
 }
 
 impl Capabilities {
@@ -53,6 +56,7 @@ impl Capabilities {
             pids_limit: true,
             separate_user: true,
             health_checks: true,
+            volumes: Vec::new(),
         }
     }
 }

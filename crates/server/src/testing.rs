@@ -358,6 +358,7 @@ fn hello(shared: &Shared) -> v1::Hello {
             pids_limit: true,
             separate_user: true,
             health_checks: true,
+            volumes: Vec::new(),
         }),
         executions: held.collect(),
         ..v1::Hello::default()

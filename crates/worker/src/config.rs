@@ -53,6 +53,8 @@ pub struct AgentConfig {
     pub control_groups: bool,
     /// See [`SupervisorConfig::port_range`].
     pub port_range: PortRange,
+    /// See [`SupervisorConfig::volumes`].
+    pub volumes: BTreeMap<String, PathBuf>,
     /// Host name or IP address under which tasks of the worker can be reached [default: the local IP address of the
     /// connection to the server].
     pub address: Option<String>,
@@ -84,6 +86,7 @@ impl AgentConfig {
             idle_exit: supervisor.idle_exit,
             control_groups: supervisor.control_groups,
             port_range: supervisor.port_range,
+            volumes: supervisor.volumes,
             address: None,
             cache_bytes_max: 4 << 30,
             lock_timeout: Duration::from_secs(5),
@@ -102,6 +105,7 @@ impl AgentConfig {
             idle_exit: self.idle_exit,
             control_groups: self.control_groups,
             port_range: self.port_range,
+            volumes: self.volumes.clone(),
         }
     }
 }
@@ -125,6 +129,8 @@ pub struct SupervisorConfig {
     pub control_groups: bool,
     /// Ports for executions whose job names a port without a number [default: `20000-31999`].
     pub port_range: PortRange,
+    /// Volumes: directories that tasks can use, as absolute paths by name [default: none].
+    pub volumes: BTreeMap<String, PathBuf>,
 }
 
 /// A range of ports, written as `FIRST-LAST`. It contains at least one port, and not the port 0.
@@ -216,6 +222,7 @@ impl SupervisorConfig {
             idle_exit: Duration::from_secs(60),
             control_groups: true,
             port_range: PortRange::default(),
+            volumes: BTreeMap::new(),
         }
     }
 
@@ -233,6 +240,9 @@ impl SupervisorConfig {
             args.push("--no-control-groups".into());
         }
         args.extend(["--port-range".into(), self.port_range.to_string().into()]);
+        for (name, path) in &self.volumes {
+            args.extend(["--volume".into(), name.into(), path.into()]);
+        }
         for (name, value) in [("--orphan-limit-ms", self.orphan_limit), ("--idle-exit-ms", self.idle_exit)] {
             args.extend([name.into(), value.as_millis().to_string().into()]);
         }
@@ -258,6 +268,10 @@ impl SupervisorConfig {
                 Some("--no-control-groups") => config.control_groups = false,
                 Some("--port-range") => {
                     config.port_range = value("--port-range")?.to_string_lossy().parse()?;
+                }
+                Some("--volume") => {
+                    let name = value("--volume")?.to_string_lossy().into_owned();
+                    config.volumes.insert(name, value("--volume")?.into());
                 }
                 Some("--orphan-limit-ms") => {
                     config.orphan_limit = millis("--orphan-limit-ms", &value("--orphan-limit-ms")?)?;
@@ -316,6 +330,7 @@ mod tests {
         config.allow_root_tasks = true;
         config.control_groups = false;
         config.port_range = PortRange::new(7, 9).unwrap();
+        config.volumes.insert("data".into(), "/srv/a=b".into());
         config.orphan_limit = Duration::from_secs(7);
         assert_eq!(SupervisorConfig::from_args(config.to_args()).unwrap(), config);
     }

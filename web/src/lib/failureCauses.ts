@@ -47,6 +47,7 @@ const ADVICE: Record<keyof typeof english.result, Advice> = {
   unhealthy: "healthCheck",
   no_free_port: "ports",
   port_in_use: "ports",
+  volume_missing: "volume",
 };
 
 export interface JobFailure {

@@ -176,6 +176,9 @@ pub(crate) struct WorkerRunArgs {
     /// Port range for jobs that name a port without a number [default: 20000-31999]
     #[arg(long, value_name = "FIRST-LAST")]
     pub(crate) port_range: Option<String>,
+    /// Volume: a directory that tasks can use, for example data=/srv/data; repeatable
+    #[arg(long = "volume", value_name = "NAME=DIR")]
+    pub(crate) volumes: Vec<String>,
     /// Host name or IP address under which tasks of the worker can be reached [default: the local address of its
     /// connection to the server]
     #[arg(long, value_name = "HOST")]

@@ -349,6 +349,9 @@ pub(crate) struct SpecArgs {
     /// Custom resource request: gpu=1; repeatable
     #[arg(long = "resource", value_name = "NAME=N", value_parser = count_pair, help_heading = "Resources")]
     pub(crate) resources: Vec<(String, u64)>,
+    /// Volume that the job needs: a directory of its worker; repeatable
+    #[arg(long = "volume", value_name = "NAME", help_heading = "Resources")]
+    pub(crate) volumes: Vec<String>,
     /// CPU limit; the job is throttled when it reaches the limit [default: unlimited]
     #[arg(long, value_name = "CORES", help_heading = "Resources")]
     pub(crate) cpu_limit: Option<Millicores>,
@@ -514,6 +517,8 @@ impl SpecArgs {
         patch.set("resources.memory", self.memory)?;
         let custom: Map<_, _> = self.resources.iter().map(|(k, n)| (k.clone(), (*n).into())).collect();
         patch.set("resources.custom", (!custom.is_empty()).then_some(custom))?;
+        let volumes: Vec<_> = self.volumes.iter().map(|name| json!({"name": name})).collect();
+        patch.set_list("volumes", &volumes)?;
         patch.set("resources.limits.cpu", self.cpu_limit)?;
         patch.set("resources.limits.memory", self.memory_limit)?;
         patch.set("resources.limits.pids", self.pids_limit)?;

@@ -12,7 +12,7 @@ use model::worker::{Admission, WorkerStatus};
 use super::OutputOptions;
 use super::objects::{at, exact_or_none, labels};
 use super::table::{Cell, Column, Detail, Row, Tone, column, wide};
-use super::text::bytes;
+use super::text::{bytes, escape};
 use super::time::{exact, relative_or_exact};
 
 pub(super) fn worker_status(worker: &Worker) -> Cell {
@@ -190,7 +190,8 @@ fn capabilities(worker: &Worker) -> String {
         (capabilities.pids_limit, "process limits"),
         (capabilities.separate_user, "separate user for tasks"),
     ];
-    let can: Vec<_> = all.iter().filter(|(can, _)| *can).map(|(_, what)| *what).collect();
+    let mut can: Vec<_> = all.iter().filter(|(can, _)| *can).map(|(_, what)| (*what).to_owned()).collect();
+    can.extend(capabilities.volumes.iter().map(|volume| format!("volume {}", escape(volume))));
     if can.is_empty() { "none".into() } else { can.join(", ") }
 }
 

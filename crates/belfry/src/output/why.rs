@@ -284,6 +284,7 @@ fn failed_filter(look: &OutputOptions, filter: &FailedFilter) -> String {
         FailedFilter::Spread { running, max_per_worker } => {
             format!("already runs {running} of at most {max_per_worker} jobs with this name")
         }
+        FailedFilter::Volume { volume } => format!("no volume {}", escape(volume)),
         FailedFilter::HealthChecks => {
             "does not support ports and health checks: its version is too old".into()
         }

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
+use model::spec::Volume;
 use model::{Bytes, Duration, Millicores};
 use server::ServerConfig;
 use server::config::{Exposure, ObjectsConfig, Password, PostgresConfig, S3Config, StoreConfig};
@@ -230,6 +231,9 @@ impl Settings {
         set(&mut config.capacity.memory, self.bytes("worker.memory"));
         config.capacity.slots = self.count_as("worker.slots")?.unwrap_or(config.capacity.slots);
         config.port_range = self.port_range("worker.port_range")?.unwrap_or(config.port_range);
+        if let Some(Value::Map(volumes)) = self.value("worker.volumes") {
+            config.volumes = volumes.iter().map(volume).collect::<Result<_, _>>()?;
+        }
         config.address = self.text("worker.address");
         config.task_user = self.text("worker.task_user");
         config.allow_root_tasks = self.is_set("worker.allow_root_tasks");
@@ -255,6 +259,21 @@ impl Settings {
             })
             .transpose()
     }
+}
+
+/// Checks the name and the path of a volume of the worker.
+fn volume((name, path): (&String, &String)) -> Result<(String, PathBuf), Failure> {
+    let invalid = |what: String| Failure::usage(format!("invalid setting `worker.volumes`: {what}"));
+    if !Volume::is_name(name) {
+        return Err(invalid(format!(
+            "`{name}` is not a name of a volume: expected lower-case letters, digits or `-`, starting with a letter"
+        )));
+    }
+    let path = PathBuf::from(path);
+    if !path.is_absolute() {
+        return Err(invalid(format!("`{}` of volume `{name}` is not an absolute path", path.display())));
+    }
+    Ok((name.clone(), path))
 }
 
 fn read_password(file: &Path) -> Result<String, Failure> {

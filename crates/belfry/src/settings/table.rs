@@ -298,6 +298,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "ports for executions whose job names a port without a number",
     ),
     plain(
+        "worker.volumes",
+        Kind::Map,
+        "",
+        "volumes: directories that tasks can use, for example `data=/srv/data`",
+    ),
+    plain(
         "worker.address",
         Kind::Text,
         "",

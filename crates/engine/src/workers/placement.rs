@@ -141,6 +141,9 @@ fn check_worker(
     if shape.health_checks && !can.health_checks {
         found(&|| FailedFilter::HealthChecks)?;
     }
+    for volume in shape.volumes.iter().filter(|volume| !can.volumes.contains(volume)) {
+        found(&|| FailedFilter::Volume { volume: volume.clone() })?;
+    }
     for constraint in shape.constraints.iter().filter(|c| !satisfies(c, worker)) {
         let value = record.labels.get(&constraint.label);
         found(&|| FailedFilter::Constraint { label: constraint.label.clone(), value: value.cloned() })?;

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use model::spec::{JobSpread, Placement, PriorityClass};
+use model::spec::{JobSpread, Placement, PriorityClass, Volume};
 use model::why::{FailedFilter, Reason};
 use model::{Bytes, JobSpec, JobStatus};
 
@@ -48,6 +48,27 @@ fn constraints_choose_workers_by_their_labels() {
     assert_eq!(t.status(nowhere), JobStatus::Waiting);
     t.worker().label("zone", "c").join();
     assert_eq!(t.status(nowhere), JobStatus::Running);
+}
+
+/// A job that needs a volume runs only where the volume is, and says so while it waits.
+#[test]
+fn a_job_runs_on_a_worker_with_its_volumes() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let needs = |names: &'static [&str]| {
+        move |spec: &mut JobSpec| {
+            spec.volumes = names.iter().map(|name| Volume { name: (*name).into() }).collect();
+        }
+    };
+    let job = t.job().spec(needs(&["data"])).submit();
+    let reasons = t.why(job);
+    let [Reason::NoEligibleWorker { workers, .. }] = &reasons[..] else { panic!("{reasons:?}") };
+    let missing = FailedFilter::Volume { volume: "data".into() };
+    assert_eq!(known(workers[0].failed_filters.clone()), [missing]);
+    let with_data = t.worker().volumes(&["cache", "data"]).join();
+    assert_eq!(t.state(job).worker, Some(with_data));
+    let both = t.job().spec(needs(&["data", "logs"])).submit();
+    assert_eq!(t.status(both), JobStatus::Waiting);
 }
 
 #[test]

@@ -850,6 +850,11 @@ impl WorkerBuilder<'_> {
         self
     }
 
+    pub(crate) fn volumes(mut self, names: &[&str]) -> Self {
+        self.capabilities.volumes = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+
     pub(crate) fn without_limits(mut self) -> Self {
         self.capabilities.memory_limit = false;
         self.capabilities.health_checks = false;

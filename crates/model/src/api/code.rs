@@ -125,6 +125,7 @@ codes! {
     BodyTooLarge = 413, "body_too_large", "The request body is too large.", "split the request; store large files as artifacts";
     UriTooLong = 414, "uri_too_long", "The address is too long.", "filter by fewer labels and statuses";
     UnsupportedMediaType = 415, "unsupported_media_type", "The content type is not supported.", "send `Content-Type: application/json`";
+    TooManyEndpoints = 422, "too_many_endpoints", "There are too many endpoints for one response.", "select a namespace, or read the endpoints of one service";
     InvalidSpec = 422, "invalid_spec", "The request is invalid.", "correct the fields that `errors` lists";
     IdempotencyKeyReused = 422, "idempotency_key_reused", "The idempotency key belongs to another request.", "use a new key, or repeat exactly the first request";
     SubmitRate = 429, "submit_rate", "The account has reached its submission rate.", "retry after `Retry-After` seconds; an administrator can raise the limit of the account (`submit_rate`)";

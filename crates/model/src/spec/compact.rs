@@ -50,6 +50,7 @@ impl Serialize for Compact<'_> {
             outputs,
             ports,
             health,
+            volumes,
             resources,
             constraints,
             placement,

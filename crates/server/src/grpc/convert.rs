@@ -66,6 +66,7 @@ pub(crate) fn join(hello: v1::Hello, session: Session) -> Result<Join, Malformed
     }
     let capabilities = hello.capabilities.unwrap_or_default();
     bounded(WHAT, "runtimes", capabilities.runtimes.len(), RUNTIMES_MAX)?;
+    bounded(WHAT, "volumes", capabilities.volumes.len(), limits::WORKER_VOLUMES_MAX)?;
     Ok(Join {
         worker,
         session,
@@ -81,6 +82,7 @@ pub(crate) fn join(hello: v1::Hello, session: Session) -> Result<Join, Malformed
             pids_limit: capabilities.pids_limit,
             separate_user: capabilities.separate_user,
             health_checks: capabilities.health_checks,
+            volumes: capabilities.volumes.into_iter().map(truncated).collect(),
         },
         held: hello.executions.iter().map(held).collect::<Result<_, _>>()?,
     })

@@ -203,6 +203,7 @@ impl Supervisor {
                 pids_limit: self.cgroups.limits_pids(),
                 separate_user: self.user.is_some(),
                 health_checks: true,
+                volumes: self.config.volumes.keys().cloned().collect(),
             }),
             owner: self.user.as_ref().map(|user| Owner { uid: user.uid, gid: user.gid }),
         };

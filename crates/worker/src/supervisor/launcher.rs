@@ -107,6 +107,8 @@ pub(super) struct Prepared {
     pub(super) group: Option<Group>,
     pub(super) streams: Streams,
     pub(super) ports: PortNumbers,
+    /// Environment variables with the paths of the volumes.
+    pub(super) volumes: Vec<String>,
 }
 
 /// Standard input of a process, and its output pipes as (read end, write end).
@@ -255,7 +257,7 @@ impl Thread {
         let directory = working_directory(order, folder);
         let program = Program {
             argv: c_strings(&argv)?,
-            env: c_strings(&environment(*id, order, folder, &prepared.ports))?,
+            env: c_strings(&environment(*id, order, folder, (&prepared.ports, &prepared.volumes)))?,
             search: process.env.get("PATH").map_or(PATH, String::as_str),
             directory: c_strings(&[directory.display().to_string()])?.pop().unwrap_or_default(),
             stdin: streams.stdin.as_ref().unwrap_or(&self.dev_null).as_fd(),
@@ -301,12 +303,12 @@ pub(super) fn working_directory<'a>(order: &'a StartRequest, folder: &'a Folder)
     process.working_directory.as_deref().map_or(&folder.path, Path::new)
 }
 
-/// Environment of a task: defaults, the variables of the job, and the `BELFRY_` variables.
+/// Environment of a task: defaults, the variables of the job, and the `BELFRY_` variables. `volumes` has those of volumes.
 pub(super) fn environment(
     id: ExecutionId,
     order: &StartRequest,
     folder: &Folder,
-    ports: &PortNumbers,
+    (ports, volumes): (&PortNumbers, &[String]),
 ) -> Vec<String> {
     let Run::Process(process) = &order.spec.run else { return Vec::new() };
     let door = folder.task_socket.as_ref();
@@ -343,6 +345,7 @@ pub(super) fn environment(
         let number = ports.get(&port.name)?;
         Some(format!("{}={number}", port.variable()))
     }));
+    env.extend(volumes.iter().cloned());
     env
 }
 
@@ -475,7 +478,8 @@ mod tests {
         });
         let folder = Folder::of_test(dir.path().to_str().unwrap());
         let streams = Streams { stdin: None, stdout: pipe(), stderr: pipe() };
-        let prepared = Prepared { folder, group: None, streams, ports: PortNumbers::new() };
+        let prepared =
+            Prepared { folder, group: None, streams, ports: PortNumbers::new(), volumes: Vec::new() };
         launcher.publish_lease(crate::clock::boot_millis());
         launcher.launch(Launch {
             id: ExecutionId::from_bits(1),
@@ -521,7 +525,12 @@ mod tests {
         process.env.insert("A".into(), "b=c".into());
         let assignment = v1::Assignment::default();
         let order = StartRequest { assignment, spec, staged: false, inputs: Vec::new() };
-        let env = environment(ExecutionId::from_bits(1), &order, &Folder::of_test("/x"), &PortNumbers::new());
+        let env = environment(
+            ExecutionId::from_bits(1),
+            &order,
+            &Folder::of_test("/x"),
+            (&PortNumbers::new(), &[]),
+        );
         let mut names: Vec<_> = env.iter().filter_map(|var| var.split('=').next()).collect();
         assert!(env.contains(&"PATH=/opt/bin".to_owned()) && env.contains(&"A=b=c".to_owned()));
         names.sort_unstable();

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crashpoint::Point;
-use model::spec::Run;
+use model::spec::{Run, Volume};
 use model::{ExecutionId, Fence};
 use proto::logframe::Stream;
 use proto::v1;
@@ -223,14 +223,33 @@ impl Supervisor {
 
     /// Prepares the resources of the process.
     fn prepare(&mut self, id: ExecutionId, order: &StartRequest) -> Result<Prepared, LaunchFailure> {
+        let volumes = self.volumes_of(order).map_err(LaunchFailure::Failed)?;
         let ports = self.ports.allocate(id, &order.spec.ports).map_err(LaunchFailure::Failed)?;
         match self.prepare_process(id, order) {
-            Ok((group, folder, streams)) => Ok(Prepared { folder, group, streams, ports }),
+            Ok((group, folder, streams)) => Ok(Prepared { folder, group, streams, ports, volumes }),
             Err(failure) => {
                 self.ports.release(&ports);
                 Err(failure)
             }
         }
+    }
+
+    /// Returns the environment variables with the paths of the job's volumes.
+    fn volumes_of(&self, order: &StartRequest) -> Result<Vec<String>, StartFailure> {
+        let variable = |volume: &Volume| match self.config.volumes.get(&volume.name) {
+            Some(path) if path.is_dir() => Ok(format!("{}={}", volume.variable(), path.display())),
+            Some(path) => {
+                let detail =
+                    format!("the directory `{}` of volume `{}` does not exist", path.display(), volume.name);
+                Err(start_failed("volume_missing", detail))
+            }
+            // The worker was restarted with other volumes after the job was placed.
+            None => {
+                let detail = format!("the worker has no volume `{}`", volume.name);
+                Err(start_failed("volume_missing", detail))
+            }
+        };
+        order.spec.volumes.iter().map(variable).collect()
     }
 
     fn prepare_process(
@@ -296,7 +315,8 @@ impl Supervisor {
     fn started(&mut self, id: ExecutionId, order: StartRequest, prepared: Prepared, process: Process) {
         crashpoint::reach(Point::StartAfterExec);
         let Process { pid, started, started_unix_millis, group_errno: outside } = process;
-        let Prepared { folder, mut group, streams: Streams { stdout, stderr, .. }, ports } = prepared;
+        let Prepared { folder, mut group, streams: Streams { stdout, stderr, .. }, ports, volumes } =
+            prepared;
         // The table already has a record, so the update cannot fail.
         let number = group.as_ref().map_or(0, |group| group.number);
         let _has_room = self.guards.guard(guarded(id, &order, Some(pid), number));
@@ -322,6 +342,7 @@ impl Supervisor {
             pid,
             folder,
             ports,
+            volumes,
             health: None,
             check_failure: None,
             task_socket: None,

@@ -78,6 +78,8 @@ pub(super) struct Task {
     pub(super) pid: i32,
     pub(super) folder: Folder,
     pub(super) ports: PortNumbers,
+    /// Environment variables with the paths of its volumes.
+    pub(super) volumes: Vec<String>,
     /// Last health that an agent has sent.
     pub(super) health: Option<CheckedHealth>,
     /// Reason of an agent to end the task as unhealthy.

@@ -87,7 +87,7 @@ fn watched(id: ExecutionId, task: &Task) -> Watched {
     let checks = spec.health.as_deref();
     let has_commands = checks.is_some_and(|checks| checks.iter().any(|(_, check)| !check.command.is_empty()));
     let environment = if has_commands {
-        launcher::environment(id, &task.order, &task.folder, &task.ports)
+        launcher::environment(id, &task.order, &task.folder, (&task.ports, &task.volumes))
     } else {
         Vec::new()
     };

@@ -155,6 +155,8 @@ fn trials() -> Vec<Trial> {
             failed_checks_of_a_frozen_task_do_not_count,
             a_fixed_port_belongs_to_one_task_at_a_time,
             a_start_fails_if_no_port_of_the_range_is_free,
+            a_task_finds_its_volumes_with_what_earlier_tasks_left,
+            a_start_fails_without_the_directory_of_a_volume,
             a_replica_gets_its_service_and_ports_in_its_environment,
             a_worker_reports_its_address,
             an_agent_of_an_older_release_gets_no_health_checks,

@@ -4,15 +4,17 @@
 //! answers are in a file that the test changes ([`Service::answer`]). A test waits for the health that the worker
 //! sends to its server, and for the end of the execution.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use model::Duration;
-use model::spec::{CheckedPort, HealthCheck, HealthChecks, HttpCheck, JobSpec, Port, TcpCheck};
+use model::spec::{CheckedPort, HealthCheck, HealthChecks, HttpCheck, JobSpec, Port, TcpCheck, Volume};
 use proto::logframe::Stream;
 use proto::v1::execution_health::Status;
 use proto::v1::finished::How;
@@ -339,6 +341,47 @@ pub(crate) async fn a_start_fails_if_no_port_of_the_range_is_free() {
     let failed = start_failure(&rig, &second).await;
     assert_eq!(failed.code, "no_free_port");
     assert!(failed.detail.contains(&format!("{port}-{port}")), "{}", failed.detail);
+}
+
+fn with_volume(text: &str, name: &str) -> Assignment {
+    let mut spec = script(text);
+    spec.volumes = vec![Volume { name: name.into() }];
+    assignment(&spec)
+}
+
+pub(crate) async fn a_task_finds_its_volumes_with_what_earlier_tasks_left() {
+    let rig = TestWorker::with(|config, _| {
+        let data = config.dir.with_file_name("data");
+        std::fs::create_dir(&data).unwrap();
+        std::fs::set_permissions(&data, Permissions::from_mode(0o777)).unwrap();
+        config.volumes.insert("my-data".into(), data);
+    })
+    .await;
+    for expected in ["one\n", "one\none\n"] {
+        let order = with_volume("cd $BELFRY_VOLUME_MY_DATA && echo one >> lines && cat lines", "my-data");
+        rig.server.assign(vec![order.clone()]).await;
+        rig.server.finished(&order.execution_id).await;
+        let log =
+            rig.server.wait_for("the log", |state| state.log(&order.execution_id, Stream::Stdout)).await;
+        assert_eq!(log, expected);
+    }
+    assert_eq!(rig.server.state().hellos[0].capabilities.clone().unwrap().volumes, ["my-data"]);
+}
+
+pub(crate) async fn a_start_fails_without_the_directory_of_a_volume() {
+    let rig = TestWorker::with(|config, _| {
+        config.volumes.insert("data".into(), config.dir.with_file_name("missing"));
+    })
+    .await;
+    for (volume, told) in
+        [("data", "missing` of volume `data` does not exist"), ("other", "no volume `other`")]
+    {
+        let order = with_volume("true", volume);
+        rig.server.assign(vec![order.clone()]).await;
+        let failed = start_failure(&rig, &order).await;
+        assert_eq!(failed.code, "volume_missing");
+        assert!(failed.detail.contains(told), "{}", failed.detail);
+    }
 }
 
 pub(crate) async fn a_replica_gets_its_service_and_ports_in_its_environment() {

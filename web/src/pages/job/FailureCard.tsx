@@ -180,6 +180,7 @@ const CONCERNS_WORKER = new Set<Advice>([
   "lostTooOften",
   "unknownOutcome",
   "ports",
+  "volume",
 ]);
 /** Advice for which the timeline has the details. */
 const CONCERNS_TIMELINE = new Set<Advice>(["timeline", "unknownOutcome", "lostTooOften", "finishDeadline"]);

@@ -182,6 +182,9 @@ export function Summary({ job, execution, isExplained }: Props) {
                   <RequiredServices key="" services={spec.requires} namespace={job.namespace} />,
                 ]
               : null,
+            spec?.volumes?.length
+              ? [t("job.details.volumes"), spec.volumes.map(({ name }) => name).join(", ")]
+              : null,
             job.retry_of
               ? [
                   t("job.details.retryOf"),

@@ -143,6 +143,7 @@ function WorkerSummary({ worker }: { worker: Worker }) {
         [t("worker.cpuLimit"), yes(can.cpu_limit)],
         [t("worker.pidsLimit"), yes(can.pids_limit)],
         [t("worker.separateUser"), yes(can.separate_user)],
+        can.volumes?.length ? [t("worker.volumes"), can.volumes.join(", ")] : null,
       ]}
     />
   );

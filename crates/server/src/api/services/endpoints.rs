@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use model::api::{DiscoveryTarget, Endpoint, List};
 use serde::Deserialize;
-use store::query::{Page, ServiceFilter};
+use store::query::{Page, Paged, ReplicaRow, ServiceFilter};
 use utoipa_axum::routes;
 
 use crate::api::extract::{Params, Path};
@@ -19,13 +19,14 @@ use crate::api::{Api, page, rows};
 use crate::auth::{Actor, Resource, Verb};
 use crate::endpoints;
 
-/// Maximum number of replicas in one response.
+/// Maximum number of replicas in one response. A response is never incomplete: Prometheus would drop the other targets.
 const REPLICAS_MAX: usize = 20_000;
 
 pub(super) fn routes(routes: &mut Routes) {
     let services = Resource::Services;
     routes.needs(Verb::Read, services, &[Code::ServiceNotFound], routes!(list_endpoints));
-    routes.needs(Verb::Read, services, &[Code::QueryTooSlow], routes!(list_targets));
+    let codes = &[Code::QueryTooSlow, Code::TooManyEndpoints];
+    routes.needs(Verb::Read, services, codes, routes!(list_targets));
 }
 
 /// List the endpoints of a service
@@ -76,7 +77,7 @@ async fn list_targets(
     let selection = Selection::of(&actor, asked.as_deref())?;
     let store = api.node.store();
     let namespaces: Option<Vec<String>> = selection.iter().map(|one| one.map(str::to_owned)).collect();
-    let replicas = store.replicas_in(namespaces.as_deref(), REPLICAS_MAX).await?.items;
+    let replicas = complete(store.replicas_in(namespaces.as_deref(), REPLICAS_MAX).await?)?;
     let labels = labels(&api, &selection).await?;
     let addresses = endpoints::addresses(api.node.store(), &replicas).await?;
     let mut targets = Vec::new();
@@ -104,6 +105,15 @@ async fn list_targets(
         }
     }
     Ok(Json(targets))
+}
+
+/// Returns the replicas of a list that is not cut.
+fn complete(list: Paged<ReplicaRow>) -> Result<Vec<ReplicaRow>, ApiError> {
+    if list.more {
+        let detail = format!("the selected services have more than {REPLICAS_MAX} replicas");
+        return Err(ApiError::new(Code::TooManyEndpoints, detail));
+    }
+    Ok(list.items)
 }
 
 /// Returns the labels of all selected services in the form of Prometheus.
@@ -136,4 +146,17 @@ async fn labels(
 fn label_name(key: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     format!("__meta_belfry_label_{}", key.chars().map(plain).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A list without some of the targets would look complete to Prometheus.
+    #[test]
+    fn a_list_of_targets_that_would_be_cut_is_refused() {
+        let list = |more| complete(Paged { items: Vec::new(), more });
+        assert!(list(false).is_ok());
+        assert_eq!(list(true).unwrap_err().code(), Code::TooManyEndpoints);
+    }
 }
