@@ -186,6 +186,32 @@ test("an automatically scaled service shows its limits, its last change, and why
   await expect(page.getByTestId("replicas")).toBeDisabled();
 });
 
+test("a job that requires a service and a volume says what it waits for, and starts with its service", async ({
+  page,
+  server,
+}) => {
+  const run = { process: { command: ["true"] } };
+  const requires = [{ service: "required", min_available: 1 }];
+  const waiting = await server.submit({ name: "needs-both", run, requires, volumes: [{ name: "data" }] });
+  await page.goto(`/jobs/${waiting}`);
+  const why = page.getByTestId("why");
+  await expect(why).toContainText("The job waits for a service that it requires:");
+  await expect(why).toContainText("does not exist");
+  await expect(why).toContainText("no volume data");
+  const details = page.getByRole("complementary");
+  await expect(details.getByText("Required services")).toBeVisible();
+  await expect(details.getByRole("link", { name: "required" })).toHaveAttribute(
+    "href",
+    "/services/default/required",
+  );
+
+  const job = await server.submit({ name: "needs-service", run, requires });
+  await apply(server, spec("required", "exec sleep 1000"));
+  await page.goto(`/jobs/${job}`);
+  await expect(page.getByRole("main").getByText("Succeeded", { exact: true }).first()).toBeVisible();
+  await server.call("DELETE", "/api/v1/services/required");
+});
+
 test("a viewer sees a service without its actions", async ({ server, browser }) => {
   await apply(server, spec("seen", "exec sleep 1000"));
   await server.call("POST", "/api/v1/accounts", { name: "reader", kind: "user" });
