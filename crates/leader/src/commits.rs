@@ -65,6 +65,11 @@ impl Commits {
         commit.map(|commit| commit.answer = Some(answer)).is_some()
     }
 
+    /// Whether a commit has failed, and earlier ones are not answered yet.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.queue.iter().any(|commit| matches!(commit.answer, Some(Err(_))))
+    }
+
     /// Removes and returns the oldest commit, if it is answered.
     pub(crate) fn pop_answered(&mut self) -> Option<(InFlightCommit, Result<Committed, Failure>)> {
         let answer = self.queue.front_mut()?.answer.take()?;

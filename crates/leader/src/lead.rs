@@ -334,11 +334,12 @@ impl Leading {
         }
     }
 
-    /// Whether a batch may be sent: any batch while no commit is pending, and a large one while others are.
+    /// Whether a batch may be sent: any batch while no commit is pending, and a large one while others are. No batch is sent
+    /// behind a failed one, whose answer may come before those of earlier ones.
     fn may_flush<R>(&self, common: &Common<R>) -> bool {
         let config = &common.config;
         let ahead = self.commits.len() < config.commits_ahead && self.taken >= config.ahead_inputs;
-        self.commits.is_empty() || (!self.waits_for_space && ahead)
+        self.commits.is_empty() || (!self.waits_for_space && ahead && !self.commits.has_failed())
     }
 
     /// Flushes the engine, and commits the batch; or releases the effects immediately if no row changed.

@@ -493,3 +493,19 @@ fn a_standby_that_yields_after_an_unknown_commit_still_stops() {
     world.calm(2_000);
     assert!(matches!(world.leader.ended(), Some(Ok(()))));
 }
+
+/// I4. Otherwise the store could execute a batch without the one before it: the store puts it behind the newest batch that
+/// has not failed.
+#[test]
+fn no_batch_is_sent_behind_a_failed_one() {
+    let mut world = leading();
+    world.submit();
+    world.submit();
+    let [.., _, second] = world.asked_commits[..] else { panic!("two commits are in flight") };
+    let sent = world.asked_commits.len();
+    let failure = Failure { kind: FailureKind::OutcomeUnknown, message: "lost".into() };
+    world.handle(Event::Answered(second, Err(failure)));
+    world.submit();
+    world.step(Step::Wait(100));
+    assert_eq!(world.asked_commits.len(), sent, "the first one is not answered yet");
+}

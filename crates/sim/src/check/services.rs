@@ -318,7 +318,7 @@ impl Services {
         available
     }
 
-    /// A job is placed only if its required services are available, at the begin or at the end of the commit.
+    /// A job is placed only if its required services are available, at the beginning or at the end of the commit.
     fn check_requirements(
         &self,
         index: usize,

@@ -173,8 +173,8 @@ struct Submission {
     start_deadline: Option<Duration>,
     finish_by: Option<FinishBy>,
     after: [Option<UpstreamJob>; UPSTREAM_JOBS],
-    /// Index of a service that the job requires.
-    requires: Option<usize>,
+    /// Index of a service that the job requires, and the number of replicas.
+    requires: Option<(usize, u32)>,
 }
 
 impl Submission {
@@ -188,7 +188,8 @@ impl Submission {
         (spec.run_at, spec.start_deadline) = (self.run_at, self.start_deadline);
         spec.finish_by = self.finish_by;
         spec.after = self.after.into_iter().flatten().collect();
-        let required = |index| RequiredService { service: service_name(index), min_available: 1 };
+        let required =
+            |(index, min_available)| RequiredService { service: service_name(index), min_available };
         spec.requires = self.requires.map(required).into_iter().collect();
         JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None, replica: None }
     }
@@ -478,7 +479,7 @@ impl World {
         let start_deadline = dice.chance(0.1).then(|| dice.millis(1_000, 60_000));
         let after = self.some_upstream();
         let (requires, finish_by) = match self.some_required_service() {
-            Some((index, finish_by)) => (Some(index), Some(finish_by)),
+            Some((required, finish_by)) => (Some(required), Some(finish_by)),
             None => (None, self.some_finish_by()),
         };
         Submission { number, template, key, run_at, start_deadline, finish_by, after, requires }
@@ -486,14 +487,15 @@ impl World {
 
     /// Draws a required service for some jobs. They have a completion deadline, because the service may not exist, or may
     /// never become available.
-    fn some_required_service(&mut self) -> Option<(usize, FinishBy)> {
+    fn some_required_service(&mut self) -> Option<((usize, u32), FinishBy)> {
         let Clients { service_dice: dice, services, .. } = &mut self.clients;
         if services.is_empty() || !dice.chance(0.15) {
             return None;
         }
         let after = Some(dice.millis(20_000, 200_000));
         let finish_by = FinishBy { at: None, after, action: FinishAction::Fail };
-        Some((dice.below(services.len()), finish_by))
+        let min_available = *dice.pick(&[0, 1, 1, 2]);
+        Some(((dice.below(services.len()), min_available), finish_by))
     }
 
     /// Draws a completion deadline for some jobs.
