@@ -13,13 +13,13 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 
 use model::ExecutionId;
-use model::spec::{ProcessRun, Run};
+use model::spec::{ProcessRun, Run, Volume};
 use proto::v1;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::Rlimit;
@@ -29,6 +29,7 @@ use super::convert::start_failed;
 use super::folders::{Folder, OUTPUT_FILE, SCRIPT_FILE, STOP_REASON_FILE};
 use super::ports::PortNumbers;
 use super::task::StartRequest;
+use super::volumes::{self, VolumePaths};
 use crate::clock::{BootMillis, ClockReading, now, unix_millis};
 use crate::layout::CHECKPOINT_FILE;
 use crate::process::cgroup::Group;
@@ -107,8 +108,7 @@ pub(super) struct Prepared {
     pub(super) group: Option<Group>,
     pub(super) streams: Streams,
     pub(super) ports: PortNumbers,
-    /// Environment variables with the paths of the volumes.
-    pub(super) volumes: Vec<String>,
+    pub(super) volumes: VolumePaths,
 }
 
 /// Standard input of a process, and its output pipes as (read end, write end).
@@ -274,6 +274,7 @@ impl Thread {
         if !launch_state.begin(started) {
             return Err(NotStarted::Forbidden);
         }
+        volumes::check(&prepared.volumes)?;
         match self.spawner.spawn(&program) {
             Ok(Started { pid, group_errno: outside }) => {
                 Ok(Process { pid, started, started_unix_millis, group_errno: outside })
@@ -303,12 +304,12 @@ pub(super) fn working_directory<'a>(order: &'a StartRequest, folder: &'a Folder)
     process.working_directory.as_deref().map_or(&folder.path, Path::new)
 }
 
-/// Environment of a task: defaults, the variables of the job, and the `BELFRY_` variables. `volumes` has those of volumes.
+/// Environment of a task: defaults, the variables of the job, and the `BELFRY_` variables.
 pub(super) fn environment(
     id: ExecutionId,
     order: &StartRequest,
     folder: &Folder,
-    (ports, volumes): (&PortNumbers, &[String]),
+    (ports, volumes): (&PortNumbers, &[(Volume, PathBuf)]),
 ) -> Vec<String> {
     let Run::Process(process) = &order.spec.run else { return Vec::new() };
     let door = folder.task_socket.as_ref();
@@ -345,7 +346,7 @@ pub(super) fn environment(
         let number = ports.get(&port.name)?;
         Some(format!("{}={number}", port.variable()))
     }));
-    env.extend(volumes.iter().cloned());
+    env.extend(volumes::variables(volumes));
     env
 }
 

@@ -11,7 +11,7 @@
 //! - [`start`]: prepares a task, and follows its launch.
 //! - [`finish`]: ended children, and their remaining processes and files.
 //! - [`task_socket`]: passes connections of tasks to the agent; [`checkpoint`]: reads the checkpoint files of tasks.
-//! - [`ports`]: ports of executions; [`watches`]: executions whose health checks the agent runs.
+//! - [`ports`]: ports of executions; [`volumes`]: directories that outlive them; [`watches`]: executions whose health checks the agent runs.
 //! - [`exits`]: ended and orphaned children, and the executions that they belong to.
 //! - [`convert`]: converts values of the core to messages and records.
 //! - [`task`], [`folders`], [`journal`], [`logs`], [`fuse_link`], [`agent_link`], [`poller`]: parts of the shell.
@@ -36,6 +36,7 @@ mod setup;
 mod start;
 pub(crate) mod task;
 mod task_socket;
+mod volumes;
 mod watches;
 mod writer;
 

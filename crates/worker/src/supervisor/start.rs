@@ -35,6 +35,7 @@ use super::folders::{Folder, SCRIPT_FILE};
 use super::launcher::{Launch, LaunchState, Launched, NotStarted, Prepared, Process, Streams};
 use super::logs::{Bounds, ExecutionLog};
 use super::task::{StartRequest, Task};
+use super::volumes::VolumePaths;
 use crate::clock::{BootMillis, ClockReading, boot_millis, now};
 use crate::disk::DiskSpace;
 use crate::fuse::guards::Guarded;
@@ -234,22 +235,18 @@ impl Supervisor {
         }
     }
 
-    /// Returns the environment variables with the paths of the job's volumes.
-    fn volumes_of(&self, order: &StartRequest) -> Result<Vec<String>, StartFailure> {
-        let variable = |volume: &Volume| match self.config.volumes.get(&volume.name) {
-            Some(path) if path.is_dir() => Ok(format!("{}={}", volume.variable(), path.display())),
-            Some(path) => {
-                let detail =
-                    format!("the directory `{}` of volume `{}` does not exist", path.display(), volume.name);
-                Err(start_failed("volume_missing", detail))
-            }
+    /// Returns the paths of the job's volumes. The launching thread checks them, because their file systems may not
+    /// respond.
+    fn volumes_of(&self, order: &StartRequest) -> Result<VolumePaths, StartFailure> {
+        let path_of = |volume: &Volume| match self.config.volumes.get(&volume.name) {
+            Some(path) => Ok((volume.clone(), path.clone())),
             // The worker was restarted with other volumes after the job was placed.
             None => {
                 let detail = format!("the worker has no volume `{}`", volume.name);
                 Err(start_failed("volume_missing", detail))
             }
         };
-        order.spec.volumes.iter().map(variable).collect()
+        order.spec.volumes.iter().map(path_of).collect()
     }
 
     fn prepare_process(

@@ -14,6 +14,7 @@ use super::error_line::LastOutput;
 use super::folders::Folder;
 use super::poller::Token;
 use super::ports::PortNumbers;
+use super::volumes::VolumePaths;
 use crate::clock::unix_millis;
 use crate::link::CheckedHealth;
 use crate::process::cgroup::Group;
@@ -78,8 +79,7 @@ pub(super) struct Task {
     pub(super) pid: i32,
     pub(super) folder: Folder,
     pub(super) ports: PortNumbers,
-    /// Environment variables with the paths of its volumes.
-    pub(super) volumes: Vec<String>,
+    pub(super) volumes: VolumePaths,
     /// Last health that an agent has sent.
     pub(super) health: Option<CheckedHealth>,
     /// Reason of an agent to end the task as unhealthy.

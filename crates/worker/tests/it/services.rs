@@ -374,7 +374,7 @@ pub(crate) async fn a_start_fails_without_the_directory_of_a_volume() {
     })
     .await;
     for (volume, told) in
-        [("data", "missing` of volume `data` does not exist"), ("other", "no volume `other`")]
+        [("data", "missing` of volume `data`: No such file"), ("other", "no volume `other`")]
     {
         let order = with_volume("true", volume);
         rig.server.assign(vec![order.clone()]).await;

@@ -21,9 +21,10 @@ use crate::layout::Layout;
 use crate::link::Call;
 
 /// Maximum number of concurrent connections of all executions.
-const CONNECTIONS_MAX: usize = 256;
-/// Maximum number of concurrent connections of one execution.
-const CONNECTIONS_OF_ONE_MAX: usize = 8;
+pub(super) const CONNECTIONS_MAX: usize = 256;
+/// Maximum number of concurrent connections of one execution: it may wait for changes of all services that it requires,
+/// and call beside that.
+const CONNECTIONS_OF_ONE_MAX: usize = 2 * model::limits::REQUIRED_SERVICES_MAX;
 /// Maximum size of a [`Call`] message in bytes; it contains an id and a number.
 const CALL_BYTES: usize = 256;
 

@@ -1,8 +1,8 @@
 //! Requests of running tasks: over their sockets, and by their checkpoint files.
 //!
 //! The supervisor listens on the sockets and passes each connection to the agent. [`calls`] accepts it, [`http`]
-//! serves it, [`elements`] parses the elements to add to a step, and [`endpoints`] returns those of a service. [`response`] has what all
-//! of them share. [`checkpoints`] forwards checkpoint files to the
+//! serves it. [`elements`] parses the elements to add to a step, and [`endpoints`] returns the endpoints of a service.
+//! [`response`] builds the responses. [`checkpoints`] forwards checkpoint files to the
 //! server.
 //!
 //! No request is stored here: a request is answered after the server has committed it. Otherwise the answer is `503`,
@@ -28,6 +28,7 @@ use proto::v1::{
     SaveCheckpointRequest,
 };
 use rustix::time::{ClockId, Timespec, clock_gettime};
+use tokio::sync::Semaphore;
 use tonic::{Code, Status};
 
 use super::Shared;
@@ -61,11 +62,14 @@ pub(super) struct Upstream {
     connected: Arc<Mutex<Connected>>,
     /// Checkpoint files that are being saved.
     waiting: UploadStates,
+    /// Requests that may wait for changes of endpoints: half of all connections, so that they delay no other request.
+    endpoint_waits: Arc<Semaphore>,
 }
 
 impl Upstream {
     pub(super) fn new(shared: Shared) -> Self {
-        Self { shared, connected: Arc::default(), waiting: UploadStates::default() }
+        let endpoint_waits = Arc::new(Semaphore::new(calls::CONNECTIONS_MAX / 2));
+        Self { shared, connected: Arc::default(), waiting: UploadStates::default(), endpoint_waits }
     }
 
     /// Waits for a session and returns a client for its server.
@@ -120,7 +124,12 @@ impl Upstream {
         Ok(in_time(answer).await?.into_inner())
     }
 
-    async fn endpoints(&self, request: GetEndpointsRequest) -> Result<GetEndpointsResponse, Status> {
+    /// Returns the endpoints of a service. If too many requests wait for changes, this one does not wait.
+    async fn endpoints(&self, mut request: GetEndpointsRequest) -> Result<GetEndpointsResponse, Status> {
+        let may_wait = self.endpoint_waits.try_acquire();
+        if may_wait.is_err() {
+            request.wait_ms = 0;
+        }
         let answer = async { self.client().await?.get_endpoints(request).await };
         Ok(in_time(answer).await?.into_inner())
     }
