@@ -65,6 +65,7 @@ impl Jobs {
             let job = self.all.get(&candidate.job).expect("every job in a queue is live");
             let Profile { shape_id, shape, .. } = &*candidate.profile;
             if !self.has_required_services(shape) {
+                self.long_waiting.forget(*shape_id);
                 self.blocked.insert(*shape_id, Arc::clone(shape));
                 continue;
             }
@@ -123,7 +124,7 @@ impl Jobs {
         job.live = Some(Box::new(LiveExecution::new(record, remind_at)));
         let (shape_id, class) = (job.profile.shape_id, job.profile.shape.class);
         self.allocate(id, worker);
-        self.long_waiting.placed(shape_id);
+        self.long_waiting.forget(shape_id);
         if self.blocked.values().any(|blocked| blocked.class > class && self.has_required_services(blocked)) {
             // A blocked job of a higher class may preempt it.
             self.freed.insert(worker);

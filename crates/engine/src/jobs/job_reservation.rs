@@ -81,8 +81,8 @@ impl LongWaiting {
         self.blocked_since.entry(shape).or_insert(now);
     }
 
-    /// Records that a job of a shape was placed.
-    pub(crate) fn placed(&mut self, shape: u64) {
+    /// Forgets since when jobs of a shape have waited: one of them was placed, or they wait for services now.
+    pub(crate) fn forget(&mut self, shape: u64) {
         self.blocked_since.remove(&shape);
         self.given_up.remove(&shape);
     }

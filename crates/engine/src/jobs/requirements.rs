@@ -1,8 +1,8 @@
 //! Services that jobs require: a job is placed only while all of them have enough available replicas.
 //!
 //! The numbers come from the layer of services ([`crate::services`]), which sets them before each dispatch. A shape with a
-//! service that is not available is blocked, like a shape without an eligible worker. But it preempts no job, and no
-//! capacity is reserved for it.
+//! service that is not available is blocked, like a shape without an eligible worker. But it preempts no job, and gets no
+//! reservation because it waited long. A schedule that reserves in advance reserves all the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -63,7 +63,7 @@ impl Service {
             .iter()
             .filter(|(job, _)| jobs.replica_facts(**job).is_some_and(|facts| !facts.is_stopping));
         let taken: BTreeSet<WorkerId> = live.filter_map(|(_, replica)| replica.worker).collect();
-        let constraints = &self.spec().job.constraints;
+        let job = &self.spec().job;
         let matching = jobs.workers().filter(|worker| {
             let record = &worker.record;
             let is_admitted = match record.admission {
@@ -71,7 +71,10 @@ impl Service {
                 Admission::Cordoned => taken.contains(&record.id),
                 Admission::Draining => false,
             };
-            is_admitted && record.status != WorkerStatus::Lost && satisfies_all(constraints, worker)
+            is_admitted
+                && record.status != WorkerStatus::Lost
+                && satisfies_all(&job.constraints, worker)
+                && job.volumes.iter().all(|volume| record.capabilities.volumes.contains(&volume.name))
         });
         let ids: BTreeSet<WorkerId> = matching.map(|worker| worker.record.id).collect();
         let all: BTreeSet<WorkerId> = ids.into_iter().take(limits::REPLICAS_MAX as usize).collect();

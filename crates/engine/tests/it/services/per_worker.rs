@@ -46,6 +46,20 @@ fn only_workers_that_satisfy_the_constraints_get_a_replica() {
     assert_eq!(workers_of(&t, id), [worker]);
 }
 
+/// Otherwise the other workers would have replicas that wait for ever, and the rollout would fail.
+#[test]
+fn only_workers_with_the_volumes_get_a_replica() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let worker = t.worker().volumes(&["data"]).join();
+    let mut spec = agent();
+    spec.job.volumes = vec![model::spec::Volume { name: "data".into() }];
+    let id = apply(&mut t, &spec);
+    settle(&mut t);
+    assert_eq!(workers_of(&t, id), [worker]);
+    assert_eq!(state(&t, id).rollout.status, RolloutStatus::Completed);
+}
+
 #[test]
 fn a_drained_worker_loses_its_replica_and_gets_it_back() {
     let mut t = Scenario::new();
