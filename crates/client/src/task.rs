@@ -35,6 +35,8 @@ pub const SOCKET_VARIABLE: &str = "BELFRY_SOCKET";
 const RETRY_FOR: Duration = Duration::from_secs(60);
 /// Delay between two attempts.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
+/// Minimum time between two requests that wait for a change of endpoints.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum time to wait for a change of endpoints, in seconds.
 const ENDPOINTS_WAIT_MAX: u64 = 30;
 /// Timeout of one attempt; longer than that of the agent.
@@ -221,7 +223,9 @@ impl Task {
         let invalid = || self.protocol("the name of the service is not valid in a URL");
         let mut url = Url::parse("http://task/services").map_err(|_| invalid())?;
         url.path_segments_mut().map_err(|()| invalid())?.extend([service, "endpoints"]);
-        let seconds = if known.is_some() { wait.as_secs().min(ENDPOINTS_WAIT_MAX) } else { 0 };
+        let seconds = if known.is_some() { wait.as_millis().div_ceil(1_000) } else { 0 };
+        let seconds = seconds.min(u128::from(ENDPOINTS_WAIT_MAX));
+        let asked = Instant::now();
         url.query_pairs_mut().append_pair("wait", &seconds.to_string());
         let make = || {
             let request = self.http.get(url.clone());
@@ -232,6 +236,8 @@ impl Task {
         };
         let response = self.send(make).await?;
         if response.status() == StatusCode::NOT_MODIFIED {
+            // The worker does not wait if too many requests wait already.
+            tokio::time::sleep_until(asked + wait.min(RETRY_PAUSE)).await;
             return Ok(None);
         }
         let tag = response.headers().get(ETAG).and_then(|value| value.to_str().ok());

@@ -372,6 +372,9 @@ impl<'a> Totals<'a> {
             }
             self.all_workers.take(now, amount);
         }
+        if live.head.replica.is_some() {
+            return;
+        }
         self.summary.executions += 1;
         let place = self.grid.place(now);
         self.buckets[place].started += 1;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use model::api::Endpoint;
 use model::record::{Event, EventKind, ExecutionRecord};
 use model::spec::HealthStatus;
-use model::{ExecutionStatus, JobStatus, WorkerId};
+use model::{ExecutionStatus, JobId, JobStatus, WorkerId};
 use store::query::ReplicaRow;
 use store::{Store, StoreError};
 use tokio::sync::broadcast;
@@ -35,6 +35,8 @@ pub(crate) struct Snapshot {
     pub(crate) version: String,
     /// JSON list of the endpoints.
     pub(crate) body: Vec<u8>,
+    /// Jobs of the replicas.
+    jobs: BTreeSet<JobId>,
 }
 
 /// Returns the execution of a replica, unless its worker is lost.
@@ -103,7 +105,7 @@ pub(crate) async fn after_change(
             return Ok(snapshot);
         }
         let again = (Instant::now() + REREAD_INTERVAL).min(end);
-        let changed = wait_for_event(&mut events, |event| may_change(event, namespace, service));
+        let changed = wait_for_event(&mut events, |event| snapshot.may_change(event, namespace, service));
         tokio::select! {
             () = changed => tokio::time::sleep_until(end.min(Instant::now() + READ_PAUSE)).await,
             () = tokio::time::sleep_until(again) => {}
@@ -121,18 +123,22 @@ async fn read(store: &Arc<dyn Store>, namespace: &str, service: &str) -> Result<
     let endpoints: Vec<_> = replicas.iter().flat_map(|row| of_replica(row, &addresses)).collect();
     // Endpoints have no maps with keys other than text, so they can be serialized.
     let body = serde_json::to_vec(&endpoints).unwrap_or_default();
-    Ok(Snapshot { version: format!("{:032x}", short_hash(&[&body])), body })
+    let jobs = replicas.iter().map(|row| row.job).collect();
+    Ok(Snapshot { version: format!("{:032x}", short_hash(&[&body])), body, jobs })
 }
 
-/// Whether an event may be about a change of the endpoints of a service.
-fn may_change(event: &Event, namespace: &str, service: &str) -> bool {
-    event.namespace.as_deref() == Some(namespace)
-        && match &event.kind {
-            EventKind::Availability { name, .. } | EventKind::Service { name, .. } => **name == *service,
-            // It does not name the service. Few jobs have health checks, and their health seldom changes.
-            EventKind::Health { .. } => true,
-            _ => false,
-        }
+impl Snapshot {
+    /// Whether an event may be about a change of the endpoints of a service.
+    fn may_change(&self, event: &Event, namespace: &str, service: &str) -> bool {
+        event.namespace.as_deref() == Some(namespace)
+            && match &event.kind {
+                EventKind::Availability { name, .. } | EventKind::Service { name, .. } => **name == *service,
+                EventKind::Job { job, .. } => self.jobs.contains(job),
+                // Its job may be a replica that is newer than the snapshot.
+                EventKind::Health { .. } => true,
+                _ => false,
+            }
+    }
 }
 
 async fn wait_for_event(

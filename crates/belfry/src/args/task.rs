@@ -36,8 +36,8 @@ pub(crate) enum TaskCommand {
     })]
     #[command(
         after_help = "The job must name the service in `requires`. The output has one HOST:PORT on each line; `-o json` and \
-        `-o yaml` give all fields. `--watch` runs until the task ends. It replaces the file at once, and only if its content \
-        changes; then it runs the command."
+        `-o yaml` give all fields. `--watch` runs until the task ends. It replaces the file atomically, and only if its content \
+        changes; then it runs the command, for at most one minute."
     )]
     Endpoints(EndpointsArgs),
 }

@@ -232,6 +232,11 @@ impl Settings {
         config.capacity.slots = self.count_as("worker.slots")?.unwrap_or(config.capacity.slots);
         config.port_range = self.port_range("worker.port_range")?.unwrap_or(config.port_range);
         if let Some(Value::Map(volumes)) = self.value("worker.volumes") {
+            let (count, max) = (volumes.len(), model::limits::WORKER_VOLUMES_MAX);
+            if count > max {
+                let detail = format!("{count} volumes are too many: expected at most {max}");
+                return Err(Failure::usage(format!("invalid setting `worker.volumes`: {detail}")));
+            }
             config.volumes = volumes.iter().map(volume).collect::<Result<_, _>>()?;
         }
         config.address = self.text("worker.address");
@@ -266,7 +271,7 @@ fn volume((name, path): (&String, &String)) -> Result<(String, PathBuf), Failure
     let invalid = |what: String| Failure::usage(format!("invalid setting `worker.volumes`: {what}"));
     if !Volume::is_name(name) {
         return Err(invalid(format!(
-            "`{name}` is not a name of a volume: expected lower-case letters, digits or `-`, starting with a letter"
+            "`{name}` is not a name of a volume: expected 1 to 63 lower-case letters, digits or `-`, starting with a letter"
         )));
     }
     let path = PathBuf::from(path);

@@ -4,7 +4,7 @@ use super::workflow::{NOT_REPLACED, texts_with_references};
 use super::{Check, Invalid};
 use crate::limits;
 use crate::service::{QueryMetric, Scaling, ScalingMetric, ServiceSpec, UpdatePolicy};
-use crate::spec::{Delivery, JobSpec, PriorityClass, RetryPolicy};
+use crate::spec::{Delivery, JobSpec, PriorityClass, RequiredService, RetryPolicy};
 use crate::time::{Duration, Timestamp};
 
 /// Checks a service spec beyond its types, including its job; paths of the job start with `job.`.
@@ -154,8 +154,13 @@ fn job_of(check: &mut Check, spec: &ServiceSpec, job: &JobSpec, now: Timestamp) 
     check.ensure(job.namespace == spec.namespace, "job.namespace", || {
         format!("must be the namespace of the service (`{}`) or omitted", spec.namespace)
     });
-    if let Some(i) = job.requires.iter().position(|required| required.service == spec.name) {
-        check.fail(format!("job.requires[{i}].service"), "a service cannot require itself");
+    let waits_for_itself =
+        |required: &RequiredService| required.service == spec.name && required.min_available > 0;
+    if let Some(i) = job.requires.iter().position(waits_for_itself) {
+        check.fail(
+            format!("job.requires[{i}].service"),
+            "a service cannot wait for itself: set `min_available: 0` to look up its endpoints only",
+        );
     }
     let default = RetryPolicy::default();
     for (is_set, field, instead) in [
@@ -252,13 +257,13 @@ mod tests {
     }
 
     #[test]
-    fn a_service_requires_others_but_not_itself() {
-        let require = |name: &str| {
-            let required = crate::spec::RequiredService { service: name.into(), min_available: 1 };
+    fn a_service_waits_for_others_but_not_for_itself() {
+        let require = |name: &str, min_available| {
+            let required = RequiredService { service: name.into(), min_available };
             problems(|spec| spec.job.requires = vec![required])
         };
-        assert_eq!(require("db"), "");
-        assert_eq!(require("web"), "job.requires[0].service: a service cannot require itself");
+        assert_eq!([require("db", 1), require("web", 0)], ["", ""]);
+        assert!(require("web", 1).contains("job.requires[0].service: a service cannot wait for itself"));
     }
 
     #[test]

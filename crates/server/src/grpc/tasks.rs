@@ -101,7 +101,7 @@ pub(super) async fn get_endpoints(
     let wait = Duration::from_millis(request.wait_ms).min(ENDPOINTS_WAIT_MAX);
     let found =
         endpoints::after_change(&services.node, &spec.namespace, name, &request.known_version, wait).await;
-    let Snapshot { version, body } = found.map_err(|error| unreadable(execution, &error))?;
+    let Snapshot { version, body, .. } = found.map_err(|error| unreadable(execution, &error))?;
     Ok(GetEndpointsResponse { version, endpoints: body.into() })
 }
 

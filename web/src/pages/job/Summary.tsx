@@ -208,7 +208,7 @@ function RequiredServices(props: { services: readonly RequiredService[]; namespa
       <ServiceLink name={service} namespace={namespace}>
         {service}
       </ServiceLink>
-      {count && count > 1 && <span className="quiet"> ≥ {count}</span>}
+      {(count ?? 1) > 1 && <span className="quiet"> ≥ {count}</span>}
     </div>
   ));
 }

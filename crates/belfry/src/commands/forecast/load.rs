@@ -40,7 +40,12 @@ pub(super) enum Source {
 impl Source {
     /// Adds schedules, calendars, services, queues and workers to the plan. `namespace` selects schedules only, because the
     /// services of all namespaces use the workers.
-    pub(super) async fn fill(&mut self, plan: &mut Plan, namespace: Option<&str>) -> Result<(), Failure> {
+    pub(super) async fn fill(
+        &mut self,
+        plan: &mut Plan,
+        namespace: Option<&str>,
+        note: impl Fn(&str),
+    ) -> Result<(), Failure> {
         let Self::Server(client) = self else { return Ok(()) };
         schedules(client, plan, namespace).await?;
         let calendars = client.calendars(None).await?.into_iter().filter(|calendar| !calendar.built_in);
@@ -52,7 +57,14 @@ impl Source {
         plan.calendars =
             calendars.into_iter().filter_map(|calendar| calendar.spec.map(|spec| *spec)).collect();
         let filter = ServiceFilter { specs: true, ..ServiceFilter::default() };
-        let services: Vec<_> = client.services(filter).try_collect().await?;
+        let services: Vec<_> = match client.services(filter).try_collect().await {
+            // The caller has no right to read services, or the server is older.
+            Err(error) if matches!(error.status(), Some(400 | 403)) => {
+                note(&format!("note: without services: {error}"));
+                Vec::new()
+            }
+            found => found?,
+        };
         let live = services.into_iter().filter(|service| !service.deleting);
         plan.services = live
             .filter_map(|service| Some(Service { spec: *service.spec?, replicas: service.replicas }))

@@ -77,7 +77,7 @@ async fn plans(
         }
     };
     let only = namespace.filter().filter(|_| namespace.by_flag());
-    source.fill(&mut plan, only.as_deref()).await?;
+    source.fill(&mut plan, only.as_deref(), |line| context.out.note(line)).await?;
     source.complete(&mut plan).await?;
     let changes = changes(args);
     if args.files.is_empty() && changes.is_empty() {

@@ -13,26 +13,37 @@ use crate::output::{self, Format, OutputOptions};
 
 /// Time for which one request waits for a change.
 const WAIT: Duration = Duration::from_secs(30);
+/// Maximum time of the command that runs after a change.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// Delay after a request that failed.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(context: &Context, task: &Task, args: EndpointsArgs) -> Result<(), Failure> {
-    let first = task.endpoints(&args.service, None, WAIT).await?;
-    // Without a known version, the response has the endpoints.
-    let first = first.ok_or_else(|| Failure::message(Exit::Failed, "the response has no endpoints"))?;
     let look = lines(context.out.fresh_look());
-    let text = content(&look, first.endpoints, args.port.as_deref())?;
-    let Some(file) = &args.file else { return context.out.data(text) };
-    let is_changed = replace(file, &text)?;
-    if !args.watch {
-        return Ok(());
+    if let Some(file) = args.file.as_deref().filter(|_| args.watch) {
+        return follow(context, task, &args, &look, file).await;
     }
-    if is_changed {
-        run_command(context, &args.command).await;
+    let found = task.endpoints(&args.service, None, WAIT).await?;
+    // Without a known version, the response has the endpoints.
+    let found = found.ok_or_else(|| Failure::message(Exit::Failed, "the response has no endpoints"))?;
+    let text = content(&look, found.endpoints, args.port.as_deref())?;
+    match &args.file {
+        Some(file) => replace(file, &text).map(drop),
+        None => context.out.data(text),
     }
-    let mut known = first.version;
+}
+
+/// Keeps a file up to date. What may pass by itself, such as a full disk or a restart of the server, does not end it.
+async fn follow(
+    context: &Context,
+    task: &Task,
+    args: &EndpointsArgs,
+    look: &OutputOptions,
+    file: &Path,
+) -> Result<(), Failure> {
+    let mut known: Option<String> = None;
     loop {
-        let next = match task.endpoints(&args.service, Some(&known), WAIT).await {
+        let next = match task.endpoints(&args.service, known.as_deref(), WAIT).await {
             Ok(Some(next)) => next,
             Ok(None) => continue,
             Err(error) if is_final(&error) => return Err(error.into()),
@@ -42,18 +53,19 @@ pub(super) async fn run(context: &Context, task: &Task, args: EndpointsArgs) -> 
                 continue;
             }
         };
-        let text = content(&look, next.endpoints, args.port.as_deref())?;
+        let text = content(look, next.endpoints, args.port.as_deref())?;
         match replace(file, &text) {
-            Ok(true) => run_command(context, &args.command).await,
-            Ok(false) => {}
+            Ok(is_changed) => {
+                known = Some(next.version);
+                if is_changed {
+                    run_command(context, &args.command).await;
+                }
+            }
             Err(failure) => {
-                // For example a full disk: the next attempt may succeed.
                 context.out.error_data(failure.render(context.out.color_err))?;
                 tokio::time::sleep(RETRY_DELAY).await;
-                continue;
             }
         }
-        known = next.version;
     }
 }
 
@@ -99,7 +111,10 @@ fn replace(file: &Path, text: &str) -> Result<bool, Failure> {
 
 async fn run_command(context: &Context, command: &[String]) {
     let Some((program, arguments)) = command.split_first() else { return };
-    let status = tokio::process::Command::new(program).args(arguments).status().await;
+    let run = tokio::process::Command::new(program).args(arguments).kill_on_drop(true).status();
+    let Ok(status) = tokio::time::timeout(COMMAND_TIMEOUT, run).await else {
+        return context.out.warn(format!("command `{program}` was killed: it took longer than one minute"));
+    };
     match status {
         Ok(status) if status.success() => {}
         Ok(status) => context.out.warn(format!("command `{program}` failed: {status}")),

@@ -76,14 +76,21 @@ async fn list_targets(
     let asked = page::namespace(params.namespace);
     let selection = Selection::of(&actor, asked.as_deref())?;
     let store = api.node.store();
-    let namespaces: Option<Vec<String>> = selection.iter().map(|one| one.map(str::to_owned)).collect();
-    let replicas = complete(store.replicas_in(namespaces.as_deref(), REPLICAS_MAX).await?)?;
-    let labels = labels(&api, &selection).await?;
+    let labels = labels(&api, &selection, params.service.as_deref()).await?;
+    let replicas = match &params.service {
+        Some(_) => {
+            let of_each = labels.keys().map(|service| store.replicas(*service));
+            futures::future::try_join_all(of_each).await?.into_iter().flatten().collect()
+        }
+        None => {
+            let namespaces: Option<Vec<String>> =
+                selection.iter().map(|one| one.map(str::to_owned)).collect();
+            complete(store.replicas_in(namespaces.as_deref(), REPLICAS_MAX).await?)?
+        }
+    };
     let addresses = endpoints::addresses(api.node.store(), &replicas).await?;
     let mut targets = Vec::new();
-    for row in
-        replicas.iter().filter(|row| params.service.as_deref().is_none_or(|name| *name == *row.replica.name))
-    {
+    for row in &replicas {
         for endpoint in endpoints::of_replica(row, &addresses) {
             let is_wanted = params.port.as_ref().is_none_or(|name| *name == endpoint.port_name);
             let Some(address) = endpoint.address.as_ref().filter(|_| is_wanted) else { continue };
@@ -116,10 +123,11 @@ fn complete(list: Paged<ReplicaRow>) -> Result<Vec<ReplicaRow>, ApiError> {
     Ok(list.items)
 }
 
-/// Returns the labels of all selected services in the form of Prometheus.
+/// Returns the selected services with their labels in the form of Prometheus; with a name, only those with this name.
 async fn labels(
     api: &Api,
     selection: &Selection,
+    name: Option<&str>,
 ) -> Result<BTreeMap<model::ServiceId, Vec<(String, String)>>, ApiError> {
     let mut found = BTreeMap::new();
     for namespace in selection.iter() {
@@ -129,7 +137,7 @@ async fn labels(
             let page = Page { after, limit: model::limits::PAGE_MAX };
             let page = api.node.store().services(&filter, page).await?;
             after = page.items.last().map(|row| row.id);
-            for row in page.items {
+            for row in page.items.iter().filter(|row| name.is_none_or(|name| name == row.head.spec.name)) {
                 let labels = row.head.spec.labels.iter();
                 let labels = labels.map(|(key, value)| (label_name(key), value.clone()));
                 found.insert(row.id, labels.collect());
