@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use model::spec::Volume;
 use supervisor::StartFailure;
 
-use super::convert::start_failed;
-
 /// Volumes of an execution, with their paths.
 pub(super) type VolumePaths = Vec<(Volume, PathBuf)>;
 
@@ -27,7 +25,7 @@ pub(super) fn check(volumes: &[(Volume, PathBuf)]) -> Result<(), StartFailure> {
             Err(error) => error.to_string(),
         };
         let detail = format!("cannot use the directory `{}` of volume `{name}`: {reason}", path.display());
-        return Err(start_failed("volume_missing", detail));
+        return Err(StartFailure { code: "volume_missing".to_owned(), detail });
     }
     Ok(())
 }

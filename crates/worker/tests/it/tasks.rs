@@ -256,7 +256,7 @@ pub(crate) async fn a_task_repeats_a_request_after_the_agent_was_killed() {
 pub(crate) async fn a_slow_request_does_not_block_other_tasks() {
     let rig = TestWorker::new().await;
     let (_, socket, _) = waiting_task(&rig).await;
-    let slow: Vec<_> = (0..8).map(|_| ask(&socket, "PUT /checkpoint HTTP/1.1\r\n")).collect();
+    let slow: Vec<_> = (0..32).map(|_| ask(&socket, "PUT /checkpoint HTTP/1.1\r\n")).collect();
     let (status, text) = call(&socket, &put("a", "")).await;
     assert!(status == 429 && text.contains("\"busy\""), "{text}");
     let (id, finished) = rig.run("true").await;
