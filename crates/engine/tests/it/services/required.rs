@@ -1,8 +1,8 @@
 //! Jobs that require services.
 
-use model::JobStatus;
 use model::spec::{HealthStatus, JobSpec, PriorityClass, RequiredService};
 use model::why::{Reason, UnavailableService};
+use model::{Duration, JobStatus};
 
 use super::{apply, ask, checked, healthy_service, replicas, report_health, scale, settle, web};
 use crate::scenario::Scenario;
@@ -98,6 +98,50 @@ fn a_job_that_waits_for_a_service_preempts_nothing_and_blocks_nothing() {
     t.succeed(low);
     let next = t.job().cpu(200).submit();
     assert_eq!([waiting, next].map(|job| t.status(job)), [JobStatus::Waiting, JobStatus::Running]);
+}
+
+/// The service becomes unavailable while the victim stops.
+#[test]
+fn a_job_that_preempts_does_not_start_without_its_service() {
+    let mut t = Scenario::new();
+    t.worker().cpu(1_000).join();
+    let mut spec = web(1);
+    spec.job.resources.cpu = Some(model::Millicores(100));
+    let service = healthy_service(&mut t, &spec);
+    let low = t.job().cpu(900).class(PriorityClass::Preemptible).submit();
+    t.start(low);
+    let high = t.job().cpu(900).spec(requires("web", 1)).class(PriorityClass::High).submit();
+    assert_eq!(t.execution(low).preempted_by, Some(high));
+    scale(&mut t, service, 0);
+    let replica = t.rows.jobs.iter().find(|(_, (head, _))| head.replica.is_some()).map(|(id, _)| *id);
+    t.stop(replica.unwrap());
+    t.stop(low);
+    assert_ne!(t.status(high), JobStatus::Running);
+    assert_eq!(t.status(low), JobStatus::Running, "the capacity is not kept for it meanwhile");
+    scale(&mut t, service, 1);
+    settle(&mut t);
+    assert_eq!(t.execution(low).preempted_by, Some(high));
+    t.stop(low);
+    assert_eq!(t.status(high), JobStatus::Running);
+}
+
+/// The reservation is made all the same, and the run uses it when the service is available.
+#[test]
+fn a_firing_with_reserved_capacity_waits_for_its_service() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t
+        .schedule("payroll")
+        .cron("0 * * * *")
+        .spec(|spec| {
+            spec.reserve_ahead = Some(Duration::from_secs(600));
+            requires("web", 1)(spec.job_mut().unwrap());
+        })
+        .apply();
+    t.pass(3_600);
+    assert_eq!(t.run_status(schedule), [JobStatus::Waiting]);
+    healthy_service(&mut t, &web(1));
+    assert_eq!(t.run_status(schedule), [JobStatus::Running]);
 }
 
 /// A job that waits for a service is no reason to make the jobs behind it wait.
