@@ -6,7 +6,10 @@
 //! Submissions carry an idempotency key, so retries of the request never create a second job.
 
 use bytes::Bytes;
-use model::api::{CancelJob, CancelledJob, Execution, Job, JobEvent, List, SubmittedJob, SubmittedJobs};
+use model::api::{
+    CancelJob, CancelledJob, Execution, ExecutionUsage, Job, JobEvent, List, SubmittedJob, SubmittedJobs,
+    UsageOrder, UsageSample,
+};
 use model::why::Why;
 use model::{
     BackfillId, ExecutionId, ExecutionStatus, JobId, JobSpec, JobStatus, RunId, ScheduleId, ServiceId,
@@ -89,6 +92,23 @@ pub struct ExecutionFilter {
     pub namespace: Option<String>,
     /// Statuses; an empty list selects all.
     pub status: Vec<ExecutionStatus>,
+}
+
+/// Which running executions to list, and their order.
+#[derive(Debug, Clone, Default)]
+pub struct UsageQuery {
+    /// Only this namespace; `None`: all that the caller may read.
+    pub namespace: Option<String>,
+    /// Only executions on this worker.
+    pub worker: Option<WorkerId>,
+    /// Only jobs with this name.
+    pub name: Option<String>,
+    /// Only jobs in this queue.
+    pub queue: Option<String>,
+    /// What to order by; the highest value is first.
+    pub order: UsageOrder,
+    /// Maximum number of executions.
+    pub limit: Option<u32>,
 }
 
 impl ExecutionFilter {
@@ -287,6 +307,30 @@ impl Client {
     /// [Request errors](crate#request-errors), among them `job_not_found`.
     pub async fn job_executions(&self, id: JobId) -> Result<List<Execution>, Error> {
         self.json(Request::get(["jobs".to_owned(), id.to_string(), "executions".to_owned()])).await
+    }
+
+    /// Returns what running executions use, highest first. Executions of any namespace that the caller may read.
+    ///
+    /// # Errors
+    /// [Request errors](crate#request-errors).
+    pub async fn usage(&self, query: &UsageQuery) -> Result<Vec<ExecutionUsage>, Error> {
+        let request = Request::get(["usage"])
+            .query("order", query.order)
+            .query_opt("namespace", query.namespace.as_deref())
+            .query_opt("worker_id", query.worker)
+            .query_opt("name", query.name.as_deref())
+            .query_opt("queue", query.queue.as_deref())
+            .query_opt("limit", query.limit);
+        Ok(self.json::<List<ExecutionUsage>>(request).await?.items)
+    }
+
+    /// Returns the measurements of an execution of the last minutes, oldest first; empty if it does not run.
+    ///
+    /// # Errors
+    /// [Request errors](crate#request-errors), among them `execution_not_found`.
+    pub async fn execution_usage(&self, id: ExecutionId) -> Result<Vec<UsageSample>, Error> {
+        let request = Request::get(["executions".to_owned(), id.to_string(), "usage".to_owned()]);
+        Ok(self.json::<List<UsageSample>>(request).await?.items)
     }
 
     /// Returns an execution.

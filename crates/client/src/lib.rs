@@ -82,7 +82,7 @@ pub use error::Error;
 pub use events::{EventFilter, FeedItem};
 pub use failures::FailureFilter;
 pub use http::{Client, RetryNotice};
-pub use jobs::{ExecutionFilter, JobFilter};
+pub use jobs::{ExecutionFilter, JobFilter, UsageQuery};
 pub use logs::{Begin, LogItem, LogPage, LogQuery, LogSearchQuery, LogSource, LogStream};
 pub use page::{Items, Page};
 pub use retry::Timeouts;

@@ -37,6 +37,7 @@ mod notices;
 mod schedules;
 mod services;
 mod statistics;
+mod usage;
 mod workflows;
 
 pub use access::*;
@@ -49,6 +50,7 @@ pub use notices::*;
 pub use schedules::*;
 pub use services::*;
 pub use statistics::*;
+pub use usage::*;
 pub use workflows::*;
 
 /// A job: one unit of work with all its executions.

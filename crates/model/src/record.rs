@@ -21,6 +21,7 @@ use crate::id::{
 };
 use crate::lifecycle::Cause;
 use crate::namespace::NamespaceSettings;
+use crate::quantity::{Bytes, Millicores};
 use crate::queue::QueueSettings;
 use crate::run::{
     ElementBatch, RunCause, RunHead, RunState, RunStatus, StepCause, StepOrigin, StepRecord, StepStatus,
@@ -130,7 +131,7 @@ impl FileVersion {
 }
 
 /// Resource usage of an execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Usage {
     /// Run time of the execution.
     pub run_time: Duration,
@@ -140,6 +141,28 @@ pub struct Usage {
     pub peak_memory_bytes: u64,
     /// Size of the log, in bytes, including the framing of its entries.
     pub log_bytes: u64,
+    /// Statistics of what the worker measured every 5 seconds. Absent for executions that were shorter than that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Box<MeasuredUsage>>,
+}
+
+/// Statistics of what a worker measured during an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct MeasuredUsage {
+    /// Number of measurements.
+    pub measurements: u32,
+    /// CPU use: 95th percentile, at most 5 % too high.
+    pub cpu_p95: Millicores,
+    /// CPU use: maximum between two measurements.
+    pub cpu_max: Millicores,
+    /// Memory use: mean.
+    pub memory_mean: Bytes,
+    /// Memory use: 95th percentile, at most 5 % too high.
+    pub memory_p95: Bytes,
+    /// Bytes read from disks. Processes that ended unnoticed by their parents are not included.
+    pub read_bytes: u64,
+    /// Bytes written to disks. Processes that ended unnoticed by their parents are not included.
+    pub written_bytes: u64,
 }
 
 /// Variable part of a job.

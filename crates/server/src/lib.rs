@@ -55,6 +55,7 @@ mod services;
 mod statistics;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod usage;
 mod web;
 
 pub use config::ServerConfig;

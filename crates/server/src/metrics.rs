@@ -418,7 +418,7 @@ impl Metrics {
                 }
                 Change::Execution { record, .. } => {
                     tally.execution(record);
-                    if let (true, Some(usage)) = (record.status.is_final(), record.usage) {
+                    if let (true, Some(usage)) = (record.status.is_final(), &record.usage) {
                         self.run_seconds.observe(usage.run_time.to_std().as_secs_f64());
                     }
                 }

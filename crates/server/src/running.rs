@@ -244,6 +244,7 @@ pub async fn start_at<L: Listener>(
         alerts,
         audit,
         keys,
+        usage: Arc::default(),
         metrics,
         config,
         addr,

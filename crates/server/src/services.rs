@@ -12,6 +12,7 @@ use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::objects::Objects;
+use crate::usage::UsageTable;
 
 /// Handles shared by all parts of a server; clones are cheap.
 #[derive(Clone)]
@@ -30,6 +31,8 @@ pub struct Services {
     pub audit: Arc<AuditLog>,
     /// Keys that sign cursors, browser sessions and forwarded requests.
     pub keys: Keys,
+    /// What running executions use.
+    pub usage: Arc<UsageTable>,
     /// Prometheus metrics of the server.
     pub metrics: Metrics,
     /// Settings that the server was started with.

@@ -499,5 +499,5 @@ fn heartbeat(shared: &Shared, session: u64, seq: u64) -> v1::Heartbeat {
         disk_available_bytes: 1 << 40,
         ..v1::Health::default()
     });
-    v1::Heartbeat { worker_id: shared.id.clone(), session, seq, health }
+    v1::Heartbeat { worker_id: shared.id.clone(), session, seq, health, usage: None }
 }

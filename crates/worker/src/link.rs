@@ -216,7 +216,7 @@ pub(crate) struct CheckedHealth {
 /// A message from the supervisor.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ToAgent {
-    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub(crate) body: Option<Answer>,
 }
 
@@ -240,6 +240,9 @@ pub(crate) enum Answer {
     Watched(Watched),
     #[prost(message, tag = "9")]
     Unwatched(Unwatched),
+    /// Newest measurements of all running executions. An agent of an earlier release ignores it.
+    #[prost(message, tag = "10")]
+    Usage(v1::UsageBatch),
 }
 
 /// The request with this number was processed.

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use model::api::StatisticsOrder;
+use model::api::{StatisticsOrder, UsageOrder};
 use model::statistics::SubjectKind;
 use model::{Duration, JobId};
 
@@ -210,11 +210,12 @@ pub(crate) struct StatsArgs {
 #[command(before_help = examples! {
     "belfry top"
     "belfry top --interval 10s"
+    "belfry top --order memory"
     "belfry top --once -o json"
 })]
 #[command(
-    after_help = "Rates are averages of the last 5 minutes. Used CPU and memory are those that executions have \
-    requested. On a terminal, the page is redrawn in place until Ctrl-C; in a pipe, it is printed once. With -o json \
+    after_help = "Rates are averages of the last 5 minutes. CPU and memory of workers are those that executions have \
+    requested. Those of executions are what workers measure every 5 seconds, beside the request. On a terminal, the page is redrawn in place until Ctrl-C; in a pipe, it is printed once. With -o json \
     or -o yaml, each update is one object."
 )]
 pub(crate) struct TopArgs {
@@ -224,6 +225,13 @@ pub(crate) struct TopArgs {
     /// Print the page once
     #[arg(long)]
     pub(crate) once: bool,
+    /// What the executions are ordered by: cpu, memory or disk
+    #[arg(long, value_name = "ORDER", default_value_t, value_parser = usage_order)]
+    pub(crate) order: UsageOrder,
+}
+
+fn usage_order(text: &str) -> Result<UsageOrder, String> {
+    word(text, &["cpu", "memory", "disk"])
 }
 
 fn kind(text: &str) -> Result<SubjectKind, String> {

@@ -1,8 +1,8 @@
-//! `belfry top`: load of the queues and workers, and rates of the last minutes.
+//! `belfry top`: load of the queues and workers, rates of the last minutes, and what executions use.
 
-use client::{Client, TotalsQuery, WorkerFilter};
+use client::{Client, TotalsQuery, UsageQuery, WorkerFilter};
 use futures::TryStreamExt as _;
-use model::api::{StatisticsCounts, StatisticsOrder, StatisticsTotals};
+use model::api::{StatisticsCounts, StatisticsOrder, StatisticsTotals, UsageOrder};
 use model::statistics::SubjectKind;
 use model::{Duration, Timestamp};
 
@@ -15,6 +15,8 @@ use crate::output::{Format, stream_value};
 
 /// Range of the rates.
 const RANGE: Duration = Duration::from_secs(300);
+/// Maximum number of executions.
+const EXECUTIONS_MAX: u32 = 20;
 /// Maximum number of queues with rates.
 const QUEUES_MAX: u32 = 1_000;
 
@@ -23,7 +25,7 @@ pub(super) async fn run(context: &Context, args: TopArgs) -> Result<(), Failure>
     let mut screen = Screen::new(context.out).filter(|_| !args.once);
     let is_stream = matches!(context.out.look.format, Format::Json | Format::Yaml) && !args.once;
     loop {
-        let load = read(&client).await?;
+        let load = read(&client, args.order).await?;
         let look = context.out.fresh_look();
         match &mut screen {
             Some(screen) => {
@@ -42,7 +44,7 @@ pub(super) async fn run(context: &Context, args: TopArgs) -> Result<(), Failure>
     }
 }
 
-async fn read(client: &Client) -> Result<Load, Failure> {
+async fn read(client: &Client, order: UsageOrder) -> Result<Load, Failure> {
     let now = Timestamp::from(jiff::Timestamp::now());
     let query = TotalsQuery {
         from: Some(now - RANGE),
@@ -54,8 +56,11 @@ async fn read(client: &Client) -> Result<Load, Failure> {
         (client.queues().try_collect(), client.workers(WorkerFilter::default()).try_collect());
     let all = client.statistics_totals(SubjectKind::All, &query);
     let by_queue = client.statistics_totals(SubjectKind::Queue, &query);
-    let (queues, workers, all, by_queue) = tokio::try_join!(queues, workers, all, by_queue)?;
-    Ok(Load { at: now, activity: activity(all, by_queue, now), queues, workers })
+    let usage_query = UsageQuery { order, limit: Some(EXECUTIONS_MAX), ..UsageQuery::default() };
+    let usage = client.usage(&usage_query);
+    let (queues, workers, all, by_queue, executions) =
+        tokio::try_join!(queues, workers, all, by_queue, usage)?;
+    Ok(Load { at: now, activity: activity(all, by_queue, now), queues, workers, executions })
 }
 
 /// Combines the totals. The range ends now: the last interval of the totals may end later.

@@ -276,12 +276,12 @@ impl Row for Execution {
             self.number.to_string().into(),
             execution_status(self.status),
             result(self.result.as_ref()),
-            self.usage.map_or_else(
+            self.usage.as_ref().map_or_else(
                 || run_time(look, self.started_at, self.finished_at),
                 |usage| format_duration(usage.run_time).into(),
             ),
-            self.usage.map(|usage| format_duration(usage.cpu_time)).into(),
-            self.usage.map(|usage| bytes(usage.peak_memory_bytes)).into(),
+            self.usage.as_ref().map(|usage| format_duration(usage.cpu_time)).into(),
+            self.usage.as_ref().map(|usage| bytes(usage.peak_memory_bytes)).into(),
             relative_or_exact(look, self.assigned_at).into(),
             at(look, self.started_at),
             at(look, self.finished_at),

@@ -1,16 +1,17 @@
 //! Page of `belfry top`: totals, rates, queues and workers at one time.
 //!
 //! [`Activity`] has the counts of the last minutes, from the statistics of the server; [`Load`] adds what queues and
-//! workers have now. [`page`] formats it: a summary, then one table each for queues and workers. With a limit of lines,
+//! workers have now, and what executions use. [`page`] formats it: a summary, then one table each for queues, workers and
+//! the executions that use most. With a limit of lines,
 //! each table shows its most loaded rows and how many are left out, so the page fits the terminal.
 //!
 //! Free resources are those of ready workers that accept new executions: a cordoned or lost worker starts nothing.
 
 use std::collections::BTreeMap;
 
-use model::Timestamp;
-use model::api::{Distribution, Queue, StatisticsCounts, Worker};
+use model::api::{Distribution, ExecutionUsage, Queue, StatisticsCounts, Worker};
 use model::worker::{Admission, WorkerStatus};
+use model::{Timestamp, WorkerId};
 use serde::Serialize;
 
 use super::OutputOptions;
@@ -50,6 +51,8 @@ pub(crate) struct Load {
     pub(crate) activity: Activity,
     pub(crate) queues: Vec<Queue>,
     pub(crate) workers: Vec<Worker>,
+    /// Executions that use most, highest first.
+    pub(crate) executions: Vec<ExecutionUsage>,
 }
 
 /// Formats the page. With `lines_max`, the queues with the longest backlog and the busiest workers are shown.
@@ -60,17 +63,29 @@ pub(crate) fn page(look: &OutputOptions, load: &Load, lines_max: Option<usize>) 
     queues.sort_by_key(|load| std::cmp::Reverse((load.queue.waiting, load.queue.running)));
     let mut workers: Vec<_> = load.workers.iter().map(WorkerLoad).collect();
     workers.sort_by_key(|load| std::cmp::Reverse(load.0.allocated.executions));
+    let names: BTreeMap<_, _> = load.workers.iter().map(|worker| (worker.id, worker.name.as_str())).collect();
+    let executions: Vec<_> =
+        load.executions.iter().map(|usage| ExecutionLoad { usage, workers: &names }).collect();
     // Besides the rows: the summary, and for each table an empty line and the headings.
-    let (mut queues_max, mut workers_max) = (usize::MAX, usize::MAX);
+    let (mut queues_max, mut workers_max, mut executions_max) = (usize::MAX, usize::MAX, usize::MAX);
     if let Some(lines) = lines_max {
-        let free = lines.saturating_sub(text.lines().count() + 4);
-        queues_max = free.saturating_sub(workers.len()).max(free / 2).max(1);
-        workers_max = free.saturating_sub(queues.len().min(queues_max)).max(1);
+        let headings = if executions.is_empty() { 4 } else { 6 };
+        let free = lines.saturating_sub(text.lines().count() + headings);
+        let of_executions = executions.len().min(free / 3);
+        let others = free - of_executions;
+        queues_max = others.saturating_sub(workers.len()).max(others / 2).max(1);
+        workers_max = others.saturating_sub(queues.len().min(queues_max)).max(1);
+        let used = queues.len().min(queues_max) + workers.len().min(workers_max);
+        executions_max = free.saturating_sub(used).max(1);
     }
     text.push('\n');
     text.push_str(&part(look, &queues, queues_max, "no queues"));
     text.push('\n');
     text.push_str(&part(look, &workers, workers_max, "no workers"));
+    if !executions.is_empty() {
+        text.push('\n');
+        text.push_str(&part(look, &executions, executions_max, ""));
+    }
     text
 }
 
@@ -225,6 +240,55 @@ impl Row for WorkerLoad<'_> {
     }
 }
 
+/// Row of an execution.
+#[derive(Serialize)]
+struct ExecutionLoad<'a> {
+    usage: &'a ExecutionUsage,
+    /// Names of the workers.
+    #[serde(skip)]
+    workers: &'a BTreeMap<WorkerId, &'a str>,
+}
+
+impl Row for ExecutionLoad<'_> {
+    const COLUMNS: &'static [Column] = &[
+        column("JOB", 16),
+        column("CPU", 9),
+        column("MEMORY", 20),
+        column("DISK", 12).optional(2),
+        column("WORKER", 10).optional(1),
+        wide("NAMESPACE", 12),
+        wide("ID", 30),
+        wide("JOB ID", 30),
+    ];
+
+    fn cells(&self, _: &OutputOptions) -> Vec<Cell> {
+        let ExecutionUsage { usage, cpu_request, memory_request, worker_id, .. } = self.usage;
+        let beside =
+            |text: String, is_over: bool| Cell::new(text, if is_over { Tone::Busy } else { Tone::Plain });
+        let disk = usage.read_bytes_per_second.saturating_add(usage.written_bytes_per_second);
+        vec![
+            self.usage.job_name.as_str().into(),
+            beside(
+                format!("{}/{}", cores(usage.cpu.0.into()), cores(cpu_request.0.into())),
+                usage.cpu > *cpu_request,
+            ),
+            beside(
+                format!("{}/{}", bytes(usage.memory.0), bytes(memory_request.0)),
+                usage.memory > *memory_request,
+            ),
+            format!("{}/s", bytes(disk)).into(),
+            self.workers.get(worker_id).copied().into(),
+            self.usage.namespace.as_str().into(),
+            self.usage.execution_id.to_string().into(),
+            self.usage.job_id.to_string().into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.usage.execution_id.to_string()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -271,8 +335,19 @@ mod tests {
             }))
             .unwrap()
         };
+        let execution = |name: &str, cpu: &str, memory: &str| -> ExecutionUsage {
+            serde_json::from_value(json!({
+                "execution_id": "exe_01k9zq3m6c0000000000000000", "job_id": "job_01k9zq3m6c0000000000000000",
+                "job_name": name, "namespace": "default", "queue": "mail",
+                "worker_id": "wkr_01k9zq3m6c0000000000000000", "cpu_request": "500m", "memory_request": "64MiB",
+                "usage": {"at": "2026-11-21T08:09:59Z", "cpu": cpu, "memory": memory, "read_bytes_per_second": 0,
+                          "written_bytes_per_second": 1_048_576, "processes": 3},
+            }))
+            .unwrap()
+        };
         Load {
             at: "2026-11-21T08:10:00Z".parse().unwrap(),
+            executions: vec![execution("train", "1500m", "1GiB"), execution("send-mail", "20m", "10MiB")],
             activity: Activity {
                 from: "2026-11-21T08:05:00Z".parse().unwrap(),
                 until: "2026-11-21T08:10:00Z".parse().unwrap(),
@@ -300,6 +375,10 @@ mod tests {
         w2      ready   8/8 (100 %)  0.3/4 (7 %)  192.0 MiB/8.0 GiB (2 %)
         w1      ready   3/8 (37 %)   0.3/4 (7 %)  192.0 MiB/8.0 GiB (2 %)
         w3      lost    0/8 (0 %)    0.3/4 (7 %)  192.0 MiB/8.0 GiB (2 %)
+
+        JOB        CPU       MEMORY             DISK       WORKER
+        train      1.5/0.5   1.0 GiB/64.0 MiB   1.0 MiB/s  w3
+        send-mail  0.02/0.5  10.0 MiB/64.0 MiB  1.0 MiB/s  w3
         ");
     }
 
@@ -307,9 +386,11 @@ mod tests {
     fn a_page_has_at_most_the_lines_of_the_terminal() {
         let mut load = load();
         let (queue, worker) = (load.queues[0].clone(), load.workers[0].clone());
+        let execution = load.executions[0].clone();
         load.queues.extend(std::iter::repeat_n(queue, 40));
-        for workers in [3, 40] {
+        for (workers, executions) in [(3, 0), (40, 0), (3, 20), (40, 20)] {
             load.workers = vec![worker.clone(); workers];
+            load.executions = vec![execution.clone(); executions];
             let text = page(&look(), &load, Some(23));
             assert_eq!(text.lines().count(), 23, "{text}");
             assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

@@ -157,9 +157,9 @@ impl Jobs {
         mut outcome: Outcome,
         usage: Option<Usage>,
     ) {
-        self.correct_start(cx, id, usage);
+        self.correct_start(cx, id, usage.as_ref());
         self.forget_failures_before_stable_run(cx, id);
-        let ended_at = self.task_end(cx, id, usage);
+        let ended_at = self.task_end(cx, id, usage.as_ref());
         let files = outcome.files.take();
         let preempted_by = self.preempted_by(id).filter(|_| verdict == Verdict::Returned(Cause::Preempted));
         let Some(execution) = self.close_execution(cx, id, status, &outcome, usage, files) else { return };
@@ -199,7 +199,7 @@ impl Jobs {
 
     /// Moves the start of the live execution back if its run time does not fit between its recorded start and
     /// now. This happens when the start was reported late, or in one report with the end.
-    fn correct_start(&mut self, cx: &mut Context, id: JobId, usage: Option<Usage>) {
+    fn correct_start(&mut self, cx: &mut Context, id: JobId, usage: Option<&Usage>) {
         let Some(job) = self.all.get_mut(&id) else { return };
         let (Some(live), Some(usage)) = (job.live.as_mut(), usage) else { return };
         let record = &mut live.record;
@@ -220,7 +220,7 @@ impl Jobs {
 
     /// Returns when the task of the live execution ended, which may be long before its worker could report
     /// it.
-    fn task_end(&self, cx: &Context, id: JobId, usage: Option<Usage>) -> Option<Timestamp> {
+    fn task_end(&self, cx: &Context, id: JobId, usage: Option<&Usage>) -> Option<Timestamp> {
         let record = &self.all.get(&id)?.live.as_ref()?.record;
         let run_time = usage?.run_time;
         // A worker that measured no run time reports zero.
@@ -245,10 +245,10 @@ impl Jobs {
         record.status = status;
         record.finished_at = Some(cx.now);
         record.outcome = Some(outcome.clone());
-        (record.usage, record.files) = (usage, files);
-        if let Some(usage) = usage {
+        if let Some(usage) = &usage {
             cx.statistics.count_run(&job.source, record.worker, usage.run_time);
         }
+        (record.usage, record.files) = (usage, files);
         self.queues.on_execution_ended(job.queued(id));
         self.deallocate(id, record.worker);
         self.capacity_freed(record.worker);

@@ -119,7 +119,7 @@ pub(super) fn execution(row: &ExecutionRow) -> Execution {
         started_at: record.started_at,
         finished_at: record.finished_at,
         result: record.outcome.as_ref().map(JobResult::from),
-        usage: record.usage,
+        usage: record.usage.clone(),
         files: record.files.as_deref().cloned(),
         preempted_by: record.preempted_by,
         health: record.health.as_deref().cloned(),

@@ -653,7 +653,7 @@ async fn ended(api: &Api, actor: &Actor, execution: ExecutionId, offset: u64) ->
 
 /// Returns whether an ended execution is known to have written nothing after `offset`.
 fn has_no_more_output(record: &ExecutionRecord, offset: u64) -> bool {
-    match record.usage {
+    match &record.usage {
         Some(usage) => offset >= usage.log_bytes,
         None => record.started_at.is_none(),
     }

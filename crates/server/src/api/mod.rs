@@ -71,6 +71,7 @@ mod submit;
 #[cfg(test)]
 mod tests;
 mod upstream;
+mod usage;
 mod workers;
 mod workflows;
 
@@ -182,6 +183,7 @@ fn table() -> Routes {
     jobs::routes(&mut routes);
     bulk::routes(&mut routes);
     executions::routes(&mut routes);
+    usage::routes(&mut routes);
     logs::routes(&mut routes);
     events::routes(&mut routes);
     workers::routes(&mut routes);

@@ -10,15 +10,17 @@ use std::collections::BTreeMap;
 use engine::input::{ExecutionEnd, Held};
 use engine::output::Assignment;
 use engine::{HealthReport, Input, Join, Report, Session, TaskRequest};
-use model::record::{FileVersion, Files, Outcome, Usage};
+use model::api::UsageSample;
+use model::record::{FileVersion, Files, MeasuredUsage, Outcome, Usage};
 use model::run::StepOrigin;
 use model::spec::HealthStatus;
 use model::worker::{Capabilities, Capacity, Health};
-use model::{Bytes, Duration, ExecutionId, Fence, Millicores, WorkerId, limits};
+use model::{Bytes, Duration, ExecutionId, Fence, Millicores, Timestamp, WorkerId, limits};
 use proto::v1;
 
 use crate::hash::short_hash;
 use crate::node::{Ack, Grant, Stop, ToWorker, Welcome};
+use crate::usage::Measured;
 
 /// Most executions in a worker's journal.
 const HELD_MAX: usize = 1_000_000;
@@ -248,8 +250,21 @@ fn finished(finished: v1::Finished) -> Result<Report, Malformed> {
         cpu_time: Duration::from_millis(finished.cpu_ms),
         peak_memory_bytes: finished.peak_memory_bytes,
         log_bytes: finished.log_bytes,
+        measured: finished.measured.map(|measured| Box::new(measured_usage(&measured))),
     };
     Ok(Report::Finished { how, outcome, usage })
+}
+
+fn measured_usage(told: &v1::MeasuredUsage) -> MeasuredUsage {
+    MeasuredUsage {
+        measurements: told.measurements,
+        cpu_p95: Millicores(told.cpu_p95_millis),
+        cpu_max: Millicores(told.cpu_max_millis),
+        memory_mean: Bytes(told.memory_mean_bytes),
+        memory_p95: Bytes(told.memory_p95_bytes),
+        read_bytes: told.read_bytes,
+        written_bytes: told.written_bytes,
+    }
 }
 
 /// Converts the artifact versions that an execution read and stored.
@@ -341,6 +356,24 @@ pub(crate) fn heartbeat(heartbeat: v1::Heartbeat) -> Result<Input, Malformed> {
     })
 }
 
+/// Converts the measurements of running executions, which arrived at `at`.
+pub(crate) fn usage(batch: v1::UsageBatch, at: Timestamp) -> Result<Vec<Measured>, Malformed> {
+    const WHAT: &str = "usage";
+    let one = |told: v1::ExecutionUsage| {
+        let job = told.job_id.parse().map_err(|_| Malformed::new(WHAT, "expected the ID of a job"))?;
+        let sample = UsageSample {
+            at,
+            cpu: Millicores(told.cpu_millis),
+            memory: Bytes(told.memory_bytes),
+            read_bytes_per_second: told.read_bytes_per_second,
+            written_bytes_per_second: told.written_bytes_per_second,
+            processes: told.processes,
+        };
+        Ok(Measured { execution: execution_id(&told.execution_id, WHAT)?, job, sample })
+    };
+    batch.executions.into_iter().map(one).collect()
+}
+
 /// Converts a message to a worker. `urls` returns the URLs of the servers, for a welcome.
 pub(crate) fn message(message: ToWorker, urls: impl FnOnce() -> Vec<String>) -> v1::ServerMessage {
     use v1::server_message::Body;
@@ -381,7 +414,7 @@ fn assignment(assignment: &Assignment) -> v1::Assignment {
         origin: assignment.origin.as_deref().map(|origin| v1::Origin {
             schedule: origin.name.to_string(),
             scheduled_for_unix_us: origin.scheduled_for.as_micros(),
-            interval_start_unix_us: origin.interval_start.map(model::Timestamp::as_micros),
+            interval_start_unix_us: origin.interval_start.map(Timestamp::as_micros),
             interval_end_unix_us: origin.interval_end.as_micros(),
             cause: origin.cause.to_string(),
         }),

@@ -12,6 +12,7 @@ use tonic::{Status, Streaming};
 use super::convert;
 use super::{Replies, malformed, revoked};
 use crate::auth::RightsWatch;
+use crate::clock::{Clock as _, SystemClock};
 use crate::node::{Grant, HeartbeatRequest};
 use crate::services::Services;
 
@@ -51,16 +52,23 @@ pub(super) fn open(
 
 async fn read(services: &Services, mut inbound: Streaming<Heartbeat>, grants: mpsc::Sender<Grant>) -> Status {
     loop {
-        let message = match inbound.message().await {
+        let mut message = match inbound.message().await {
             Ok(Some(message)) => message,
             Ok(None) => return Status::ok("the worker closed the stream"),
             Err(status) => return status,
         };
+        let usage = message.usage.take();
         let input = match convert::heartbeat(message) {
             Ok(input) => input,
             Err(error) => return malformed(services, None, &error),
         };
-        let Input::Heartbeat { session, .. } = &input else { continue };
+        let Input::Heartbeat { session, worker, .. } = &input else { continue };
+        if let Some(usage) = usage {
+            match convert::usage(usage, SystemClock.now()) {
+                Ok(batch) => services.usage.record(*worker, batch),
+                Err(error) => return malformed(services, Some(*worker), &error),
+            }
+        }
         let request = HeartbeatRequest { session: *session, input, grants: grants.clone() };
         if services.node.heartbeat(request).await.is_err() {
             return Status::unavailable("this server is no longer the leader");

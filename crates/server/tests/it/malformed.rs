@@ -126,7 +126,7 @@ async fn malformed_heartbeats_close_their_stream() {
     let status = soon("the end of the heartbeat stream", grants.message()).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     // An unknown session is not an error: the grant makes the worker open a new one.
-    let beat = v1::Heartbeat { worker_id: WORKER.into(), session: 1, seq: 8, health: None };
+    let beat = v1::Heartbeat { worker_id: WORKER.into(), session: 1, seq: 8, health: None, usage: None };
     let beats = futures::stream::iter([beat]).chain(futures::stream::pending());
     let mut grants =
         client.heartbeat(testing::with_token(beats, &server.worker_token())).await.unwrap().into_inner();

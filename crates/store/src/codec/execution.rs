@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use model::record::{ExecutionRecord, FileVersion, Files, Outcome, Usage};
+use model::record::{ExecutionRecord, FileVersion, Files, MeasuredUsage, Outcome, Usage};
 use model::spec::{ExecutionHealth, HealthStatus};
-use model::{Duration, ExecutionId, ExecutionStatus, Fence, JobId, Timestamp, WorkerId};
+use model::{Bytes, Duration, ExecutionId, ExecutionStatus, Fence, JobId, Millicores, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
 use super::{Context, DecodeError, OutcomeRow, RowsReader, RowsWriter, instant, micros};
@@ -58,6 +58,36 @@ struct HealthRow<'a> {
     has_files: bool,
     /// Whether the execution is preempted. Otherwise the row of the preemption is only its default.
     is_preempted: bool,
+}
+
+/// Statistics of measurements of an execution; follow the health if the worker reported them.
+#[derive(Default, Serialize, Deserialize)]
+struct MeasuredRow {
+    measurements: u32,
+    cpu_p95_millis: u32,
+    cpu_max_millis: u32,
+    memory_mean_bytes: u64,
+    memory_p95_bytes: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+    /// Which of the rows before this one are present; the others are only their defaults.
+    has_files: bool,
+    is_preempted: bool,
+    has_health: bool,
+}
+
+impl From<&MeasuredRow> for MeasuredUsage {
+    fn from(row: &MeasuredRow) -> Self {
+        Self {
+            measurements: row.measurements,
+            cpu_p95: Millicores(row.cpu_p95_millis),
+            cpu_max: Millicores(row.cpu_max_millis),
+            memory_mean: Bytes(row.memory_mean_bytes),
+            memory_p95: Bytes(row.memory_p95_bytes),
+            read_bytes: row.read_bytes,
+            written_bytes: row.written_bytes,
+        }
+    }
 }
 
 /// Returns the code of a health status. A code never changes its meaning.
@@ -167,7 +197,7 @@ pub(crate) fn seal_execution(record: &ExecutionRecord) -> Vec<u8> {
         started_at: micros(record.started_at),
         finished_at: micros(record.finished_at),
         outcome: record.outcome.as_ref().map(OutcomeRow::from),
-        usage: record.usage.map(|usage| UsageRow {
+        usage: record.usage.as_ref().map(|usage| UsageRow {
             run_millis: usage.run_time.as_millis(),
             cpu_millis: usage.cpu_time.as_millis(),
             peak_memory_bytes: usage.peak_memory_bytes,
@@ -186,7 +216,24 @@ pub(crate) fn seal_execution(record: &ExecutionRecord) -> Vec<u8> {
         has_files: files.is_some(),
         is_preempted: preemption.is_some(),
     });
-    let rows = RowsWriter::new(&rest).then(files.as_ref()).then(preemption.as_ref()).then(health.as_ref());
+    let measured = record.usage.as_ref().and_then(|usage| usage.measured.as_deref());
+    let measured = measured.map(|measured| MeasuredRow {
+        measurements: measured.measurements,
+        cpu_p95_millis: measured.cpu_p95.0,
+        cpu_max_millis: measured.cpu_max.0,
+        memory_mean_bytes: measured.memory_mean.0,
+        memory_p95_bytes: measured.memory_p95.0,
+        read_bytes: measured.read_bytes,
+        written_bytes: measured.written_bytes,
+        has_files: files.is_some(),
+        is_preempted: preemption.is_some(),
+        has_health: health.is_some(),
+    });
+    let rows = RowsWriter::new(&rest)
+        .then(files.as_ref())
+        .then(preemption.as_ref())
+        .then(health.as_ref())
+        .then(measured.as_ref());
     rows.seal(ExecutionColumns::of(record).context())
 }
 
@@ -200,13 +247,17 @@ pub(crate) fn open_execution(
     let files: Option<FilesRow<'_>> = rows.optional()?;
     let preemption: Option<PreemptionRow> = rows.optional()?;
     let health: Option<HealthRow<'_>> = rows.optional()?;
+    let measured: Option<MeasuredRow> = rows.optional()?;
     rows.end()?;
     // A later row tells whether an earlier one is present or only its default.
+    let health = health.filter(|_| measured.as_ref().is_none_or(|measured| measured.has_health));
+    let preemption = preemption.filter(|_| measured.as_ref().is_none_or(|measured| measured.is_preempted));
     let preemption = preemption.filter(|_| health.as_ref().is_none_or(|health| health.is_preempted));
-    let has_files = match (&health, &preemption) {
-        (Some(health), _) => health.has_files,
-        (None, Some(preemption)) => preemption.has_files,
-        (None, None) => true,
+    let has_files = match (&measured, &health, &preemption) {
+        (Some(measured), _, _) => measured.has_files,
+        (None, Some(health), _) => health.has_files,
+        (None, None, Some(preemption)) => preemption.has_files,
+        (None, None, None) => true,
     };
     let files = files.filter(|_| has_files);
     let status = ExecutionStatus::from_code(columns.status).ok_or(DecodeError::Value {
@@ -230,6 +281,7 @@ pub(crate) fn open_execution(
             cpu_time: Duration::from_millis(usage.cpu_millis),
             peak_memory_bytes: usage.peak_memory_bytes,
             log_bytes: usage.log_bytes,
+            measured: measured.as_ref().map(|measured| Box::new(measured.into())),
         }),
         files: files.map(|files| Box::new(files.into())),
         preempted_by: preemption.map(|preemption| JobId::from_bits(u128::from_be_bytes(preemption.by))),

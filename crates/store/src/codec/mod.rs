@@ -209,7 +209,7 @@ struct RowsWriter {
 type WriteDefault = fn(Vec<u8>) -> Vec<u8>;
 
 /// Maximum number of optional rows of a blob.
-const ROWS_MAX: usize = 3;
+const ROWS_MAX: usize = 4;
 
 impl RowsWriter {
     fn new<T: Serialize>(first: &T) -> Self {

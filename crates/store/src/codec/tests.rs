@@ -237,6 +237,7 @@ fn fixed_blobs() -> [Vec<u8>; 5] {
             cpu_time: Duration::from_millis(2),
             peak_memory_bytes: 3,
             log_bytes: 4,
+            measured: None,
         }),
         files: None,
         preempted_by: None,
@@ -462,16 +463,18 @@ fn fixed_service_blobs() -> [Vec<u8>; 4] {
     ]
 }
 
-/// Files, the preempting job and the health of an execution are stored one after the other.
+/// Files, the preempting job, the health and the measurements of an execution are stored one after the other.
 #[test]
 fn each_optional_part_of_an_execution_may_be_absent() {
     let mut sampler = Sampler::new(1);
     let job = sampler.job_id(model::ShardId(3));
-    for parts in 0..8 {
+    for parts in 0..16 {
         let mut record = sampler.execution(job, 1, ExecutionStatus::Running);
         record.files = (parts & 1 != 0).then(Default::default);
         record.preempted_by = (parts & 2 != 0).then(|| sampler.job_id(model::ShardId(3)));
         record.health = (parts & 4 != 0).then(|| Box::new(sampler.health()));
+        let measured = (parts & 8 != 0).then(|| Box::new(sampler.measured_usage()));
+        record.usage = Some(Usage { measured, ..Usage::default() });
         let found = open_execution(&ExecutionColumns::of(&record), &seal_execution(&record));
         assert_eq!(found, Ok(record));
     }

@@ -157,6 +157,7 @@ impl Heartbeats<'_> {
             session: self.session,
             seq: self.seq,
             health: Some(self.health()),
+            usage: self.shared.take_usage(),
         }
     }
 

@@ -42,10 +42,11 @@ pub(crate) mod supervisor;
 mod tasks;
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use model::error_chain::Chain;
+use proto::v1;
 use tokio::sync::{mpsc, watch};
 
 use crate::config::AgentConfig;
@@ -104,6 +105,8 @@ struct Shared {
     lease: Arc<Lease>,
     /// Health of the running executions with ports or health checks.
     health: Arc<HealthTable>,
+    /// Newest measurements of the running executions, until a heartbeat takes them.
+    usage: Arc<Mutex<Option<v1::UsageBatch>>>,
     /// Server of the open session; `None` while no session is open.
     session: watch::Sender<Option<Server>>,
 }
@@ -113,6 +116,15 @@ impl Shared {
     async fn send_request(&self, request: Request) {
         // The channel closes only with the link, and then all parts of the agent stop.
         self.to_supervisor.send(ToSupervisor::from(request)).await.ok();
+    }
+
+    fn set_usage(&self, usage: v1::UsageBatch) {
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
+    }
+
+    /// Removes and returns the newest measurements, if no heartbeat has taken them.
+    fn take_usage(&self) -> Option<v1::UsageBatch> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -187,6 +199,7 @@ async fn serve(config: &Arc<AgentConfig>, machine: &Arc<dyn Machine>, servers: &
         asks: Arc::default(),
         lease: Arc::default(),
         health: Arc::default(),
+        usage: Arc::default(),
         session: watch::Sender::new(None),
     };
     tracing::info!(worker_id = %shared.worker_id, "connected to the supervisor");
@@ -245,6 +258,7 @@ async fn forward_messages(
             Answer::Save(save) => work.saves.begin(save),
             Answer::Watched(watched) => work.watches.begin(watched),
             Answer::Unwatched(ended) => work.watches.end(&ended.execution_id),
+            Answer::Usage(usage) => shared.set_usage(usage),
             Answer::Pong(pong) => shared.asks.answered(pong),
         }
     }

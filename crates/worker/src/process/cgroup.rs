@@ -517,12 +517,56 @@ impl Group {
         })
     }
 
+    /// Returns the files from which another thread can measure the group.
+    pub(crate) fn paths(&self) -> GroupPaths {
+        GroupPaths { dirs: self.dirs.clone(), memory: self.memory.clone() }
+    }
+
     /// Peak memory usage, in bytes; `None` if the group has no memory limit.
     pub(crate) fn peak_memory(&self) -> Option<u64> {
         let (version, dir) = self.memory.as_ref()?;
         let file = if *version == Version::V1 { "memory.max_usage_in_bytes" } else { "memory.peak" };
         fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok()
     }
+}
+
+/// Folders of a control group, to measure it without holding it.
+#[derive(Debug, Clone)]
+pub(crate) struct GroupPaths {
+    dirs: Vec<PathBuf>,
+    memory: Option<(Version, PathBuf)>,
+}
+
+impl GroupPaths {
+    /// Returns the file that lists the processes of the group.
+    pub(crate) fn procs(&self) -> Option<PathBuf> {
+        self.dirs.first().map(|dir| dir.join(PROCS))
+    }
+
+    /// Returns the CPU time of the group since its creation, in microseconds; `None` if it is not counted.
+    pub(crate) fn cpu_micros(&self) -> Option<u64> {
+        let nanos =
+            |dir: &PathBuf| fs::read_to_string(dir.join("cpuacct.usage")).ok()?.trim().parse::<u64>().ok();
+        let micros = |dir: &PathBuf| field_of(&dir.join("cpu.stat"), "usage_usec");
+        self.dirs.iter().find_map(|dir| micros(dir).or_else(|| nanos(dir).map(|nanos| nanos / 1_000)))
+    }
+
+    /// Returns the memory of the group without inactive file pages, in bytes; `None` if the group has no memory limit.
+    pub(crate) fn memory_bytes(&self) -> Option<u64> {
+        let (version, dir) = self.memory.as_ref()?;
+        let (current, inactive) = match version {
+            Version::V1 => ("memory.usage_in_bytes", "total_inactive_file"),
+            Version::V2 => ("memory.current", "inactive_file"),
+        };
+        let current = fs::read_to_string(dir.join(current)).ok()?.trim().parse::<u64>().ok()?;
+        Some(current.saturating_sub(field_of(&dir.join("memory.stat"), inactive).unwrap_or(0)))
+    }
+}
+
+/// Returns the number after `name` and a space, at the start of a line of the file.
+fn field_of(file: &Path, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
 /// Returns our own folder in the v1 hierarchy with `controller`.

@@ -11,8 +11,8 @@
 //! places: a file in the task's folder, a line in the log, and the detail of the execution's end.
 //!
 //! # Cost
-//! One `stat` per second for each running task, and one read of its memory use in every eighth check. A task that
-//! writes no checkpoint costs nothing else.
+//! One `stat` per second for each running task, and one read of its memory use in its first check. A task that writes no
+//! checkpoint costs nothing else.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -36,8 +36,6 @@ use crate::process::spawn::peak_memory;
 const CHECK_INTERVAL: BootMillis = 1_000;
 /// Maximum number of files that one check sends; the others follow in the next check.
 const SAVES_PER_CHECK: usize = 32;
-/// The memory of a task is measured in one of this number of checks.
-const SAMPLES: u32 = 8;
 
 /// Identity and state of a file: inode, size, and modification time in seconds and nanoseconds.
 type Stamp = (u64, u64, i64, i64);
@@ -163,18 +161,15 @@ impl Supervisor {
     /// Checks the file of every running task, and requests the agent to save the changed ones.
     pub(super) fn check_checkpoints(&mut self) {
         self.is_checkpoint_check_set = false;
-        self.checkpoint_checks = self.checkpoint_checks.wrapping_add(1);
-        let looks = self.checkpoint_checks;
         let (mut running, mut saves, mut refusals, mut left) =
             (false, Vec::new(), Vec::new(), SAVES_PER_CHECK);
         let takes = self.agent.as_ref().is_some_and(|agent| agent.synced && agent.has_room());
         for (id, task) in &mut self.tasks {
             running = true;
             let fence = task.order.assignment.fence;
-            if task.exit.is_none()
-                && (task.seen_memory == 0 || task.pid.cast_unsigned() % SAMPLES == looks % SAMPLES)
-            {
-                task.seen_memory = task.seen_memory.max(peak_memory(task.pid).unwrap_or(0));
+            // The measurements of `usage` come too late for a short task.
+            if task.exit.is_none() && task.early_peak_memory == 0 {
+                task.early_peak_memory = peak_memory(task.pid).unwrap_or(0);
             }
             let Task { folder, checkpoint, exit: None, .. } = task else { continue };
             if !takes || left == 0 {

@@ -12,6 +12,7 @@
 //! - [`finish`]: ended children, and their remaining processes and files.
 //! - [`task_socket`]: passes connections of tasks to the agent; [`checkpoint`]: reads the checkpoint files of tasks.
 //! - [`ports`]: ports of executions; [`volumes`]: directories that outlive them; [`watches`]: executions whose health checks the agent runs.
+//! - [`usage`]: measures running tasks; [`task_usage`]: what was measured of one task.
 //! - [`exits`]: ended and orphaned children, and the executions that they belong to.
 //! - [`convert`]: converts values of the core to messages and records.
 //! - [`task`], [`folders`], [`journal`], [`logs`], [`fuse_link`], [`agent_link`], [`poller`]: parts of the shell.
@@ -36,6 +37,8 @@ mod setup;
 mod start;
 pub(crate) mod task;
 mod task_socket;
+mod task_usage;
+mod usage;
 mod volumes;
 mod watches;
 mod writer;
@@ -69,6 +72,7 @@ use ports::Ports;
 use start::Launching;
 use task::Task;
 use task_socket::Calls;
+use usage::Meter;
 use writer::Writer;
 
 /// Maximum time that a supervisor waits for its tasks during shutdown, in milliseconds.
@@ -143,8 +147,11 @@ struct Supervisor {
     calls: Calls,
     /// Whether the checkpoint files are to be checked.
     is_checkpoint_check_set: bool,
-    /// Number of checks so far.
-    checkpoint_checks: u32,
+    meter: Meter,
+    /// Whether a measurement of the tasks is scheduled.
+    is_measurement_set: bool,
+    /// Whether the agent has measurements that are to be withdrawn when no task runs.
+    has_sent_usage: bool,
 
     logs: HashMap<ExecutionId, ExecutionLog>,
     /// Logs that may have unsent bytes, each at most once.
@@ -215,6 +222,7 @@ impl Supervisor {
             token::AGENT => self.receive_from_agent(),
             token::FUSE => self.receive_from_fuse(),
             token::LAUNCHER => self.take_launched(),
+            token::USAGE => self.take_measurements(),
             other if self.accept_call(other) => {}
             pipe => self.read_pipe(pipe),
         }
@@ -232,6 +240,7 @@ impl Supervisor {
             Alarm::Fuse => self.start_fuse(),
             Alarm::Calls => self.retry_calls(),
             Alarm::Checkpoints => self.check_checkpoints(),
+            Alarm::Usage => self.measure_tasks(),
             Alarm::Idle => {}
             Alarm::Shutdown => self.deadline_passed = true,
         }

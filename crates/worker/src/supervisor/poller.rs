@@ -34,6 +34,7 @@ pub(super) mod token {
     pub(in super::super) const AGENT: Token = 4;
     pub(in super::super) const FUSE: Token = 5;
     pub(in super::super) const LAUNCHER: Token = 6;
+    pub(in super::super) const USAGE: Token = 7;
     pub(in super::super) const FIRST_PIPE: Token = 16;
 }
 
@@ -50,6 +51,8 @@ pub(super) enum Alarm {
     Calls,
     /// Tasks may have written checkpoints.
     Checkpoints,
+    /// Running tasks are to be measured.
+    Usage,
     /// The supervisor may have been idle long enough to exit.
     Idle,
     /// The shutdown has reached its time limit.

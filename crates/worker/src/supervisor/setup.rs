@@ -35,6 +35,7 @@ use super::logs;
 use super::poller::{Poller, token};
 use super::ports::Ports;
 use super::task_socket::Calls;
+use super::usage::Meter;
 use super::writer::Writer;
 use super::{JOURNAL_COMPACT, Supervisor, SupervisorError, failed};
 use crate::clock::{boot_id, entropy, now, unix_millis};
@@ -89,12 +90,14 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     let fuse = guards.file().and_then(|table| FuseLink::start(&config.program, table, &cgroups.bases()));
     let fuse = fuse.map_err(failed("start its fuse"))?;
     let launcher = Launcher::start(user.clone(), files).map_err(failed("start its launcher threads"))?;
+    let meter = Meter::start().map_err(failed("start its measuring thread"))?;
     let watched = [
         poller.watch(&signals, token::SIGNALS),
         poller.watch(&listener, token::LISTENER),
         poller.watch(writer.wake(), token::JOURNAL),
         poller.watch(fuse.socket(), token::FUSE),
         poller.watch(launcher.wake(), token::LAUNCHER),
+        poller.watch(meter.wake(), token::USAGE),
     ];
     watched.into_iter().collect::<io::Result<()>>().map_err(failed("watch its files"))?;
 
@@ -134,7 +137,9 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
         next_token: token::FIRST_PIPE,
         calls,
         is_checkpoint_check_set: false,
-        checkpoint_checks: 0,
+        meter,
+        is_measurement_set: false,
+        has_sent_usage: false,
         logs: HashMap::new(),
         unsent: VecDeque::new(),
         unsent_set: HashSet::new(),

@@ -345,7 +345,8 @@ impl Supervisor {
             task_socket: None,
             started: started.boot,
             started_unix_millis,
-            seen_memory: 0,
+            early_peak_memory: 0,
+            usage: Box::default(),
             pipes,
             group,
             exit: None,
@@ -354,6 +355,7 @@ impl Supervisor {
         self.tasks.insert(id, task);
         self.watch_task_socket(id);
         self.schedule_checkpoint_check();
+        self.schedule_measurement();
         let early = self.early_exits.take(pid, started.boot);
         let exit = early.as_ref().map(|exit| match exit.signal {
             Some(libc::SIGKILL) => EarlyExit::Killed,

@@ -14,6 +14,7 @@ use super::error_line::LastOutput;
 use super::folders::Folder;
 use super::poller::Token;
 use super::ports::PortNumbers;
+use super::task_usage::TaskUsage;
 use super::volumes::VolumePaths;
 use crate::clock::unix_millis;
 use crate::link::CheckedHealth;
@@ -90,8 +91,10 @@ pub(super) struct Task {
     pub(super) checkpoint: CheckpointFile,
     pub(super) started: BootMillis,
     pub(super) started_unix_millis: i64,
-    /// Highest memory use that was measured in its main process, in bytes.
-    pub(super) seen_memory: u64,
+    /// Peak memory of its main process about one second after its start, in bytes; 0 if it ended before.
+    pub(super) early_peak_memory: u64,
+    /// What was measured so far.
+    pub(super) usage: Box<TaskUsage>,
     /// Standard output and standard error, until they are closed.
     pub(super) pipes: [Option<(Token, OwnedFd)>; 2],
     /// The end of its output.
@@ -119,8 +122,8 @@ impl Task {
         let oom = self.group.as_ref().is_some_and(|g| g.oom_kills() > 0);
         let (how, detail) = self.how(exit, verdict, oom);
         let peak = self.group.as_ref().and_then(Group::peak_memory);
-        let peak =
-            peak.unwrap_or_else(|| peak_of(exit.peak_memory_bytes, own_peak_memory(), self.seen_memory));
+        let measured = self.usage.peak_memory().max(self.early_peak_memory);
+        let peak = peak.unwrap_or_else(|| peak_of(exit.peak_memory_bytes, own_peak_memory(), measured));
         v1::Finished {
             how: how.into(),
             exit_code: exit.code,
@@ -131,6 +134,7 @@ impl Task {
             peak_memory_bytes: peak,
             started_at_unix_ms: self.started_unix_millis,
             finished_at_unix_ms: unix_millis(),
+            measured: self.usage.summary(),
             error: if verdict == EndReason::Unhealthy { UNHEALTHY.to_owned() } else { String::new() },
             ..v1::Finished::default()
         }
@@ -162,9 +166,10 @@ impl Task {
 
 /// Returns the peak memory of a task, in bytes. The value of the system includes the time before `exec`, when the child
 /// shared the supervisor's memory. So it counts only above the supervisor's own peak. Otherwise the measured value
-/// `seen` is returned, which is 0 if there was no measurement.
-fn peak_of(told: u64, own: u64, seen: u64) -> u64 {
-    if told > own { told } else { seen }
+/// is returned, which is 0 if there was no measurement. The value of the system is that of the largest process, so it may
+/// be below the measured one of all processes together.
+fn peak_of(of_system: u64, own: u64, measured: u64) -> u64 {
+    if of_system > own { of_system.max(measured) } else { measured }
 }
 
 /// Describes how a process ended, with the line of its output that says why; empty if it succeeded.

@@ -48,6 +48,7 @@ fn trials() -> Vec<Trial> {
     trials! {
         run {
             a_task_runs_and_its_outcome_and_log_are_received,
+            the_use_of_a_running_task_is_measured,
             an_acknowledged_execution_and_its_folder_are_removed,
             an_execution_that_is_assigned_again_does_not_run_again,
             a_failed_task_reports_exit_code_or_signal,

@@ -29,6 +29,34 @@ pub(crate) async fn a_task_runs_and_its_outcome_and_log_are_received() {
     assert_eq!(rig.server.state().log(&id, Stream::Stderr).unwrap(), "err\n");
 }
 
+/// E6.
+pub(crate) async fn the_use_of_a_running_task_is_measured() {
+    let rig = TestWorker::new().await;
+    let order = sh("while :; do :; done & sleep 6; kill $!");
+    rig.server.assign(vec![order.clone()]).await;
+    let of_task = |batch: &proto::v1::UsageBatch| {
+        batch.executions.iter().find(|it| it.execution_id == order.execution_id).cloned()
+    };
+    let usage = rig
+        .server
+        .wait_for("a measurement", |state| {
+            state.beats.iter().filter_map(|beat| beat.usage.as_ref()).find_map(of_task)
+        })
+        .await;
+    assert_eq!(usage.job_id, order.job_id);
+    assert!(usage.cpu_millis > 100 && usage.memory_bytes > 1 << 20 && usage.processes == 3, "{usage:?}");
+    let finished = rig.server.finished(&order.execution_id).await;
+    let measured = finished.measured.unwrap();
+    assert!(measured.measurements >= 1 && measured.cpu_max_millis >= usage.cpu_millis, "{measured:?}");
+    assert!(measured.memory_p95_bytes >= usage.memory_bytes && finished.peak_memory_bytes > 1 << 20);
+    rig.server
+        .wait_for("no measurement any more", |state| {
+            let last = state.beats.iter().rev().find_map(|beat| beat.usage.clone())?;
+            last.executions.is_empty().then_some(())
+        })
+        .await;
+}
+
 pub(crate) async fn an_acknowledged_execution_and_its_folder_are_removed() {
     let rig = TestWorker::new().await;
     let (id, _) = rig.run("echo x > file").await;

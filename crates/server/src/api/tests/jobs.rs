@@ -340,3 +340,44 @@ async fn a_job_has_the_start_time_of_its_newest_execution() {
     assert_eq!(second["started_at"], first["started_at"]);
     assert!(second["execution_started_at"].as_str() > first["execution_started_at"].as_str(), "{second}");
 }
+
+/// E6.
+#[tokio::test]
+async fn what_executions_use_is_listed_and_shown_while_they_run() {
+    use model::api::UsageSample;
+    use model::{Bytes, Millicores, Timestamp};
+
+    let world = World::new().await;
+    let mut hands = ManualWorker::join(&world, 1).await;
+    let mut started = Vec::new();
+    for name in ["train", "mail"] {
+        let job = world.submit(json!({"name": name, "resources": {"cpu": "2"}})).await;
+        started.push((job.parse::<model::JobId>().unwrap(), hands.start().await));
+        world.until(&job, "running").await;
+    }
+    let measured = |index: usize, cpu, memory| crate::usage::Measured {
+        execution: started[index].1.execution,
+        job: started[index].0,
+        sample: UsageSample {
+            at: Timestamp::from_micros(1_700_000_000_000_000),
+            cpu: Millicores(cpu),
+            memory: Bytes(memory),
+            read_bytes_per_second: 0,
+            written_bytes_per_second: 0,
+            processes: 1,
+        },
+    };
+    let batch = vec![measured(0, 1_500, 1 << 20), measured(1, 20, 1 << 30)];
+    world.services.usage.record(hands.id, batch.clone());
+    // A worker cannot speak for the executions of others.
+    world.services.usage.record(model::WorkerId::from_bits(9 << 80), batch);
+    let listed = world.get("/api/v1/usage").await;
+    assert_eq!(listed.column("job_name"), ["train", "mail"]);
+    assert_eq!(listed.json()["items"][0]["usage"]["cpu"], "1500m");
+    assert_eq!(listed.json()["items"][0]["cpu_request"], "2");
+    assert_eq!(world.get("/api/v1/usage?order=memory&limit=1").await.column("job_name"), ["mail"]);
+    assert_eq!(world.get("/api/v1/usage?name=mail").await.column("job_name"), ["mail"]);
+    assert_eq!(world.get("/api/v1/usage?namespace=other").await.column("job_name"), Vec::<String>::new());
+    let shown = world.get(&format!("/api/v1/executions/{}/usage", started[1].1.execution)).await.json();
+    assert_eq!(shown["items"][0]["memory"], "1GiB");
+}

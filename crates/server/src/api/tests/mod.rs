@@ -137,6 +137,7 @@ impl World {
             alerts,
             audit,
             keys,
+            usage: Arc::default(),
             metrics,
             config,
             addr,

@@ -23,7 +23,7 @@ use model::namespace::{NamespaceSettings, Quota};
 use model::queue::QueueSettings;
 use model::record::{
     Event, EventKind, ExecutionRecord, FileVersion, Files, HistoryEntry, JobHead, JobState, KeyRecord,
-    NamespaceRecord, Outcome, QueueRecord, Usage, WorkerRecord,
+    MeasuredUsage, NamespaceRecord, Outcome, QueueRecord, Usage, WorkerRecord,
 };
 use model::spec::{
     Concurrency, Constraint, Delivery, Operator, PriorityClass, UpstreamCondition, UpstreamJob,
@@ -272,10 +272,24 @@ impl Sampler {
                 cpu_time: Duration::from_millis(s.below(100)),
                 peak_memory_bytes: s.number(),
                 log_bytes: s.below(1 << 20),
+                measured: s.maybe(|s| Box::new(s.measured_usage())),
             }),
             files: self.maybe(|s| Box::new(Files { inputs: s.versions(), outputs: s.versions() })),
             preempted_by: self.maybe(|s| s.job_id(job.shard())),
             health: self.maybe(|s| Box::new(s.health())),
+        }
+    }
+
+    /// Returns random statistics of measurements.
+    pub fn measured_usage(&mut self) -> MeasuredUsage {
+        MeasuredUsage {
+            measurements: 1 + u32::try_from(self.below(1_000)).unwrap_or(0),
+            cpu_p95: Millicores(u32::try_from(self.below(64_000)).unwrap_or(0)),
+            cpu_max: Millicores(u32::try_from(self.below(64_000)).unwrap_or(0)),
+            memory_mean: Bytes(self.number()),
+            memory_p95: Bytes(self.number()),
+            read_bytes: self.number(),
+            written_bytes: self.number(),
         }
     }
 
