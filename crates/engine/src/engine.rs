@@ -287,7 +287,7 @@ impl Engine {
             namespaces: self.jobs.namespace_views(),
             workers: self.jobs.workers().map(Worker::view).collect(),
             services: self.services.counts(),
-            metric_queries: self.services.metric_queries(),
+            metrics_to_read: self.services.metrics_to_read(),
             schedules: self.schedules.counts().clone(),
             firings: self.schedules.firings().clone(),
             clock: self.cx.clock_filter.view(self.cx.now),

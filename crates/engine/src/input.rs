@@ -19,7 +19,7 @@ use model::queue::QueueSettings;
 use model::record::{JobHead, Outcome, Usage};
 use model::run::{ElementBatch, StepRecord, StepStatus, WorkflowHead};
 use model::schedule::OverlapPolicy;
-use model::service::QueryMetric;
+use model::service::ScalingMetric;
 use model::spec::HealthStatus;
 use model::worker::{Admission, Capabilities, Capacity, Health};
 use model::workflow::Definition;
@@ -212,7 +212,7 @@ pub enum Input {
         /// The executions whose health has changed.
         reports: Vec<HealthReport>,
     },
-    /// The server read metrics of other systems that scale services.
+    /// The server read metrics that scale services: of other systems, or measurements of workers.
     Metrics {
         /// Values of the metrics.
         readings: Vec<MetricReading>,
@@ -226,9 +226,9 @@ pub enum Input {
 pub struct MetricReading {
     /// The service.
     pub service: ServiceId,
-    /// Query of the metric.
-    pub query: QueryMetric,
-    /// Result of the query, or why there is none.
+    /// The metric; never a queue, which the engine counts itself.
+    pub metric: ScalingMetric,
+    /// Value of the metric, or why there is none.
     pub value: Result<f64, Arc<str>>,
 }
 

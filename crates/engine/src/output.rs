@@ -17,7 +17,7 @@ use model::namespace::{NamespaceSettings, NamespaceUsage};
 use model::queue::QueueSettings;
 use model::record::{Batch, NamespaceRecord, QueueRecord};
 use model::run::{RunStatus, StepOrigin, StepStatus};
-use model::service::{QueryMetric, ReplicaOrigin};
+use model::service::{ReplicaOrigin, ScalingMetric};
 use model::why::{RunWhy, StepWhy, Why};
 use model::{
     BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, Refusal, RunId, ScheduleId, ServiceId,
@@ -321,8 +321,8 @@ pub struct View {
     pub workers: Vec<WorkerView>,
     /// Numbers of services and replicas.
     pub services: ServiceCounts,
-    /// Queries of services that are scaled by the metrics of other systems, for the server to read.
-    pub metric_queries: Vec<(ServiceId, QueryMetric)>,
+    /// Metrics that scale services, for the server to read: all except queues.
+    pub metrics_to_read: Vec<(ServiceId, ScalingMetric)>,
     /// Schedules by status.
     pub schedules: std::collections::BTreeMap<ScheduleStatus, u64>,
     /// Number of decided scheduled times since the engine started, by outcome.

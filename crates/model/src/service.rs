@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use scaling::{
-    QueryMetric, QueueMetric, Scaling, ScalingCause, ScalingChange, ScalingMetric, ScalingSchedule,
+    CpuMetric, MemoryMetric, QueryMetric, QueueMetric, Scaling, ScalingCause, ScalingChange, ScalingMetric,
+    ScalingSchedule,
 };
 
 use crate::id::ServiceId;

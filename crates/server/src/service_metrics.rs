@@ -3,8 +3,11 @@
 //! A query goes to the HTTP API of Prometheus, which other systems offer too: `GET /api/v1/query` with a result that is a
 //! scalar, or a vector with one sample. Services with the same query share one request.
 //!
+//! CPU and memory are those that workers have measured; see [`total`].
+//!
 //! # Cost
-//! One request for each different query every 15 seconds, at most [`CONCURRENT_MAX`] at a time.
+//! One request for each different query every 15 seconds, at most [`CONCURRENT_MAX`] at a time. One read of the replicas of
+//! each service that is scaled by CPU or memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +17,15 @@ use engine::Input;
 use engine::input::MetricReading;
 use futures::StreamExt as _;
 use model::ServiceId;
+use model::api::UsageSample;
 use model::error_chain::Chain;
-use model::service::QueryMetric;
+use model::record::ExecutionRecord;
+use model::service::ScalingMetric;
+use model::spec::HealthStatus;
 use serde::Deserialize;
+use store::query::ReplicaRow;
 
+use crate::endpoints;
 use crate::networks::{self, Networks};
 use crate::services::Services;
 
@@ -37,41 +45,111 @@ pub(crate) async fn run(services: Services) {
     let reader = Arc::new(Reader { http, networks });
     let mut rounds = tokio::time::interval(LOOK_INTERVAL);
     rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut last_read: Option<(tokio::time::Instant, Vec<(ServiceId, QueryMetric)>)> = None;
+    let mut last_read: Option<(tokio::time::Instant, Vec<(ServiceId, ScalingMetric)>)> = None;
     loop {
         rounds.tick().await;
         let view = services.node.view();
-        if view.metric_queries.is_empty() || services.node.check_leading().is_err() {
+        if view.metrics_to_read.is_empty() || services.node.check_leading().is_err() {
             last_read = None;
             continue;
         }
         // A new service need not wait for its first values.
-        let is_due = |(at, queries): &(tokio::time::Instant, Vec<_>)| {
-            at.elapsed() >= INTERVAL || *queries != view.metric_queries
+        let is_due = |(at, metrics): &(tokio::time::Instant, Vec<_>)| {
+            at.elapsed() >= INTERVAL || *metrics != view.metrics_to_read
         };
         if !last_read.as_ref().is_none_or(is_due) {
             continue;
         }
-        last_read = Some((tokio::time::Instant::now(), view.metric_queries.clone()));
-        let mut users: BTreeMap<(String, String), Vec<(ServiceId, QueryMetric)>> = BTreeMap::new();
-        for (service, query) in view.metric_queries.iter().cloned() {
-            users.entry((query.url.clone(), query.query.clone())).or_default().push((service, query));
-        }
-        let reads = users.into_iter().map(|((url, query), users)| {
-            let reader = Arc::clone(&reader);
-            async move { (users, reader.read(&url, &query).await.map_err(Arc::<str>::from)) }
-        });
-        let read: Vec<_> = futures::stream::iter(reads).buffer_unordered(CONCURRENT_MAX).collect().await;
-        let readings = read.into_iter().flat_map(|(users, value)| {
-            users.into_iter().map(move |(service, query)| MetricReading {
-                service,
-                query,
-                value: value.clone(),
-            })
-        });
+        let metrics = view.metrics_to_read.clone();
+        last_read = Some((tokio::time::Instant::now(), metrics.clone()));
+        let (queried, measured) = tokio::join!(
+            Box::pin(read_queries(&reader, &metrics)),
+            Box::pin(read_measurements(&services, &metrics)),
+        );
+        let readings = queried.into_iter().chain(measured).collect();
         // A node that stops needs no readings.
-        let _stopped = services.node.report(vec![Input::Metrics { readings: readings.collect() }]).await;
+        let _stopped = services.node.report(vec![Input::Metrics { readings }]).await;
     }
+}
+
+/// Reads the metrics of other systems.
+async fn read_queries(reader: &Arc<Reader>, metrics: &[(ServiceId, ScalingMetric)]) -> Vec<MetricReading> {
+    let mut users: BTreeMap<(String, String), Vec<(ServiceId, ScalingMetric)>> = BTreeMap::new();
+    for (service, metric) in metrics {
+        if let ScalingMetric::Query(query) = metric {
+            let same = users.entry((query.url.clone(), query.query.clone())).or_default();
+            same.push((*service, metric.clone()));
+        }
+    }
+    let reads = users.into_iter().map(|((url, query), users)| {
+        let reader = Arc::clone(reader);
+        async move { (users, reader.read(&url, &query).await.map_err(Arc::<str>::from)) }
+    });
+    let read: Vec<_> = futures::stream::iter(reads).buffer_unordered(CONCURRENT_MAX).collect().await;
+    let readings = read.into_iter().flat_map(|(users, value)| {
+        users.into_iter().map(move |(service, metric)| MetricReading {
+            service,
+            metric,
+            value: value.clone(),
+        })
+    });
+    readings.collect()
+}
+
+/// Reads what the replicas of services use.
+async fn read_measurements(
+    services: &Services,
+    metrics: &[(ServiceId, ScalingMetric)],
+) -> Vec<MetricReading> {
+    let mut readings = Vec::new();
+    let mut last: Option<(ServiceId, Vec<ReplicaRow>)> = None;
+    for (service, metric) in metrics.iter().filter(|(_, metric)| metric.needs_replicas()) {
+        // The metrics of a service follow each other.
+        if last.as_ref().is_none_or(|(id, _)| id != service) {
+            match services.node.store().replicas(*service).await {
+                Ok(rows) => last = Some((*service, rows)),
+                Err(error) => {
+                    tracing::warn!(service_id = %service, error = %Chain(&error), "cannot read the replicas of a service");
+                    continue;
+                }
+            }
+        }
+        let Some((_, rows)) = &last else { continue };
+        let is_healthy = |record: &&ExecutionRecord| {
+            record.health.as_ref().is_none_or(|health| health.status == HealthStatus::Healthy)
+        };
+        let healthy = rows.iter().filter_map(endpoints::running).filter(is_healthy);
+        let samples: Vec<_> =
+            healthy.filter_map(|record| services.usage.newest(record.worker, record.id)).collect();
+        let replicas = rows.iter().filter(|row| row.state.cancel_requested_at.is_none()).count();
+        let value = total(metric, replicas, &samples).map_err(Arc::<str>::from);
+        readings.push(MetricReading { service: *service, metric: metric.clone(), value });
+    }
+    readings
+}
+
+/// Returns what all `replicas` of a service use. `samples` are those of the healthy replicas that were measured.
+///
+/// The others count as in the Horizontal Pod Autoscaler: with nothing if the measured ones use more than `per_replica`, and
+/// with `per_replica` otherwise. So they never make a change larger: new replicas that still start ask for no further ones.
+fn total(metric: &ScalingMetric, replicas: usize, samples: &[UsageSample]) -> Result<f64, String> {
+    let (per_replica, values): (f64, Vec<f64>) = match metric {
+        ScalingMetric::Memory(memory) => {
+            (memory.per_replica.0 as f64, samples.iter().map(|sample| sample.memory.0 as f64).collect())
+        }
+        ScalingMetric::Cpu(cpu) => {
+            let cores = |millis: u32| f64::from(millis) / 1_000.0;
+            (cores(cpu.per_replica.0), samples.iter().map(|sample| cores(sample.cpu.0)).collect())
+        }
+        ScalingMetric::Queue(_) | ScalingMetric::Query(_) => (0.0, Vec::new()),
+    };
+    if values.is_empty() {
+        return Err("no replica is healthy and measured".to_owned());
+    }
+    let sum: f64 = values.iter().sum();
+    let unmeasured = replicas.saturating_sub(values.len()) as f64;
+    let uses_more = sum > per_replica * values.len() as f64;
+    Ok(if uses_more { sum.max(per_replica * replicas as f64) } else { sum + unmeasured * per_replica })
 }
 
 struct Reader {
@@ -161,7 +239,34 @@ fn number(body: &[u8]) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
+    use model::service::{CpuMetric, MemoryMetric};
+    use model::{Bytes, Millicores, Timestamp};
+
     use super::*;
+
+    fn samples(cpu: &[u32]) -> Vec<UsageSample> {
+        let sample = |cpu: &u32| UsageSample {
+            at: Timestamp::from_micros(0),
+            cpu: Millicores(*cpu),
+            memory: Bytes(100),
+            read_bytes_per_second: 0,
+            written_bytes_per_second: 0,
+            processes: 1,
+        };
+        cpu.iter().map(sample).collect()
+    }
+
+    #[test]
+    fn replicas_without_a_measurement_make_no_change_larger() {
+        let cpu = ScalingMetric::Cpu(CpuMetric { per_replica: Millicores(500) });
+        assert_eq!(total(&cpu, 2, &samples(&[1_000, 1_000])), Ok(2.0), "four are needed");
+        assert_eq!(total(&cpu, 4, &samples(&[1_000, 1_000])), Ok(2.0), "the two new ones still start");
+        assert_eq!(total(&cpu, 8, &samples(&[1_000, 1_000])), Ok(4.0), "as many as there are");
+        assert_eq!(total(&cpu, 4, &samples(&[100, 100])), Ok(1.2), "the others count with their share");
+        assert_eq!(total(&cpu, 3, &[]), Err("no replica is healthy and measured".to_owned()));
+        let memory = ScalingMetric::Memory(MemoryMetric { per_replica: Bytes(50) });
+        assert_eq!(total(&memory, 2, &samples(&[0, 0])), Ok(200.0));
+    }
 
     #[test]
     fn a_scalar_or_a_single_sample_is_a_number() {

@@ -6,7 +6,7 @@
 //! - [`progress`]: the state of a rollout in one sentence, for commands that wait.
 
 use model::api::{AppliedService, Endpoint, Replica, Service, ServiceRevision};
-use model::service::{Rollout, RolloutStatus};
+use model::service::{Rollout, RolloutStatus, ScalingCause};
 use model::spec::{CheckedPort, HealthCheck, HealthStatus, JobSpec, Port};
 use model::{JobStatus, ServiceSpec};
 use serde::Serialize;
@@ -15,7 +15,7 @@ use super::OutputOptions;
 use super::objects::{at, describe_command, exact_or_none, job_status, labels};
 use super::schedules::AppliedObject;
 use super::table::{self, Cell, Column, Detail, Row, Tone, column, wide};
-use super::text::{count, escape, short};
+use super::text::{bytes, count, escape, short};
 use super::time::{exact, relative_or_exact};
 
 /// Maximum number of characters of the detail of a replica in a table.
@@ -146,11 +146,22 @@ impl Row for ServiceDetails {
 fn scaling(look: &OutputOptions, service: &Service) -> Option<String> {
     let scaling = service.spec.as_ref()?.scaling.as_ref()?;
     let last = service.last_scaling.as_ref().map(|change| {
-        let value = change.value.map(|value| format!(": {value}")).unwrap_or_default();
+        let value = change.value.map(|value| metric_value(change.cause, value)).unwrap_or_default();
         let (from, to, at) = (change.from, change.to, exact(look, change.at));
         format!("; from {from} to {to} at {at} ({}{value})", change.cause)
     });
     Some(format!("{} to {} replicas{}", scaling.min, scaling.max, last.unwrap_or_default()))
+}
+
+/// Formats the value of a metric: `: 1.19 cores`, `: 1.5 GiB`, `: 120`.
+fn metric_value(cause: ScalingCause, value: f64) -> String {
+    let rounded = (value * 100.0).round() / 100.0;
+    match cause {
+        ScalingCause::Cpu => format!(": {rounded} cores"),
+        // Casts of floats saturate.
+        ScalingCause::Memory => format!(": {}", bytes(value as u64)),
+        _ => format!(": {rounded}"),
+    }
 }
 
 impl Detail for ServiceDetails {
@@ -571,6 +582,13 @@ mod tests {
         http  :20001           0        1
         ");
         assert_eq!(list(&look(Format::Name), &all[..2]).unwrap(), "10.0.0.7:20001\n[fd00::7]:20001\n");
+    }
+
+    #[test]
+    fn values_of_metrics_have_the_unit_of_their_cause() {
+        assert_eq!(metric_value(ScalingCause::Cpu, 1.188_000_000_000_000_2), ": 1.19 cores");
+        assert_eq!(metric_value(ScalingCause::Memory, 1.5 * 1024.0 * 1024.0 * 1024.0), ": 1.5 GiB");
+        assert_eq!(metric_value(ScalingCause::Queue, 120.0), ": 120");
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! [`Scaler`] decides, as a pure state machine on virtual time. It has the algorithm of the Horizontal Pod Autoscaler of
-//! Kubernetes: `ceil(value / target)` replicas, a tolerance, and a stabilization window for each direction. The server
-//! reads the metrics of other systems, and sends their values as [`MetricReading`]s.
+//! Kubernetes: `ceil(value / target)` replicas, a tolerance, and a stabilization window for each direction. The engine counts
+//! waiting jobs itself. The server reads all other metrics, and sends their values as [`MetricReading`]s.
 //!
 //! # Invariants
 //! - The number is between the minimum that applies and the maximum.
@@ -20,7 +20,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use model::record::ServiceEvent;
-use model::service::{QueryMetric, Scaling, ScalingCause, ScalingChange, ScalingMetric};
+use model::service::{Scaling, ScalingCause, ScalingChange, ScalingMetric};
 use model::{Duration, ServiceId, Timestamp};
 use mutation::{Mutation, is_on};
 use timetable::{Next, Timetable, Zones};
@@ -135,6 +135,8 @@ impl Scaler {
             let (cause, per_replica) = match metric {
                 ScalingMetric::Queue(queue) => (ScalingCause::Queue, f64::from(queue.jobs_per_replica)),
                 ScalingMetric::Query(query) => (ScalingCause::Query, query.per_replica),
+                ScalingMetric::Cpu(cpu) => (ScalingCause::Cpu, f64::from(cpu.per_replica.0) / 1_000.0),
+                ScalingMetric::Memory(memory) => (ScalingCause::Memory, memory.per_replica.0 as f64),
             };
             let value = reading.filter(|(at, _)| now.since(*at) <= READING_AGE_MAX).map(|(_, value)| value);
             // Without a value, it asks for the current number: other metrics may ask for more.
@@ -201,7 +203,7 @@ impl Services {
         }
         let queue = |(i, metric): (usize, &ScalingMetric)| match metric {
             ScalingMetric::Queue(queue) => Some((i, service.waiting_in(&queue.name, jobs) as f64)),
-            ScalingMetric::Query(_) => None,
+            _ => None,
         };
         let queues: Vec<_> = scaling.metrics.iter().enumerate().filter_map(queue).collect();
         let current = service.state.replicas;
@@ -222,18 +224,16 @@ impl Services {
         self.emit_availability(cx, id);
     }
 
-    /// Records the values of metrics of other systems, in one reading for each service and query.
+    /// Records the values of metrics that the server has read, in one reading for each service and metric.
     pub(crate) fn read_metrics(&mut self, cx: &mut Context, readings: &[MetricReading]) {
         let mut read = BTreeSet::new();
-        for MetricReading { service: id, query, value } in readings {
+        for MetricReading { service: id, metric: read_metric, value } in readings {
             let Some(service) = self.all.get_mut(id) else { continue };
             let spec = Arc::clone(&service.head.spec);
             let Some(scaling) = spec.scaling.as_deref() else { continue };
             let scaler = service.scaler(scaling, &cx.config.zones, cx.now);
-            // The spec may have changed since the query was sent.
-            let is_same =
-                |metric: &ScalingMetric| matches!(metric, ScalingMetric::Query(same) if same == query);
-            for (i, _) in scaling.metrics.iter().enumerate().filter(|(_, metric)| is_same(metric)) {
+            // The spec may have changed since the metric was read.
+            for (i, _) in scaling.metrics.iter().enumerate().filter(|(_, metric)| *metric == read_metric) {
                 scaler.read(cx.now, i, value.as_ref().ok().copied());
                 scaler.problems.retain(|(metric, _)| *metric != i);
                 if let Err(problem) = value {
@@ -256,18 +256,15 @@ impl Services {
         }
     }
 
-    /// Returns the queries of all services, for the server to read.
-    pub(crate) fn metric_queries(&self) -> Vec<(ServiceId, QueryMetric)> {
+    /// Returns the metrics of all services that the server must read.
+    pub(crate) fn metrics_to_read(&self) -> Vec<(ServiceId, ScalingMetric)> {
         let scaled = self.all.iter().filter(|(_, service)| !service.state.deleting);
         let metrics = scaled.flat_map(|(&id, service)| {
             let metrics = service.spec().scaling.iter().flat_map(|scaling| &scaling.metrics);
             metrics.map(move |metric| (id, metric))
         });
-        let query = |(id, metric): (ServiceId, &ScalingMetric)| match metric {
-            ScalingMetric::Query(query) => Some((id, query.clone())),
-            ScalingMetric::Queue(_) => None,
-        };
-        metrics.filter_map(query).collect()
+        let is_read = |(_, metric): &(ServiceId, &ScalingMetric)| !matches!(metric, ScalingMetric::Queue(_));
+        metrics.filter(is_read).map(|(id, metric)| (id, metric.clone())).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::quantity::{Bytes, Millicores};
 use crate::time::{Duration, Timestamp};
 use crate::timing;
 
@@ -30,7 +31,8 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scaling {
-    /// Minimum number of replicas, from 0 to 1,000. With 0, the service may have no replica [default: 1].
+    /// Minimum number of replicas, from 0 to 1,000. With 0, the service may have no replica; then it also needs a schedule, or
+    /// a metric other than `cpu` and `memory` [default: 1].
     #[serde(default = "default_min")]
     pub min: u32,
     /// Maximum number of replicas, from 1 to 1,000.
@@ -72,6 +74,37 @@ pub enum ScalingMetric {
     Queue(QueueMetric),
     /// Result of a PromQL query.
     Query(QueryMetric),
+    /// CPU that the replicas use.
+    Cpu(CpuMetric),
+    /// Memory that the replicas use.
+    Memory(MemoryMetric),
+}
+
+impl ScalingMetric {
+    /// Returns whether the metric has a value only while the service has replicas.
+    pub fn needs_replicas(&self) -> bool {
+        matches!(self, Self::Cpu(_) | Self::Memory(_))
+    }
+}
+
+/// CPU that the replicas of a service use, as their workers measure it every 5 seconds.
+///
+/// The value is the sum of the healthy replicas. As with the Horizontal Pod Autoscaler, replicas that were not measured yet
+/// never make a change larger: they count with nothing if the others use more than `per_replica`, and with `per_replica`
+/// otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CpuMetric {
+    /// CPU of each replica, such as `500m`; greater than 0. It should be below the CPU limit of the job.
+    pub per_replica: Millicores,
+}
+
+/// Memory that the replicas of a service use, without files that the kernel can drop. See [`CpuMetric`] for the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryMetric {
+    /// Memory of each replica, such as `512MiB`; greater than 0. It should be below the memory limit of the job.
+    pub per_replica: Bytes,
 }
 
 /// Number of waiting jobs in a queue.
@@ -108,7 +141,7 @@ pub struct ScalingChange {
     pub to: u32,
     /// What determined the number.
     pub cause: ScalingCause,
-    /// Value of the metric, for the causes `queue` and `query`.
+    /// Value of the metric, for the causes `queue`, `query`, `cpu` (cores) and `memory` (bytes).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
 }
@@ -125,6 +158,10 @@ pub enum ScalingCause {
     Queue,
     /// The result of a query.
     Query,
+    /// The CPU that the replicas use.
+    Cpu,
+    /// The memory that the replicas use.
+    Memory,
 }
 
 crate::status::words! { ScalingCause, "a cause of a change of replicas", {
@@ -132,4 +169,6 @@ crate::status::words! { ScalingCause, "a cause of a change of replicas", {
     Maximum = "maximum";
     Queue = "queue";
     Query = "query";
+    Cpu = "cpu";
+    Memory = "memory";
 } }

@@ -89,13 +89,22 @@ fn scaling(check: &mut Check, scaling: &Scaling) {
         match metric {
             ScalingMetric::Queue(queue) => {
                 check.name(&format!("{at}.queue.name"), &queue.name);
-                check.ensure(queue.jobs_per_replica > 0, &format!("{at}.queue.jobs_per_replica"), || {
-                    "must be greater than 0".into()
-                });
+                positive(check, &format!("{at}.queue.jobs_per_replica"), queue.jobs_per_replica > 0);
             }
             ScalingMetric::Query(query) => query_metric(check, &format!("{at}.query"), query),
+            ScalingMetric::Cpu(cpu) => {
+                positive(check, &format!("{at}.cpu.per_replica"), cpu.per_replica.0 > 0)
+            }
+            ScalingMetric::Memory(memory) => {
+                positive(check, &format!("{at}.memory.per_replica"), memory.per_replica.0 > 0);
+            }
         }
     }
+    let can_leave_zero =
+        scaling.metrics.iter().any(|metric| !metric.needs_replicas()) || !scaling.schedules.is_empty();
+    check.ensure(scaling.min > 0 || can_leave_zero || scaling.metrics.is_empty(), "scaling.min", || {
+        "must be greater than 0: without replicas, `cpu` and `memory` have no value".into()
+    });
     check.at_most("scaling.up_window", scaling.up_window, limits::SCALING_WINDOW_MAX);
     check.at_most("scaling.down_window", scaling.down_window, limits::SCALING_WINDOW_MAX);
 }
@@ -112,11 +121,11 @@ fn query_metric(check: &mut Check, at: &str, metric: &QueryMetric) {
     check.ensure((1..=limits::METRIC_QUERY_LEN_MAX).contains(&length), &format!("{at}.query"), || {
         format!("has {length} bytes: expected 1 to {}", limits::METRIC_QUERY_LEN_MAX)
     });
-    check.ensure(
-        metric.per_replica.is_finite() && metric.per_replica > 0.0,
-        &format!("{at}.per_replica"),
-        || "must be greater than 0".into(),
-    );
+    positive(check, &format!("{at}.per_replica"), metric.per_replica.is_finite() && metric.per_replica > 0.0);
+}
+
+fn positive(check: &mut Check, at: &str, is_positive: bool) {
+    check.ensure(is_positive, at, || "must be greater than 0".into());
 }
 
 fn update(check: &mut Check, update: &UpdatePolicy) {
@@ -197,6 +206,8 @@ fn job_of(check: &mut Check, spec: &ServiceSpec, job: &JobSpec, now: Timestamp) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quantity::{Bytes, Millicores};
+    use crate::service::{CpuMetric, MemoryMetric, ScalingSchedule};
     use crate::spec::{CheckedPort, HealthCheck, HealthChecks, Port, TcpCheck};
 
     fn web() -> ServiceSpec {
@@ -281,6 +292,33 @@ mod tests {
         };
         insta::assert_snapshot!(problems(|spec| spec.job.health = Some(Box::new(checks))),
             @"job.health.startup: expected exactly one of `http`, `tcp`, `grpc` and `command`; job.health.startup.success_threshold: must be 1: only `readiness` can need several successes; job.health.liveness.tcp.port: the job has no port `admin`: expected the name of one of `ports`, or a number");
+    }
+
+    #[test]
+    fn a_service_that_only_its_own_use_scales_keeps_a_replica() {
+        let scaled = |min, schedules, metric: ScalingMetric| {
+            problems(|spec| {
+                let (up_window, down_window) = (Duration::ZERO, Duration::ZERO);
+                let metrics = vec![metric];
+                spec.replicas = None;
+                spec.scaling =
+                    Some(Box::new(Scaling { min, max: 5, schedules, metrics, up_window, down_window }));
+            })
+        };
+        let cpu = |millis| ScalingMetric::Cpu(CpuMetric { per_replica: Millicores(millis) });
+        let expected =
+            "scaling.min: must be greater than 0: without replicas, `cpu` and `memory` have no value";
+        assert_eq!(scaled(0, Vec::new(), cpu(500)), expected);
+        assert_eq!(scaled(1, Vec::new(), cpu(500)), "");
+        let daily = ScalingSchedule { cron: "0 8 * * *".into(), zone: "UTC".into(), min: 1 };
+        assert_eq!(scaled(0, vec![daily], cpu(500)), "");
+        let expected = "scaling.metrics[0].cpu.per_replica: must be greater than 0";
+        assert_eq!(scaled(1, Vec::new(), cpu(0)), expected);
+        let memory = ScalingMetric::Memory(MemoryMetric { per_replica: Bytes(0) });
+        assert_eq!(
+            scaled(1, Vec::new(), memory),
+            "scaling.metrics[0].memory.per_replica: must be greater than 0"
+        );
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Services that are scaled automatically.
 
 use engine::input::{MetricReading, ServiceRequest};
-use model::service::{QueryMetric, QueueMetric, Scaling, ScalingCause, ScalingMetric, ScalingSchedule};
-use model::{Duration, JobId, Refusal, ServiceId};
+use model::service::{
+    CpuMetric, MemoryMetric, QueryMetric, QueueMetric, Scaling, ScalingCause, ScalingMetric, ScalingSchedule,
+};
+use model::{Bytes, Duration, JobId, Millicores, Refusal, ServiceId};
 
 use super::*;
 
@@ -35,7 +37,11 @@ fn desired(t: &Scenario, id: ServiceId) -> u32 {
 /// The server reads the metric every 15 seconds, for `seconds`.
 fn read(t: &mut Scenario, id: ServiceId, value: Result<f64, &str>, seconds: u64) {
     for _ in 0..seconds.div_ceil(15) {
-        let reading = MetricReading { service: id, query: query(), value: value.map_err(Into::into) };
+        let reading = MetricReading {
+            service: id,
+            metric: ScalingMetric::Query(query()),
+            value: value.map_err(Into::into),
+        };
         t.say(Input::Metrics { readings: vec![reading] });
         settle(t);
         t.pass(15);
@@ -136,6 +142,31 @@ fn a_query_determines_the_replicas_and_small_deviations_change_nothing() {
     assert_eq!(desired(&t, id), 8, "the window");
     read(&mut t, id, Ok(100.0), 90);
     assert_eq!(desired(&t, id), 2, "the minimum");
+}
+
+#[test]
+fn cpu_and_memory_determine_the_replicas() {
+    let mut t = Scenario::new();
+    t.worker().cpu(10_000).slots(100).join();
+    let cpu = ScalingMetric::Cpu(CpuMetric { per_replica: Millicores(500) });
+    let memory = ScalingMetric::Memory(MemoryMetric { per_replica: Bytes(1 << 30) });
+    let metrics = vec![cpu.clone(), memory.clone()];
+    let id = apply(&mut t, &web_with(Scaling { metrics, ..scaled(1, 10) }));
+    settle(&mut t);
+    let say = |t: &mut Scenario, metric: &ScalingMetric, value| {
+        let reading = MetricReading { service: id, metric: metric.clone(), value: Ok(value) };
+        t.say(Input::Metrics { readings: vec![reading] });
+        settle(t);
+    };
+    say(&mut t, &cpu, 2.2);
+    assert_eq!(desired(&t, id), 5, "2.2 cores, half a core for each replica");
+    assert_eq!(
+        state(&t, id).scaled.as_ref().map(|it| (it.cause, it.value)),
+        Some((ScalingCause::Cpu, Some(2.2)))
+    );
+    say(&mut t, &memory, 7.5 * f64::from(1 << 30));
+    assert_eq!(desired(&t, id), 8, "the metric that needs most");
+    assert_eq!(state(&t, id).scaled.as_ref().unwrap().cause, ScalingCause::Memory);
 }
 
 #[test]

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use model::record::{EventKind, ServiceEvent};
 use model::service::{
-    QueryMetric, QueueMetric, ReplicaCounts, ReplicaOrigin, Revision, RevisionCause, Rollout, RolloutStatus,
-    Scaling, ScalingCause, ScalingChange, ScalingMetric, ScalingSchedule, ServiceHead, ServiceSpec,
-    ServiceState, UpdatePolicy,
+    CpuMetric, MemoryMetric, QueryMetric, QueueMetric, ReplicaCounts, ReplicaOrigin, Revision, RevisionCause,
+    Rollout, RolloutStatus, Scaling, ScalingCause, ScalingChange, ScalingMetric, ScalingSchedule,
+    ServiceHead, ServiceSpec, ServiceState, UpdatePolicy,
 };
 use model::spec::{ExecutionHealth, HealthStatus, PriorityClass};
-use model::{Duration, ServiceId, ShardId, Timestamp};
+use model::{Bytes, Duration, Millicores, ServiceId, ShardId, Timestamp};
 
 use super::Sampler;
 
@@ -97,6 +97,8 @@ impl Sampler {
                     query: self.text(),
                     per_replica: self.pick(&[0.5, 1e9]),
                 }),
+                ScalingMetric::Cpu(CpuMetric { per_replica: Millicores(self.pick(&[1, 500])) }),
+                ScalingMetric::Memory(MemoryMetric { per_replica: Bytes(self.pick(&[1, 1 << 40])) }),
             ],
             up_window: Duration::from_millis(self.below(3_600_000)),
             down_window: Duration::from_millis(self.below(3_600_000)),
