@@ -415,10 +415,18 @@ const workers = createRoute({
   component: lazyPage(() => import("../pages/workers/WorkersPage"), "WorkersPage"),
 });
 
+interface WorkerSearch extends HistorySearch {
+  /** Order of the executions by use. */
+  order?: string;
+}
+
 const worker = createRoute({
   getParentRoute: () => root,
   path: "/workers/$id",
-  validateSearch: (search: Search): HistorySearch => ({ range: text(search.range) }),
+  validateSearch: (search: Search): WorkerSearch => ({
+    range: text(search.range),
+    order: text(search.order),
+  }),
   component: lazyPage(() => import("../pages/workers/WorkerPage"), "WorkerPage"),
 });
 

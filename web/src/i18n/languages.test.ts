@@ -159,6 +159,7 @@ const SECTIONS: ReadonlyArray<[schema: string, ...sections: string[]]> = [
   ["HealthStatus", "healthStatus"],
   ["RolloutStatus", "rolloutStatus"],
   ["RevisionCause", "revisionCause"],
+  ["ScalingCause", "scalingCause"],
 ];
 
 /** Codes without a text of their own: the page shows the running job, or the cause of the step, instead. */
@@ -174,9 +175,12 @@ test("every status, cause and waiting reason of the API has a text", () => {
   expect([...WITHOUT_TEXT].filter((key) => known.has(key) || !needed.includes(key))).toEqual([]);
 });
 
-test("every order of failure groups has a text", () => {
-  const parameters = paths["/api/v1/failures"]?.get?.parameters ?? [];
+test.each([
+  ["failure groups", "/api/v1/failures", "failureOrder"],
+  ["executions by use", "/api/v1/usage", "usage"],
+])("every order of %s has a text", (_, path, section) => {
+  const parameters = paths[path]?.get?.parameters ?? [];
   const orders = parameters.find(({ name }) => name === "order")?.schema.enum ?? [];
   expect(orders.length).toBeGreaterThan(0);
-  expect(orders.filter((order) => !EN.has(`failureOrder.${order}`))).toEqual([]);
+  expect(orders.filter((order) => !EN.has(`${section}.${order}`))).toEqual([]);
 });

@@ -46,6 +46,14 @@ test("the detail of an end that triggered no run is translated", () => {
   );
 });
 
+test("the reason why a metric has no value is translated", () => {
+  const reason = "no replica is healthy and measured";
+  expect(translateMessage(`\`scaling.metrics[1]\`: ${reason}`, zh)).toBe(
+    "scaling.metrics[1]：没有健康且有测量结果的副本",
+  );
+  expect(translateMessage(reason, en)).toBe(reason);
+});
+
 test("notes of users are not translated", () => {
   expect(transitionDetail(entry("pause_requested", "paused by ann: disk full"), zh)).toBe("ann: disk full");
   expect(transitionDetail(entry("pause_requested", "paused by ann"), zh)).toBe("ann");

@@ -150,6 +150,7 @@ const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
     (t, count) => t("scaling.severalResults", { count: Number(count) }),
   ],
   [/^the query must return one current number, not a range$/, (t) => t("scaling.wrongResult")],
+  [/^no replica is healthy and measured$/, (t) => t("scaling.noneMeasured")],
   [/^the result is not a (?:finite )?number$/, (t) => t("scaling.notANumber")],
   [
     /^`([^`]+)` does not have a public address: an administrator can allow its network in `server\.private_networks`$/,

@@ -1,6 +1,9 @@
+import { createInstance } from "i18next";
 import { expect, test } from "vitest";
 
 import type { Replica, Service, ServiceSpec } from "../api/schema";
+import english from "../i18n/en.json";
+import chinese from "../i18n/zh-CN.json";
 import {
   availabilityOf,
   checkKindOf,
@@ -14,6 +17,7 @@ import {
   rolloutActions,
   rolloutStateOf,
   saveEffect,
+  scalingCauseText,
   toPort,
   troubledReplicas,
 } from "./services";
@@ -133,6 +137,17 @@ test("an edit keeps the current number of replicas", () => {
   const spec = { name: "web", job: {} } as ServiceSpec;
   expect(editableSpec({ ...spec, replicas: 2 }, 3).replicas).toBe(3);
   expect(editableSpec(spec, 3).replicas).toBeUndefined();
+});
+
+test("the cause of a scaling has the value of its metric, with the unit of CPU and memory", async () => {
+  const i18n = createInstance();
+  const resources = { en: { translation: english }, "zh-CN": { translation: chinese } };
+  await i18n.init({ lng: "en", resources, interpolation: { escapeValue: false } });
+  const [en, zh] = [i18n.getFixedT("en"), i18n.getFixedT("zh-CN")];
+  expect(scalingCauseText({ cause: "cpu", value: 4.5 }, en)).toBe("CPU: 4.5 cores");
+  expect(scalingCauseText({ cause: "memory", value: 3 * 2 ** 30 }, zh)).toBe("内存：3 GiB");
+  expect(scalingCauseText({ cause: "queue", value: 1_200 }, en)).toBe("queue: 1,200");
+  expect(scalingCauseText({ cause: "minimum" }, en)).toBe("minimum");
 });
 
 test("a checked port is a number or a name", () => {

@@ -1,4 +1,6 @@
-/** State of services, of their rollouts and of their replicas. */
+/** State of services, of their rollouts, of their replicas and of their scaling. */
+
+import type { TFunction } from "i18next";
 
 import type {
   AppliedService,
@@ -6,9 +8,11 @@ import type {
   Replica,
   Rollout,
   RolloutStatus,
+  ScalingChange,
   Service,
   ServiceSpec,
 } from "../api/schema";
+import { formatUse } from "./usage";
 
 /** How many of the desired replicas are available. */
 export type Availability = "available" | "degraded" | "none" | "scaledToZero" | "deleting";
@@ -132,6 +136,17 @@ export function degradedSince(
     since.set(service.id, before ? (before.get(service.id) ?? now) : Math.min(now, Math.max(...changed)));
   }
   return since;
+}
+
+/** Returns what determined a number of replicas, with the value of the metric: `CPU: 1.5 cores`. */
+export function scalingCauseText(
+  { cause, value }: Pick<ScalingChange, "cause" | "value">,
+  t: TFunction,
+): string {
+  const name = t(`scalingCause.${cause}`);
+  if (value == null) return name;
+  const isMeasured = cause === "cpu" || cause === "memory";
+  return `${name}${t("common.colon")}${isMeasured ? formatUse(cause, value, t) : value.toLocaleString()}`;
 }
 
 /** Returns a typed port of a check: a number, or the name of a port. */

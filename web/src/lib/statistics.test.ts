@@ -79,6 +79,13 @@ test("axis marks are full local times", () => {
   const marks = (range: (typeof RANGES)[number], zone: string) =>
     axisMarks(range, rangeStart(range, NOW), NOW, zone).map(iso);
   expect(marks("1h", "UTC")).toEqual(["11-21T11:15", "11-21T11:30", "11-21T11:45", "11-21T12:00"]);
+  expect(axisMarks("5m", NOW - 300_000, NOW, "UTC").map((at) => iso(at).slice(6))).toEqual([
+    "11:56",
+    "11:57",
+    "11:58",
+    "11:59",
+    "12:00",
+  ]);
   expect(marks("24h", "UTC")).toEqual(["11-20T18:00", "11-21T00:00", "11-21T06:00", "11-21T12:00"]);
   expect(marks("7d", "Asia/Shanghai")).toHaveLength(7);
   expect(marks("7d", "Asia/Shanghai").at(-1)).toBe("11-20T16:00");

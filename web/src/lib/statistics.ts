@@ -7,6 +7,8 @@ import { clockHours, dayStarts, type Zone } from "./time";
 /** Ranges that end now; the first one is the default. */
 export const RANGES = ["1h", "24h", "7d", "30d"] as const;
 export type Range = (typeof RANGES)[number];
+/** Range of a chart; that of measurements of an execution is not chosen. */
+export type ChartRange = Range | "5m";
 
 /** Length of the intervals of each range. */
 export const STEPS: Record<Range, string> = { "1h": "1m", "24h": "15m", "7d": "2h", "30d": "6h" };
@@ -96,13 +98,13 @@ export function intervalsOf(series: StatisticsSeries, range: Range): Interval[] 
   });
 }
 
-/** Returns the times of the axis marks: quarters of an hour, every six hours, days, or every fifth day. */
-export function axisMarks(range: Range, from: number, to: number, zone: Zone): number[] {
+/** Returns the times of the axis marks: minutes, quarters of an hour, every six hours, days, or every fifth day. */
+export function axisMarks(range: ChartRange, from: number, to: number, zone: Zone): number[] {
   switch (range) {
+    case "5m":
+      return multiples(from, to, 60_000);
     case "1h":
-      return Array.from({ length: 5 }, (_, i) => (Math.ceil(from / QUARTER_MS) + i) * QUARTER_MS).filter(
-        (at) => at < to,
-      );
+      return multiples(from, to, QUARTER_MS);
     case "24h":
       return clockHours(from, to, 6, zone);
     case "7d":
@@ -111,6 +113,12 @@ export function axisMarks(range: Range, from: number, to: number, zone: Zone): n
       // Counted from the end, so that the newest day has a mark.
       return dayStarts(from, to, zone).filter((_, i, days) => (days.length - 1 - i) % 5 === 0);
   }
+}
+
+/** Returns the multiples of `step` from `from` to `to`, exclusive. */
+function multiples(from: number, to: number, step: number): number[] {
+  const first = Math.ceil(from / step);
+  return Array.from({ length: Math.max(0, Math.ceil(to / step) - first) }, (_, i) => (first + i) * step);
 }
 
 /** Returns a round number that is not smaller: the top of an axis. */

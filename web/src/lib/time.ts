@@ -71,8 +71,7 @@ function partsOf(format: Intl.DateTimeFormat, at: Date): Record<string, string> 
 export function formatShort(at: string | number | Date, locale: string, zone: Zone, now: number): string {
   const day = format(locale, zone, "day", { year: "numeric", month: "numeric", day: "numeric" });
   const date = new Date(at);
-  const time = format(locale, zone, "time", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-  if (day.format(date) === day.format(new Date(now))) return time.format(date);
+  if (day.format(date) === day.format(new Date(now))) return formatSecond(at, locale, zone);
   const full = format(locale, zone, "short", {
     month: "short",
     day: "numeric",
@@ -80,6 +79,12 @@ export function formatShort(at: string | number | Date, locale: string, zone: Zo
     minute: "2-digit",
   });
   return full.format(date);
+}
+
+/** Formats the time of day to the second. */
+export function formatSecond(at: string | number | Date, locale: string, zone: Zone): string {
+  const time = format(locale, zone, "time", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  return time.format(new Date(at));
 }
 
 /** Formats the time of day to the millisecond, for logs. */

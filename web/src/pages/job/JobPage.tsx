@@ -219,7 +219,12 @@ function JobDetails({ job, executions }: { job: Job; executions: readonly Execut
           </Card>
         </div>
         <aside className={style.side}>
-          <Summary job={job} execution={execution} isExplained={failure !== null} />
+          <Summary
+            job={job}
+            execution={execution}
+            selected={executions.find((each) => each.number === number) ?? execution}
+            isExplained={failure !== null}
+          />
         </aside>
       </div>
     </Page>

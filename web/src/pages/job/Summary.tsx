@@ -36,6 +36,7 @@ import { Ports } from "../service/Ports";
 import { HealthBadge } from "../services/badges";
 import style from "./job.module.css";
 import { ServiceLink } from "./ReplicaOf";
+import { UsageCard } from "./UsageCard";
 
 /** Default of `retry.max_lost`, which the page does not show. */
 const DEFAULT_MAX_LOST = 5;
@@ -43,11 +44,13 @@ const DEFAULT_MAX_LOST = 5;
 interface Props {
   job: Job;
   execution: Execution | undefined;
+  /** The execution whose use is shown. */
+  selected: Execution | undefined;
   /** Whether the page explains the failure elsewhere. */
   isExplained: boolean;
 }
 
-export function Summary({ job, execution, isExplained }: Props) {
+export function Summary({ job, execution, selected, isExplained }: Props) {
   const { t } = useTranslation();
   const workerName = useWorkerName();
   const { spec } = job;
@@ -125,6 +128,7 @@ export function Summary({ job, execution, isExplained }: Props) {
           ]}
         />
       </Card>
+      {selected && <UsageCard key={selected.id} job={job} execution={selected} />}
       {job.replica && <ServiceOrigin replica={job.replica} namespace={job.namespace} />}
       {job.step && <RunOrigin step={job.step} />}
       {job.origin && <ScheduleOrigin origin={job.origin} />}

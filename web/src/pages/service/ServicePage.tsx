@@ -9,7 +9,7 @@ import { useTranslation } from "react-i18next";
 import { ApiError } from "../../api/errors";
 import type { Replica, ScalingChange, Service } from "../../api/schema";
 import { endpointsQuery, replicasQuery, serviceQuery } from "../../api/services";
-import { availabilityOf, rolloutStateOf } from "../../lib/services";
+import { availabilityOf, rolloutStateOf, scalingCauseText } from "../../lib/services";
 import { toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
 import { useCan } from "../../ui/Allowed";
@@ -142,13 +142,12 @@ function firstWaiting(service: Service, replicas: readonly Replica[]): Replica |
 
 function LastScaling({ change }: { change: ScalingChange }) {
   const { t } = useTranslation();
-  const { from, to, cause, value } = change;
-  const number = value == null ? "" : `${t("common.colon")}${value.toLocaleString()}`;
+  const { from, to } = change;
   return (
     <>
       {`${from} → ${to}`}
       <span className="quiet">
-        {`${t("common.listSeparator")}${t(`scalingCause.${cause}`)}${number}${t("common.listSeparator")}`}
+        {`${t("common.listSeparator")}${scalingCauseText(change, t)}${t("common.listSeparator")}`}
         <RelativeTime at={change.at} />
       </span>
     </>

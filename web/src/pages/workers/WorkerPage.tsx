@@ -1,4 +1,4 @@
-/** One worker: history, executions, capacity, capabilities. */
+/** One worker: history, use and results of executions, capacity, capabilities. */
 
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
@@ -12,10 +12,12 @@ import { formatBytes, formatCpu, parseBytes, parseCpu } from "../../lib/quantiti
 import { translateMessage } from "../../lib/serverMessages";
 import { parseRange } from "../../lib/statistics";
 import { usePageTitle } from "../../lib/title";
+import { parseUsageOrder } from "../../lib/usage";
 import { HistoryCard } from "../../ui/charts/History";
 import { Card, EmptyState, KeyValueList, Id, Labels, Loading, Page, ErrorBox } from "../../ui/kit";
 import { ExecutionBadge, WorkerBadge } from "../../ui/Status";
 import { AbsoluteTime, RelativeTime, Elapsed } from "../../ui/Time";
+import { UsageCard } from "./UsageTable";
 import { WorkerActions } from "./WorkerActions";
 import { WorkerMeters } from "./WorkerMeters";
 import style from "./workers.module.css";
@@ -26,7 +28,7 @@ const route = getRouteApi("/workers/$id");
 export function WorkerPage() {
   const { t } = useTranslation();
   const { id } = route.useParams();
-  const { range } = route.useSearch();
+  const search = route.useSearch();
   const navigate = route.useNavigate();
   const { data, error } = useQuery({ ...workersQuery, refetchInterval: WORKERS_REFETCH_MS });
   const worker = data?.items.find((each) => each.id === id);
@@ -68,8 +70,14 @@ export function WorkerPage() {
           <HistoryCard
             subject={{ worker_id: id }}
             charts={["ended", "levels", "runTime", "startDelay"]}
-            range={parseRange(range)}
-            onRange={(range) => void navigate({ search: { range }, replace: true })}
+            range={parseRange(search.range)}
+            onRange={(range) => void navigate({ search: { ...search, range }, replace: true })}
+          />
+          <UsageCard
+            key={id}
+            worker={id}
+            order={parseUsageOrder(search.order)}
+            onOrder={(order) => void navigate({ search: { ...search, order }, replace: true })}
           />
           <Card title={t("worker.executions")} flush>
             {executions.error && <ErrorBox error={executions.error} />}

@@ -1,122 +1,16 @@
 /** Charts of a range of time, in plain SVG: a few small charts need no library. */
 
-import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import type { FailedHour } from "../../lib/failures";
-import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
-import { axisMarks, type Interval, niceCeiling, type Quantiles, type Range } from "../../lib/statistics";
-import { formatMinute, formatMonthDay, formatWeekday, type Zone } from "../../lib/time";
+import { type Interval, niceCeiling, type Quantiles, type Range } from "../../lib/statistics";
 import style from "./charts.module.css";
-
-const WIDTH = 600;
-const HEIGHT = 120;
-/** Position in percent up to which a label at the axis fits. */
-const LABEL_MAX = 97;
-/** Position in percent from which a tip is at the left of the pointer. */
-const TIP_LEFT_FROM = 50;
-
-/** A part of the range of a chart. */
-type Span = Pick<Interval, "from" | "to">;
+import { ChartFrame, HEIGHT, type Span, TipRow, WIDTH } from "./Frame";
 
 export interface ChartProps<Of extends Span = Interval> {
   range: Range;
   intervals: readonly Of[];
-}
-
-interface Hover<Of> {
-  interval: Of;
-  /** Position in percent of the width. */
-  at: number;
-}
-
-function intervalText({ from, to }: Span, range: Range, language: string, zone: Zone): string {
-  const start = formatMinute(from, language, zone);
-  if (range === "1h") return start;
-  const day = range === "24h" ? "" : `${formatWeekday(from, language, zone)} `;
-  return `${day}${start}–${formatMinute(to, language, zone)}`;
-}
-
-function ChartFrame<Of extends Span>(
-  props: ChartProps<Of> & {
-    title: string;
-    /** Series and their names. */
-    legend: ReadonlyArray<readonly [series: string, name: string]>;
-    top: string;
-    label: string;
-    children: ReactNode;
-    tip: (interval: Of) => ReactNode;
-  },
-) {
-  const { range, intervals, title, legend, top, label, children, tip } = props;
-  const { language, zone } = usePreferences();
-  const [hover, setHover] = useState<Hover<Of> | null>(null);
-  const from = intervals[0]?.from ?? 0;
-  const to = intervals.at(-1)?.to ?? 1;
-  const isDays = range === "7d" || range === "30d";
-  const marks = axisMarks(range, from, to, zone)
-    .map((at) => ({ at, percent: ((at - from) / (to - from)) * 100 }))
-    .filter(({ percent }) => percent <= LABEL_MAX);
-  return (
-    <figure className={style.chart}>
-      <figcaption className={style.head}>
-        <h3>{title}</h3>
-        <span className={style.legend}>
-          {legend.map(([series, name]) => (
-            <span key={series}>
-              <i data-series={series} aria-hidden />
-              {name}
-            </span>
-          ))}
-        </span>
-      </figcaption>
-      <span className={`${style.top} num`}>{top}</span>
-      <div
-        className={style.plot}
-        onPointerLeave={() => setHover(null)}
-        onPointerMove={(event) => {
-          const box = event.currentTarget.getBoundingClientRect();
-          const part = Math.max(0, Math.min(0.999, (event.clientX - box.left) / box.width));
-          const interval = intervals[Math.floor(part * intervals.length)];
-          if (interval) setHover({ interval, at: part * 100 });
-        }}
-      >
-        <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={label}>
-          <line x1="0" x2={WIDTH} y1="0.5" y2="0.5" className={style.gridLine} />
-          <line x1="0" x2={WIDTH} y1={HEIGHT / 2} y2={HEIGHT / 2} className={style.gridLine} />
-          <line x1="0" x2={WIDTH} y1={HEIGHT - 0.5} y2={HEIGHT - 0.5} className={style.baseLine} />
-          {children}
-        </svg>
-        {hover && (
-          <div
-            className={style.tip}
-            style={{ left: `${hover.at}%` }}
-            data-left={hover.at > TIP_LEFT_FROM || undefined}
-          >
-            <strong className="num">{intervalText(hover.interval, range, language, zone)}</strong>
-            {tip(hover.interval)}
-          </div>
-        )}
-      </div>
-      <div className={`${style.marks} num`} aria-hidden>
-        {marks.map(({ at, percent }) => (
-          <span key={at} style={{ left: `${percent}%` }}>
-            {isDays ? formatMonthDay(at, language, zone) : formatMinute(at, language, zone)}
-          </span>
-        ))}
-      </div>
-    </figure>
-  );
-}
-
-function TipRow({ series, name, value }: { series?: string; name: string; value: string }) {
-  return (
-    <span className={style.tipRow}>
-      {series && <i data-series={series} />}
-      {name} <b className="num">{value}</b>
-    </span>
-  );
 }
 
 /** Stacked bars of counts. */
