@@ -29,6 +29,8 @@ pub const LABEL_LEN_MAX: usize = 63;
 pub const LABEL_PREFIX_LEN_MAX: usize = 253;
 /// Maximum number of arguments of a command.
 pub const COMMAND_ARGS_MAX: usize = 1_000;
+/// Maximum number of hooks before, and after, the process of a job.
+pub const HOOKS_MAX: usize = 16;
 /// Maximum number of environment variables of a job.
 pub const ENV_VARS_MAX: usize = 1_000;
 /// Maximum size of an environment variable: name and value together.

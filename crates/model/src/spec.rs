@@ -8,6 +8,7 @@
 
 mod compact;
 mod health;
+mod hook;
 mod log;
 mod requires;
 mod spread;
@@ -24,6 +25,7 @@ pub use health::{
     CheckedPort, ExecutionHealth, GrpcCheck, HealthCheck, HealthChecks, HealthStatus, HttpCheck, Port,
     TcpCheck,
 };
+pub use hook::Hook;
 pub use log::{LogKeep, LogPolicy};
 pub use requires::RequiredService;
 pub use spread::JobSpread;
@@ -298,6 +300,22 @@ pub struct ProcessRun {
     /// Standard input of the process [default: empty].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
+    /// Commands that run one after the other before the process; at most 16. If one fails, the others and the process do
+    /// not run, and the execution fails with its exit code.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pre_start: Vec<Hook>,
+    /// Commands that run one after the other when the process has exited, also after a failure or a stop, and after a failed
+    /// `pre_start`; at most 16. The exit code of the process is in `BELFRY_EXIT_CODE`. A failure is logged and changes no
+    /// result. After a stop, they share the grace period of the job; a task that is killed runs none of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub post_stop: Vec<Hook>,
+}
+
+impl ProcessRun {
+    /// Returns whether commands run before or after the process.
+    pub fn has_hooks(&self) -> bool {
+        !self.pre_start.is_empty() || !self.post_stop.is_empty()
+    }
 }
 
 /// An artifact that the worker downloads before an execution.

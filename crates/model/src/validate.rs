@@ -14,7 +14,7 @@ use crate::limits;
 use crate::namespace::{NamespaceSettings, Quota};
 use crate::queue::QueueSettings;
 use crate::spec::{
-    Backoff, Constraint, FinishBy, JobSpec, Operator, ProcessRun, RequiredService, Run, Volume,
+    Backoff, Constraint, FinishBy, Hook, JobSpec, Operator, ProcessRun, RequiredService, Run, Volume,
 };
 use crate::time::{Duration, Timestamp};
 
@@ -197,11 +197,13 @@ impl Check {
         );
         for (list, name) in [(&process.command, "command"), (&process.interpreter, "interpreter")] {
             let at = format!("{at}.{name}");
-            self.ensure(list.len() <= limits::COMMAND_ARGS_MAX, &at, || {
-                too_many(list.len(), limits::COMMAND_ARGS_MAX)
-            });
-            for (i, arg) in list.iter().enumerate() {
-                self.no_nul(&format!("{at}[{i}]"), arg);
+            self.arguments(&at, list);
+        }
+        for (hooks, name) in [(&process.pre_start, "pre_start"), (&process.post_stop, "post_stop")] {
+            let at = format!("{at}.{name}");
+            self.ensure(hooks.len() <= limits::HOOKS_MAX, &at, || too_many(hooks.len(), limits::HOOKS_MAX));
+            for (i, hook) in hooks.iter().enumerate() {
+                self.hook(&format!("{at}[{i}]"), hook);
             }
         }
         self.env(&format!("{at}.env"), &process.env);
@@ -211,6 +213,26 @@ impl Check {
                 format!("has {} bytes: expected a path of 1 to {}", dir.len(), limits::PATH_LEN_MAX)
             });
             self.no_nul(&at, dir);
+        }
+    }
+
+    fn arguments(&mut self, at: &str, list: &[String]) {
+        self.ensure(list.len() <= limits::COMMAND_ARGS_MAX, at, || {
+            too_many(list.len(), limits::COMMAND_ARGS_MAX)
+        });
+        for (i, arg) in list.iter().enumerate() {
+            self.no_nul(&format!("{at}[{i}]"), arg);
+        }
+    }
+
+    fn hook(&mut self, at: &str, hook: &Hook) {
+        let has_program = hook.command.first().is_some_and(|program| !program.is_empty());
+        self.ensure(has_program, &format!("{at}.command"), || "must not be empty: expected a program".into());
+        self.arguments(&format!("{at}.command"), &hook.command);
+        if let Some(timeout) = hook.timeout {
+            self.ensure(timeout > Duration::ZERO, &format!("{at}.timeout"), || {
+                "must be greater than 0".into()
+            });
         }
     }
 
@@ -630,6 +652,24 @@ mod tests {
     #[test]
     fn a_plain_command_is_valid() {
         assert_eq!(problems(|_| {}), "fine");
+    }
+
+    #[test]
+    fn a_hook_has_a_program_and_a_positive_timeout() {
+        let hook = |command: &[&str], timeout: Option<u64>| Hook {
+            command: command.iter().map(|word| (*word).to_owned()).collect(),
+            timeout: timeout.map(Duration::from_secs),
+        };
+        insta::assert_snapshot!(problems(|spec| {
+            process(spec).pre_start = vec![hook(&["migrate", "--all"], Some(60)), hook(&[], None)];
+            process(spec).post_stop = vec![hook(&["clean"], Some(0)), hook(&["a\0"], None)];
+        }), @r"
+        run.process.pre_start[1].command: must not be empty: expected a program
+        run.process.post_stop[0].timeout: must be greater than 0
+        run.process.post_stop[1].command[0]: must not contain NUL bytes
+        ");
+        let many = problems(|spec| process(spec).pre_start = vec![hook(&["x"], None); 17]);
+        insta::assert_snapshot!(many, @"run.process.pre_start: has 17 entries: expected at most 16");
     }
 
     #[test]

@@ -406,6 +406,12 @@ pub(crate) struct ProcessArgs {
     /// Working directory on the worker [default: a temporary directory of the execution]
     #[arg(long, value_name = "DIR")]
     pub(crate) workdir: Option<String>,
+    /// Shell command to run before the process; if it fails, the execution fails; repeat the option for several
+    #[arg(long, value_name = "SCRIPT")]
+    pub(crate) pre_start: Vec<String>,
+    /// Shell command to run when the process has exited, also after a failure or a stop; repeat the option for several
+    #[arg(long, value_name = "SCRIPT")]
+    pub(crate) post_stop: Vec<String>,
     /// Command and arguments, after `--`
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub(crate) command: Vec<String>,
@@ -558,6 +564,9 @@ impl ProcessArgs {
             patch.set("run.process.script", Some(read_text(path)?))?;
             patch.set("run.process.command", Some(Value::Null))?;
         }
+        let hook = |script: &String| json!({"command": ["/bin/sh", "-c", script]});
+        patch.set_list("run.process.pre_start", &self.pre_start.iter().map(hook).collect::<Vec<_>>())?;
+        patch.set_list("run.process.post_stop", &self.post_stop.iter().map(hook).collect::<Vec<_>>())?;
         patch.set_list("run.process.interpreter", &self.interpreter)?;
         if !self.command.is_empty() {
             patch.set_list("run.process.command", &self.command)?;

@@ -31,6 +31,7 @@ use super::ports::PortNumbers;
 use super::task::StartRequest;
 use super::volumes::{self, VolumePaths};
 use crate::clock::{BootMillis, ClockReading, now, unix_millis};
+use crate::hooks::{self, Hooks};
 use crate::layout::CHECKPOINT_FILE;
 use crate::process::cgroup::Group;
 use crate::process::spawn::{Program, SpawnError, Spawner, Started, Step, dev_null};
@@ -167,8 +168,10 @@ pub(super) struct Launcher {
 impl Launcher {
     /// Starts the threads: one per core, and at least two, so that one that hangs does not block the others.
     ///
-    /// `files` is the limit of open files for tasks; `user` is the user that they run as.
-    pub(super) fn start(user: Option<TaskUser>, files: Rlimit) -> io::Result<Self> {
+    /// `files` is the limit of open files for tasks; `user` is the user that they run as; `program` is the absolute path of
+    /// this program.
+    pub(super) fn start(user: Option<TaskUser>, files: Rlimit, program: &Path) -> io::Result<Self> {
+        let program: Arc<Path> = program.into();
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (work, inbox) = mpsc::channel();
         let (outbox, done) = mpsc::channel();
@@ -181,6 +184,7 @@ impl Launcher {
                 user: user.clone(),
                 dev_null: dev_null()?,
                 lease_until: Arc::clone(&lease_until),
+                program: Arc::clone(&program),
             };
             let (inbox, outbox, bell) = (Arc::clone(&inbox), outbox.clone(), Arc::clone(&wake));
             thread::Builder::new().name("launcher".into()).spawn(move || {
@@ -242,6 +246,8 @@ struct Thread {
     user: Option<TaskUser>,
     dev_null: OwnedFd,
     lease_until: Arc<AtomicU64>,
+    /// Path of this program, which runs the hooks of a task.
+    program: Arc<Path>,
 }
 
 impl Thread {
@@ -253,7 +259,7 @@ impl Thread {
             );
         };
         let (folder, streams) = (&prepared.folder, &prepared.streams);
-        let argv = arguments(process, &folder.path);
+        let argv = with_hooks(&self.program, process, arguments(process, &folder.path));
         let directory = working_directory(order, folder);
         let program = Program {
             argv: c_strings(&argv)?,
@@ -296,6 +302,16 @@ fn arguments(process: &ProcessRun, folder: &Path) -> Vec<String> {
         if process.interpreter.is_empty() { vec![SHELL.to_owned()] } else { process.interpreter.clone() };
     argv.push(folder.join(SCRIPT_FILE).display().to_string());
     argv
+}
+
+/// Returns the arguments of the program that runs the hooks of a task and its process; `argv` if it has no hooks.
+fn with_hooks(program: &Path, process: &ProcessRun, argv: Vec<String>) -> Vec<String> {
+    if !process.has_hooks() {
+        return argv;
+    }
+    let hooks = Hooks { pre_start: process.pre_start.clone(), post_stop: process.post_stop.clone() };
+    let runner = [program.display().to_string(), hooks::COMMAND.to_owned(), hooks.to_argument()];
+    runner.into_iter().chain(argv).collect()
 }
 
 /// Returns the working directory of a task [default: the folder of its execution].
@@ -468,8 +484,12 @@ mod tests {
     #[test]
     fn no_program_is_started_after_the_lease_expired() {
         let dir = tempfile::tempdir().unwrap();
-        let mut launcher =
-            Launcher::start(None, rustix::process::getrlimit(rustix::process::Resource::Nofile)).unwrap();
+        let mut launcher = Launcher::start(
+            None,
+            rustix::process::getrlimit(rustix::process::Resource::Nofile),
+            Path::new("/"),
+        )
+        .unwrap();
         let spec = JobSpec::command(["touch", "ran"]);
         let order = Box::new(StartRequest {
             assignment: v1::Assignment::default(),

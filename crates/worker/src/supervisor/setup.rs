@@ -89,7 +89,9 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     let guards = Guards::new().map_err(failed("create the table of its fuse"))?;
     let fuse = guards.file().and_then(|table| FuseLink::start(&config.program, table, &cgroups.bases()));
     let fuse = fuse.map_err(failed("start its fuse"))?;
-    let launcher = Launcher::start(user.clone(), files).map_err(failed("start its launcher threads"))?;
+    let program = std::path::absolute(&config.program).map_err(failed("resolve the path of its program"))?;
+    let launcher =
+        Launcher::start(user.clone(), files, &program).map_err(failed("start its launcher threads"))?;
     let meter = Meter::start().map_err(failed("start its measuring thread"))?;
     let watched = [
         poller.watch(&signals, token::SIGNALS),

@@ -49,6 +49,9 @@ fn trials() -> Vec<Trial> {
         run {
             a_task_runs_and_its_outcome_and_log_are_received,
             the_use_of_a_running_task_is_measured,
+            hooks_run_before_and_after_the_process,
+            a_failed_hook_before_the_start_fails_the_task,
+            hooks_after_a_stop_run_within_the_grace_period,
             an_acknowledged_execution_and_its_folder_are_removed,
             an_execution_that_is_assigned_again_does_not_run_again,
             a_failed_task_reports_exit_code_or_signal,
@@ -209,6 +212,7 @@ fn main() -> ExitCode {
             ended(worker::run_supervisor(config))
         }
         Some("fuse") => ended(worker::run_fuse()),
+        Some("hook-runner") => worker::run_with_hooks(args),
         Some("sibling") => stop::make_sibling(),
         Some("service") => services::serve(args.next().expect("the file of the answers").as_ref()),
         Some("numbers") => ended(run(pids::play())),

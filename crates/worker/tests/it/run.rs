@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
-use model::spec::{JobSpec, ProcessRun, Run};
+use model::spec::{Hook, JobSpec, ProcessRun, Run};
 use model::{Bytes, Duration};
 use proto::logframe::Stream;
 use proto::v1::finished::How;
@@ -55,6 +55,86 @@ pub(crate) async fn the_use_of_a_running_task_is_measured() {
             last.executions.is_empty().then_some(())
         })
         .await;
+}
+
+fn hook(text: &str, timeout: Option<u64>) -> Hook {
+    let command = ["sh", "-c", text].map(str::to_owned).to_vec();
+    Hook { command, timeout: timeout.map(Duration::from_millis) }
+}
+
+/// A task with hooks: a command before and a command after its script.
+fn with_hooks(pre_start: Vec<Hook>, text: &str, post_stop: Vec<Hook>) -> JobSpec {
+    let process = ProcessRun { script: Some(text.to_owned()), pre_start, post_stop, ..ProcessRun::default() };
+    JobSpec::new(Run::Process(process))
+}
+
+/// F3.
+pub(crate) async fn hooks_run_before_and_after_the_process() {
+    let rig = TestWorker::new().await;
+    let pre_start =
+        vec![hook("echo one > state; echo first", None), hook("echo $BELFRY_JOB_NAME", Some(60_000))];
+    let post_stop = vec![hook("echo after $BELFRY_EXIT_CODE; exit 9", None), hook("echo last", None)];
+    let order = assignment(&with_hooks(pre_start, "cat state; exit 3", post_stop));
+    rig.server.assign(vec![order.clone()]).await;
+    let finished = rig.server.finished(&order.execution_id).await;
+    assert_eq!((finished.how(), finished.exit_code), (How::Exited, Some(3)), "{finished:?}");
+    let name = serde_json::from_slice::<JobSpec>(&order.spec).unwrap().name;
+    let expected = format!("first\n{name}\none\nafter 3\nlast\n");
+    rig.server
+        .wait_for("the log", |s| (s.log(&order.execution_id, Stream::Stdout)? == expected).then_some(()))
+        .await;
+    let problem = rig.server.state().log(&order.execution_id, Stream::Stderr).unwrap();
+    assert_eq!(problem, "belfry: post_stop[0] `sh` exited with code 9\n");
+}
+
+/// F3.
+pub(crate) async fn a_failed_hook_before_the_start_fails_the_task() {
+    let rig = TestWorker::new().await;
+    for (first, code, problem) in [
+        (hook("exit 7", None), 7, "pre_start[0] `sh` exited with code 7"),
+        (hook("sleep 600", Some(100)), 124, "it ran longer than its timeout"),
+        (Hook { command: vec!["no-such".into()], timeout: None }, 127, "cannot execute `no-such`"),
+    ] {
+        let spec = with_hooks(
+            vec![first, hook("echo second", None)],
+            "echo process",
+            vec![hook("echo after", None)],
+        );
+        let order = assignment(&spec);
+        rig.server.assign(vec![order.clone()]).await;
+        let finished = rig.server.finished(&order.execution_id).await;
+        assert_eq!((finished.how(), finished.exit_code), (How::Exited, Some(code)), "{finished:?}");
+        rig.server
+            .wait_for("the log", |s| (s.log(&order.execution_id, Stream::Stdout)? == "after\n").then_some(()))
+            .await;
+        let log = rig.server.state().log(&order.execution_id, Stream::Stderr).unwrap();
+        assert!(log.contains(problem), "{log}");
+    }
+}
+
+/// F3.
+pub(crate) async fn hooks_after_a_stop_run_within_the_grace_period() {
+    let rig = TestWorker::new().await;
+    let ready = rig.shared("ready");
+    let text = format!("trap 'exit 5' TERM; echo 1 > {}; while :; do sleep 0.05; done", ready.display());
+    let after = rig.shared("after");
+    let post_stop = vec![hook(&format!("echo $BELFRY_EXIT_CODE > {}", after.display()), None)];
+    let order = assignment(&with_hooks(Vec::new(), &text, post_stop));
+    rig.server.assign(vec![order.clone()]).await;
+    rig.server.wait_for("the task", |_| (crate::rig::numbers(&ready) == [1]).then_some(())).await;
+    let (execution_id, fence) = (order.execution_id.clone(), order.fence);
+    rig.server
+        .stop(proto::v1::Stop {
+            execution_id,
+            fence,
+            grace_ms: 60_000,
+            discard: false,
+            reason: "cancelled".into(),
+        })
+        .await;
+    let finished = rig.server.finished(&order.execution_id).await;
+    assert_eq!(finished.how(), How::Stopped, "{finished:?}");
+    assert_eq!(std::fs::read_to_string(&after).unwrap(), "5\n");
 }
 
 pub(crate) async fn an_acknowledged_execution_and_its_folder_are_removed() {
