@@ -539,7 +539,7 @@ pub(crate) fn own_peak_memory() -> u64 {
 
 /// Peak memory of a process so far, in bytes.
 pub(crate) fn peak_memory(pid: pid_t) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = super::tree::read_text(pid, "status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }

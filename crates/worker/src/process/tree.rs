@@ -69,7 +69,7 @@ impl Process {
 
     /// Returns whether the process has stopped, or has a pending SIGSTOP.
     fn is_about_to_stop(&self) -> bool {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let status = read_text(self.pid, "status").unwrap_or_default();
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let has_stopped = field("State:").is_none_or(|state| state.starts_with(['T', 't', 'Z', 'X']));
         let pending = field("ShdPnd:").and_then(|mask| u64::from_str_radix(mask, 16).ok());
@@ -84,8 +84,13 @@ fn scan() -> Vec<Process> {
     entries.filter_map(|entry| read_process(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect()
 }
 
+/// Reads a file of a process. The name of the program in it may end within a character, because the kernel cuts it.
+pub(super) fn read_text(pid: i32, file: &str) -> Option<String> {
+    fs::read(format!("/proc/{pid}/{file}")).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
 fn read_process(pid: i32) -> Option<Process> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = read_text(pid, "stat")?;
     // The name is in parentheses and may contain any characters, including parentheses.
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
@@ -328,6 +333,21 @@ mod tests {
             }
             thaw(&roots);
         }
+        kill(&roots);
+        child.wait().unwrap();
+    }
+
+    /// The kernel keeps 15 bytes of the name, which may end within a character.
+    #[test]
+    fn a_process_with_a_cut_name_is_found_and_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("a数据处理程序");
+        fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("600").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(!is_dead(pid) && !is_gone(pid));
+        let roots = [Root { pid: Some(pid), ..Root::of(ExecutionId::from_bits(8)) }];
+        assert_eq!(members(&roots)[0].len(), 1);
         kill(&roots);
         child.wait().unwrap();
     }

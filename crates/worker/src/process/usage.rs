@@ -87,6 +87,7 @@ fn measure_one(target: &Target, pids: &[i32]) -> Option<Measurement> {
     let main = processes.iter().zip(pids).find(|(_, pid)| Some(**pid) == target.root.pid);
     let of_group = |read: fn(&GroupPaths) -> Option<u64>| target.group.as_ref().and_then(read);
     let sum = |part: fn(&ProcessUsage) -> u64| processes.iter().map(part).sum::<u64>();
+    let alive = processes.iter().filter(|process| process.memory.resident > 0).count();
     let cpu = CpuTime::new(sum(|process| process.cpu_micros), of_group(GroupPaths::cpu_micros));
     (!processes.is_empty()).then(|| Measurement {
         cpu,
@@ -94,7 +95,7 @@ fn measure_one(target: &Target, pids: &[i32]) -> Option<Measurement> {
         peak_memory_bytes: main.map_or(0, |(process, _)| process.memory.peak),
         read_bytes: sum(|process| process.io.0),
         written_bytes: sum(|process| process.io.1),
-        processes: u32::try_from(processes.len()).unwrap_or(u32::MAX),
+        processes: u32::try_from(alive).unwrap_or(u32::MAX),
     })
 }
 
@@ -115,7 +116,7 @@ struct ProcessUsage {
 }
 
 /// Memory of one process in bytes.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Default)]
 struct ProcessMemory {
     resident: u64,
     /// At most `resident`.
@@ -126,10 +127,11 @@ struct ProcessMemory {
 impl ProcessUsage {
     /// Returns `None` if the process has ended.
     fn read(pid: i32) -> Option<Self> {
-        let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
+        let read = |file| tree::read_text(pid, file);
         Some(Self {
             cpu_micros: cpu_micros(&read("stat")?)?,
-            memory: process_memory(&read("status")?)?,
+            // One that has ended and whose parent has not waited for it has no memory, but its CPU time still counts.
+            memory: process_memory(&read("status")?).unwrap_or_default(),
             io: read("io").map_or((0, 0), |text| io_bytes(&text)),
         })
     }
