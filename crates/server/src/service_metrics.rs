@@ -6,7 +6,7 @@
 //! CPU and memory are those that workers have measured; see [`total`].
 //!
 //! # Cost
-//! One request for each different query every 15 seconds, at most [`CONCURRENT_MAX`] at a time. One read of the replicas of
+//! One request for each different query every 15 seconds, at most [`CONCURRENT_MAX`] at a time. Two reads of the store for
 //! each service that is scaled by CPU or memory.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use model::record::ExecutionRecord;
 use model::service::ScalingMetric;
 use model::spec::HealthStatus;
 use serde::Deserialize;
-use store::query::ReplicaRow;
+use store::StoreError;
 
 use crate::endpoints;
 use crate::networks::{self, Networks};
@@ -62,12 +62,10 @@ pub(crate) async fn run(services: Services) {
         }
         let metrics = view.metrics_to_read.clone();
         last_read = Some((tokio::time::Instant::now(), metrics.clone()));
-        let (queried, measured) = tokio::join!(
-            Box::pin(read_queries(&reader, &metrics)),
-            Box::pin(read_measurements(&services, &metrics)),
-        );
-        let readings = queried.into_iter().chain(measured).collect();
-        // A node that stops needs no readings.
+        // First, because a server of metrics may be slow. A node that stops needs no readings.
+        let readings = Box::pin(read_measurements(&services, &metrics)).await;
+        let _stopped = services.node.report(vec![Input::Metrics { readings }]).await;
+        let readings = Box::pin(read_queries(&reader, &metrics)).await;
         let _stopped = services.node.report(vec![Input::Metrics { readings }]).await;
     }
 }
@@ -102,37 +100,51 @@ async fn read_measurements(
     metrics: &[(ServiceId, ScalingMetric)],
 ) -> Vec<MetricReading> {
     let mut readings = Vec::new();
-    let mut last: Option<(ServiceId, Vec<ReplicaRow>)> = None;
+    let mut last: Option<(ServiceId, Replicas)> = None;
     for (service, metric) in metrics.iter().filter(|(_, metric)| metric.needs_replicas()) {
         // The metrics of a service follow each other.
         if last.as_ref().is_none_or(|(id, _)| id != service) {
-            match services.node.store().replicas(*service).await {
-                Ok(rows) => last = Some((*service, rows)),
+            match replicas(services, *service).await {
+                Ok(Some(found)) => last = Some((*service, found)),
+                Ok(None) => continue,
                 Err(error) => {
                     tracing::warn!(service_id = %service, error = %Chain(&error), "cannot read the replicas of a service");
                     continue;
                 }
             }
         }
-        let Some((_, rows)) = &last else { continue };
-        let is_healthy = |record: &&ExecutionRecord| {
-            record.health.as_ref().is_none_or(|health| health.status == HealthStatus::Healthy)
-        };
-        let healthy = rows.iter().filter_map(endpoints::running).filter(is_healthy);
-        let samples: Vec<_> =
-            healthy.filter_map(|record| services.usage.newest(record.worker, record.id)).collect();
-        let replicas = rows.iter().filter(|row| row.state.cancel_requested_at.is_none()).count();
-        let value = total(metric, replicas, &samples).map_err(Arc::<str>::from);
+        let Some((_, Replicas { desired, samples })) = &last else { continue };
+        let value = total(metric, *desired, samples).map_err(Arc::<str>::from);
         readings.push(MetricReading { service: *service, metric: metric.clone(), value });
     }
     readings
 }
 
-/// Returns what all `replicas` of a service use. `samples` are those of the healthy replicas that were measured.
+/// What the replicas of a service use.
+struct Replicas {
+    desired: u32,
+    /// Those of the healthy replicas that are not being stopped and were measured.
+    samples: Vec<UsageSample>,
+}
+
+async fn replicas(services: &Services, service: ServiceId) -> Result<Option<Replicas>, StoreError> {
+    let Some(row) = services.node.store().service(service).await? else { return Ok(None) };
+    let rows = services.node.store().replicas(service).await?;
+    let is_healthy = |record: &&ExecutionRecord| {
+        record.health.as_ref().is_none_or(|health| health.status == HealthStatus::Healthy)
+    };
+    let kept = rows.iter().filter(|row| row.state.cancel_requested_at.is_none());
+    let healthy = kept.filter_map(endpoints::running).filter(is_healthy);
+    let samples = healthy.filter_map(|record| services.usage.newest(record.worker, record.id)).collect();
+    Ok(Some(Replicas { desired: row.state.replicas, samples }))
+}
+
+/// Returns what the `desired` replicas of a service use. `samples` are those of the healthy replicas that were measured.
 ///
-/// The others count as in the Horizontal Pod Autoscaler: with nothing if the measured ones use more than `per_replica`, and
+/// Other replicas count as in the Horizontal Pod Autoscaler: with nothing if the measured ones use more than `per_replica`, and
 /// with `per_replica` otherwise. So they never make a change larger: new replicas that still start ask for no further ones.
-fn total(metric: &ScalingMetric, replicas: usize, samples: &[UsageSample]) -> Result<f64, String> {
+/// During an update, more replicas than desired may run: then the mean counts.
+fn total(metric: &ScalingMetric, desired: u32, samples: &[UsageSample]) -> Result<f64, String> {
     let (per_replica, values): (f64, Vec<f64>) = match metric {
         ScalingMetric::Memory(memory) => {
             (memory.per_replica.0 as f64, samples.iter().map(|sample| sample.memory.0 as f64).collect())
@@ -143,13 +155,18 @@ fn total(metric: &ScalingMetric, replicas: usize, samples: &[UsageSample]) -> Re
         }
         ScalingMetric::Queue(_) | ScalingMetric::Query(_) => (0.0, Vec::new()),
     };
+    let desired = f64::from(desired);
+    if desired == 0.0 {
+        return Ok(0.0);
+    }
     if values.is_empty() {
         return Err("no replica is healthy and measured".to_owned());
     }
-    let sum: f64 = values.iter().sum();
-    let unmeasured = replicas.saturating_sub(values.len()) as f64;
-    let uses_more = sum > per_replica * values.len() as f64;
-    Ok(if uses_more { sum.max(per_replica * replicas as f64) } else { sum + unmeasured * per_replica })
+    let measured = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / measured;
+    let sum = mean * measured.min(desired);
+    let unmeasured = (desired - measured).max(0.0);
+    Ok(if mean > per_replica { sum.max(per_replica * desired) } else { sum + unmeasured * per_replica })
 }
 
 struct Reader {
@@ -264,8 +281,17 @@ mod tests {
         assert_eq!(total(&cpu, 8, &samples(&[1_000, 1_000])), Ok(4.0), "as many as there are");
         assert_eq!(total(&cpu, 4, &samples(&[100, 100])), Ok(1.2), "the others count with their share");
         assert_eq!(total(&cpu, 3, &[]), Err("no replica is healthy and measured".to_owned()));
+        assert_eq!(total(&cpu, 0, &[]), Ok(0.0), "there is nothing to measure");
         let memory = ScalingMetric::Memory(MemoryMetric { per_replica: Bytes(50) });
         assert_eq!(total(&memory, 2, &samples(&[0, 0])), Ok(200.0));
+    }
+
+    #[test]
+    fn additional_replicas_of_an_update_ask_for_no_further_ones() {
+        let cpu = ScalingMetric::Cpu(CpuMetric { per_replica: Millicores(500) });
+        assert_eq!(total(&cpu, 4, &samples(&[520; 4])), Ok(2.08), "within the tolerance");
+        assert_eq!(total(&cpu, 4, &samples(&[520; 5])), Ok(2.08));
+        assert_eq!(total(&cpu, 4, &samples(&[520; 8])), Ok(2.08));
     }
 
     #[test]

@@ -131,7 +131,10 @@ impl Scaler {
 
     /// Returns the highest number that a metric asks for; `None` without metrics.
     fn asked_by_metrics(&self, scaling: &Scaling, current: u32, now: Timestamp) -> Option<Recommendation> {
-        let asked = scaling.metrics.iter().zip(&self.readings).map(|(metric, reading)| {
+        let is_idle = self.others_ask_for_none(scaling, now);
+        let metrics = scaling.metrics.iter().zip(&self.readings);
+        let counted = metrics.filter(|(metric, _)| !(is_idle && metric.needs_replicas()));
+        let asked = counted.map(|(metric, reading)| {
             let (cause, per_replica) = match metric {
                 ScalingMetric::Queue(queue) => (ScalingCause::Queue, f64::from(queue.jobs_per_replica)),
                 ScalingMetric::Query(query) => (ScalingCause::Query, query.per_replica),
@@ -145,6 +148,17 @@ impl Scaler {
         });
         // The first of equal ones.
         asked.reduce(|most, next| if next.replicas > most.replicas { next } else { most })
+    }
+
+    /// Returns whether there are metrics that do not need replicas, and all of them ask for none. Then the use of the replicas
+    /// does not keep the last one: it is never exactly zero.
+    fn others_ask_for_none(&self, scaling: &Scaling, now: Timestamp) -> bool {
+        let metrics = scaling.metrics.iter().zip(&self.readings);
+        let mut others = metrics.filter(|(metric, _)| !metric.needs_replicas()).peekable();
+        let is_none = |(_, reading): (_, &Option<(Timestamp, f64)>)| {
+            reading.is_some_and(|(at, value)| now.since(at) <= READING_AGE_MAX && value <= 0.0)
+        };
+        others.peek().is_some() && others.all(is_none)
     }
 
     /// Returns the number nearest to the current one that both windows allow.

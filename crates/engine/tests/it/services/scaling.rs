@@ -170,6 +170,28 @@ fn cpu_and_memory_determine_the_replicas() {
 }
 
 #[test]
+fn an_idle_service_is_scaled_to_zero_although_its_replica_uses_memory() {
+    let mut t = Scenario::new();
+    t.worker().cpu(10_000).slots(100).join();
+    let memory = ScalingMetric::Memory(MemoryMetric { per_replica: Bytes(1 << 30) });
+    let metrics = vec![ScalingMetric::Query(query()), memory.clone()];
+    let id = apply(&mut t, &web_with(Scaling { metrics, ..scaled(0, 10) }));
+    let seconds = |t: &mut Scenario, load, used: u64, rounds| {
+        for _ in 0..rounds {
+            let reading = MetricReading { service: id, metric: memory.clone(), value: Ok(used as f64) };
+            t.say(Input::Metrics { readings: vec![reading] });
+            read(t, id, Ok(load), 15);
+        }
+    };
+    seconds(&mut t, 50.0, 3 << 30, 2);
+    assert_eq!(desired(&t, id), 3);
+    seconds(&mut t, 0.0, 1 << 20, 30);
+    assert_eq!(desired(&t, id), 0, "the query asks for none");
+    seconds(&mut t, 150.0, 0, 2);
+    assert_eq!(desired(&t, id), 2);
+}
+
+#[test]
 fn a_query_without_a_value_reduces_nothing_and_says_why() {
     let mut t = Scenario::new();
     t.worker().cpu(10_000).slots(100).join();
