@@ -57,7 +57,13 @@ async fn read(client: &Client, order: UsageOrder) -> Result<Load, Failure> {
     let all = client.statistics_totals(SubjectKind::All, &query);
     let by_queue = client.statistics_totals(SubjectKind::Queue, &query);
     let usage_query = UsageQuery { order, limit: Some(EXECUTIONS_MAX), ..UsageQuery::default() };
-    let usage = client.usage(&usage_query);
+    let usage = async {
+        match client.usage(&usage_query).await {
+            // A server of an earlier release does not have them, and a role may not read them.
+            Err(error) if matches!(error.status(), Some(403 | 404)) => Ok(Vec::new()),
+            found => found,
+        }
+    };
     let (queues, workers, all, by_queue, executions) =
         tokio::try_join!(queues, workers, all, by_queue, usage)?;
     Ok(Load { at: now, activity: activity(all, by_queue, now), queues, workers, executions })

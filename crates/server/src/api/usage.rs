@@ -18,6 +18,8 @@ use super::{Api, jobs, page, rows};
 use crate::auth::{Actor, Resource, Verb};
 use crate::usage::Current;
 
+/// Most executions that are looked at, the highest first.
+const EXECUTIONS_MAX: usize = 20_000;
 /// Number of jobs that are read at once.
 const JOBS_AT_ONCE: usize = 500;
 
@@ -71,6 +73,7 @@ async fn list_usage(
     let mut current = api.usage.current(params.worker_id);
     current.sort_by_cached_key(|it| (std::cmp::Reverse(value(&it.sample, params.order)), it.execution));
     let mut items = Vec::new();
+    current.truncate(EXECUTIONS_MAX);
     for part in current.chunks(JOBS_AT_ONCE) {
         let ids: Vec<_> = part.iter().map(|it| it.job).collect();
         let page = Page { after: None, limit: ids.len() };

@@ -356,11 +356,10 @@ pub(crate) fn heartbeat(heartbeat: v1::Heartbeat) -> Result<Input, Malformed> {
     })
 }
 
-/// Converts the measurements of running executions, which arrived at `at`.
-pub(crate) fn usage(batch: v1::UsageBatch, at: Timestamp) -> Result<Vec<Measured>, Malformed> {
-    const WHAT: &str = "usage";
+/// Converts the measurements of running executions, which arrived at `at`. Malformed ones are dropped: they are not worth the
+/// lease of the worker.
+pub(crate) fn usage(batch: v1::UsageBatch, at: Timestamp) -> Vec<Measured> {
     let one = |told: v1::ExecutionUsage| {
-        let job = told.job_id.parse().map_err(|_| Malformed::new(WHAT, "expected the ID of a job"))?;
         let sample = UsageSample {
             at,
             cpu: Millicores(told.cpu_millis),
@@ -369,9 +368,10 @@ pub(crate) fn usage(batch: v1::UsageBatch, at: Timestamp) -> Result<Vec<Measured
             written_bytes_per_second: told.written_bytes_per_second,
             processes: told.processes,
         };
-        Ok(Measured { execution: execution_id(&told.execution_id, WHAT)?, job, sample })
+        let (execution, job) = (told.execution_id.parse().ok()?, told.job_id.parse().ok()?);
+        Some(Measured { execution, job, sample })
     };
-    batch.executions.into_iter().map(one).collect()
+    batch.executions.into_iter().filter_map(one).collect()
 }
 
 /// Converts a message to a worker. `urls` returns the URLs of the servers, for a welcome.

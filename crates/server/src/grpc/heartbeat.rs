@@ -63,15 +63,16 @@ async fn read(services: &Services, mut inbound: Streaming<Heartbeat>, grants: mp
             Err(error) => return malformed(services, None, &error),
         };
         let Input::Heartbeat { session, worker, .. } = &input else { continue };
-        if let Some(usage) = usage {
-            match convert::usage(usage, SystemClock.now()) {
-                Ok(batch) => services.usage.record(*worker, batch),
-                Err(error) => return malformed(services, Some(*worker), &error),
-            }
-        }
+        let worker = *worker;
         let request = HeartbeatRequest { session: *session, input, grants: grants.clone() };
         if services.node.heartbeat(request).await.is_err() {
             return Status::unavailable("this server is no longer the leader");
+        }
+        // Only of registered workers, so the table has bounds.
+        if let Some(usage) = usage
+            && services.node.view().workers.iter().any(|known| known.id == worker)
+        {
+            services.usage.record(worker, convert::usage(usage, SystemClock.now()));
         }
     }
 }

@@ -26,38 +26,40 @@ pub(super) struct TaskUsage {
 }
 
 impl TaskUsage {
-    /// Adds a measurement of a task that was started at `started`; returns the current use.
+    /// Adds a measurement of a task that was started at `started`; returns the current use, or `None` if the task has just
+    /// started.
     pub(super) fn add(
         &mut self,
         started: BootMillis,
         at: BootMillis,
         now: Measurement,
-    ) -> v1::ExecutionUsage {
+    ) -> Option<v1::ExecutionUsage> {
         let at_start = Measurement { cpu: CpuTime::default(), read_bytes: 0, written_bytes: 0, ..now };
         let (then, before) = self.last.unwrap_or((started, at_start));
         let millis = at.saturating_sub(then);
-        let mut use_now = v1::ExecutionUsage {
-            memory_bytes: now.memory_bytes,
-            processes: now.processes,
-            ..v1::ExecutionUsage::default()
-        };
-        if millis >= CPU_SPAN_MIN {
-            let per_second = |amount: u64| amount.saturating_mul(1_000) / millis;
-            // Microseconds in a second are thousandths of a core times 1,000.
-            let cpu = per_second(now.cpu.since(before.cpu)) / 1_000;
-            use_now.cpu_millis = u32::try_from(cpu).unwrap_or(u32::MAX);
-            use_now.read_bytes_per_second = per_second(now.read_bytes.saturating_sub(before.read_bytes));
-            use_now.written_bytes_per_second =
-                per_second(now.written_bytes.saturating_sub(before.written_bytes));
-            self.cpu.add(cpu);
-            self.cpu_max = self.cpu_max.max(use_now.cpu_millis);
+        if millis < CPU_SPAN_MIN {
+            self.memory_max = self.memory_max.max(now.memory_bytes).max(now.peak_memory_bytes);
+            return None;
         }
+        let per_second = |amount: u64| amount.saturating_mul(1_000) / millis;
+        // Microseconds in a second are thousandths of a core times 1,000.
+        let cpu = per_second(now.cpu.since(before.cpu)) / 1_000;
+        let cpu_millis = u32::try_from(cpu).unwrap_or(u32::MAX);
+        self.cpu.add(cpu);
+        self.cpu_max = self.cpu_max.max(cpu_millis);
         self.measurements += 1;
         self.memory_sum += u128::from(now.memory_bytes);
         self.memory.add(now.memory_bytes);
         self.memory_max = self.memory_max.max(now.memory_bytes).max(now.peak_memory_bytes);
         self.last = Some((at, now));
-        use_now
+        Some(v1::ExecutionUsage {
+            cpu_millis,
+            memory_bytes: now.memory_bytes,
+            read_bytes_per_second: per_second(now.read_bytes.saturating_sub(before.read_bytes)),
+            written_bytes_per_second: per_second(now.written_bytes.saturating_sub(before.written_bytes)),
+            processes: now.processes,
+            ..v1::ExecutionUsage::default()
+        })
     }
 
     /// Peak memory that was measured, in bytes.
@@ -126,11 +128,11 @@ mod tests {
     #[test]
     fn cpu_and_io_are_rates_since_the_last_measurement() {
         let mut usage = TaskUsage::default();
-        let first = usage.add(1_000, 5_000, measurement(2_000_000, 100));
+        let first = usage.add(1_000, 5_000, measurement(2_000_000, 100)).unwrap();
         assert_eq!((first.cpu_millis, first.read_bytes_per_second), (500, 500_000), "since the start");
-        let second = usage.add(1_000, 9_000, measurement(10_000_000, 300));
+        let second = usage.add(1_000, 9_000, measurement(10_000_000, 300)).unwrap();
         assert_eq!((second.cpu_millis, second.written_bytes_per_second), (2_000, 4_000_000));
-        let third = usage.add(1_000, 14_000, measurement(4_000_000, 200));
+        let third = usage.add(1_000, 14_000, measurement(4_000_000, 200)).unwrap();
         assert_eq!(third.cpu_millis, 0, "a process has ended unseen");
         let summary = usage.summary().unwrap();
         assert_eq!((summary.measurements, summary.cpu_max_millis), (3, 2_000));
@@ -147,6 +149,14 @@ mod tests {
         assert!((950_000_000..=997_500_000).contains(&p95), "{p95}");
         (0..30_000).for_each(|_| histogram.add(0));
         assert_eq!(histogram.p95(), 1);
+    }
+
+    #[test]
+    fn a_task_that_has_just_started_is_not_measured_yet() {
+        let mut usage = TaskUsage::default();
+        assert_eq!(usage.add(1_000, 1_900, measurement(900_000, 700)), None);
+        assert_eq!((usage.summary(), usage.peak_memory()), (None, 700));
+        assert_eq!(usage.add(1_000, 6_000, measurement(5_000_000, 100)).unwrap().cpu_millis, 1_000);
     }
 
     #[test]

@@ -304,6 +304,7 @@ pub(super) fn request(tenant: &Tenant, method: &Method, route: &str) -> (String,
             body = json!({"account": "noah"});
             plain(WithoutTrace)
         }
+        "/usage" => all(),
         "/access/check" => (format!("{route}?verb=read&resource=jobs"), WithoutTrace),
         "/workers/{id}" if is_get => (route.replace("{id}", "wkr_00000000010000000000000000"), WithoutTrace),
         path if path.starts_with("/workers/{id}") => id("wkr_00000000010000000000000000"),
