@@ -14,7 +14,7 @@
 //! - [`failure`]: rendering of errors, and exit codes.
 //! - [`logging`]: logs of servers and workers.
 //!
-//! `belfry supervisor`, `belfry fuse` and `belfry hook-runner` are internal processes of a worker, which starts them itself.
+//! `belfry supervisor`, `belfry fuse` and `belfry task-runner` are internal processes of a worker, which starts them itself.
 //! Their arguments are private to the worker crate, so they are dispatched before the command line is parsed.
 
 mod args;
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     let result = match arguments.next().as_deref().and_then(std::ffi::OsStr::to_str) {
         Some("supervisor") => commands::serve::supervisor(arguments),
         Some("fuse") => commands::serve::fuse(),
-        Some("hook-runner") => return worker::run_with_hooks(arguments),
+        Some("task-runner") => return worker::run_task(arguments),
         _ => command_line(std::env::args_os().collect()),
     };
     match result {

@@ -11,6 +11,7 @@ mod health;
 mod hook;
 mod log;
 mod requires;
+mod sidecar;
 mod spread;
 mod stop_signal;
 mod volume;
@@ -28,6 +29,7 @@ pub use health::{
 pub use hook::Hook;
 pub use log::{LogKeep, LogPolicy};
 pub use requires::RequiredService;
+pub use sidecar::{Sidecar, SidecarCheck};
 pub use spread::JobSpread;
 pub use stop_signal::StopSignal;
 pub use volume::Volume;
@@ -300,6 +302,10 @@ pub struct ProcessRun {
     /// Standard input of the process [default: empty].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
+    /// Programs that run beside the process, for its duration; at most 8. They start in their order, and stop in the reverse
+    /// order after the process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sidecars: Vec<Sidecar>,
     /// Commands that run one after the other before the process; at most 16. If one fails, the others and the process do
     /// not run, and the execution fails with its exit code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -309,13 +315,6 @@ pub struct ProcessRun {
     /// result. After a stop, they share the grace period of the job; a task that is killed runs none of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub post_stop: Vec<Hook>,
-}
-
-impl ProcessRun {
-    /// Returns whether commands run before or after the process.
-    pub fn has_hooks(&self) -> bool {
-        !self.pre_start.is_empty() || !self.post_stop.is_empty()
-    }
 }
 
 /// An artifact that the worker downloads before an execution.

@@ -14,7 +14,8 @@ use crate::limits;
 use crate::namespace::{NamespaceSettings, Quota};
 use crate::queue::QueueSettings;
 use crate::spec::{
-    Backoff, Constraint, FinishBy, Hook, JobSpec, Operator, ProcessRun, RequiredService, Run, Volume,
+    Backoff, Constraint, FinishBy, Hook, JobSpec, Operator, ProcessRun, RequiredService, Run, Sidecar,
+    SidecarCheck, Volume,
 };
 use crate::time::{Duration, Timestamp};
 
@@ -199,6 +200,13 @@ impl Check {
             let at = format!("{at}.{name}");
             self.arguments(&at, list);
         }
+        self.sidecars(&format!("{at}.sidecars"), &process.sidecars);
+        let companions = serde_json::to_string(&(&process.sidecars, &process.pre_start, &process.post_stop));
+        let size = companions.map_or(0, |text| text.len());
+        self.ensure(size <= limits::COMPANIONS_BYTES_MAX, at, || {
+            let max = limits::COMPANIONS_BYTES_MAX;
+            format!("has {size} bytes in `sidecars`, `pre_start` and `post_stop`: expected at most {max}; move long scripts into files")
+        });
         for (hooks, name) in [(&process.pre_start, "pre_start"), (&process.post_stop, "post_stop")] {
             let at = format!("{at}.{name}");
             self.ensure(hooks.len() <= limits::HOOKS_MAX, &at, || too_many(hooks.len(), limits::HOOKS_MAX));
@@ -225,10 +233,37 @@ impl Check {
         }
     }
 
+    /// Checks everything except the names of ports.
+    fn sidecars(&mut self, at: &str, sidecars: &[Sidecar]) {
+        self.ensure(sidecars.len() <= limits::SIDECARS_MAX, at, || {
+            too_many(sidecars.len(), limits::SIDECARS_MAX)
+        });
+        let mut names = BTreeSet::new();
+        for (i, sidecar) in sidecars.iter().enumerate() {
+            let at = format!("{at}[{i}]");
+            self.name(&format!("{at}.name"), &sidecar.name);
+            self.ensure(names.insert(sidecar.name.as_str()), &format!("{at}.name"), || {
+                format!("another sidecar has the name `{}`", shown(&sidecar.name))
+            });
+            self.program(&format!("{at}.command"), &sidecar.command);
+            if let Some(SidecarCheck::Command(command)) = &sidecar.ready {
+                self.program(&format!("{at}.ready.command"), command);
+            }
+            for (time, name) in [(sidecar.ready_timeout, "ready_timeout"), (sidecar.grace, "grace")] {
+                self.at_most(&format!("{at}.{name}"), time, limits::GRACE_MAX);
+            }
+        }
+    }
+
+    /// Checks the program and the arguments of a command.
+    fn program(&mut self, at: &str, command: &[String]) {
+        let has_program = command.first().is_some_and(|program| !program.is_empty());
+        self.ensure(has_program, at, || "must not be empty: expected a program".into());
+        self.arguments(at, command);
+    }
+
     fn hook(&mut self, at: &str, hook: &Hook) {
-        let has_program = hook.command.first().is_some_and(|program| !program.is_empty());
-        self.ensure(has_program, &format!("{at}.command"), || "must not be empty: expected a program".into());
-        self.arguments(&format!("{at}.command"), &hook.command);
+        self.program(&format!("{at}.command"), &hook.command);
         if let Some(timeout) = hook.timeout {
             self.ensure(timeout > Duration::ZERO, &format!("{at}.timeout"), || {
                 "must be greater than 0".into()
@@ -652,6 +687,38 @@ mod tests {
     #[test]
     fn a_plain_command_is_valid() {
         assert_eq!(problems(|_| {}), "fine");
+    }
+
+    #[test]
+    fn a_sidecar_has_a_name_a_program_and_a_check_of_a_known_port() {
+        use crate::spec::CheckedPort;
+        let sidecar = |name: &str, ready: Option<SidecarCheck>| Sidecar {
+            name: name.into(),
+            command: vec!["postgres".into()],
+            ready,
+            ready_timeout: Duration::from_secs(60),
+            grace: Duration::from_secs(10),
+        };
+        let tcp = |port| Some(SidecarCheck::Tcp(crate::spec::TcpCheck { port }));
+        insta::assert_snapshot!(problems(|spec| {
+            process(spec).sidecars = vec![
+                sidecar("db", tcp(CheckedPort::Name("db".into()))),
+                sidecar("db", tcp(CheckedPort::Number(0))),
+                sidecar("cache", Some(SidecarCheck::Command(Vec::new()))),
+                Sidecar { command: Vec::new(), ..sidecar("mail", None) },
+            ];
+        }), @r"
+        run.process.sidecars[1].name: another sidecar has the name `db`
+        run.process.sidecars[2].ready.command: must not be empty: expected a program
+        run.process.sidecars[3].command: must not be empty: expected a program
+        run.process.sidecars[0].ready.tcp.port: the job has no port `db`: expected the name of one of `ports`, or a number
+        run.process.sidecars[1].ready.tcp.port: must be from 1 to 65535
+        ");
+        let fine = problems(|spec| {
+            spec.ports = vec![crate::spec::Port { name: "db".into(), port: None }];
+            process(spec).sidecars = vec![sidecar("db", tcp(CheckedPort::Name("db".into())))];
+        });
+        assert_eq!(fine, "fine");
     }
 
     #[test]

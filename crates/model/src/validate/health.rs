@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Check, shown, too_many};
 use crate::limits;
-use crate::spec::{CheckedPort, HealthCheck, JobSpec};
+use crate::spec::{CheckedPort, HealthCheck, JobSpec, Run, SidecarCheck};
 use crate::time::Duration;
 
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
@@ -38,6 +38,12 @@ pub(super) fn ports_and_checks(check: &mut Check, spec: &JobSpec) {
             });
         }
     }
+    let Run::Process(process) = &spec.run;
+    for (i, sidecar) in process.sidecars.iter().enumerate() {
+        if let Some(SidecarCheck::Tcp(tcp)) = &sidecar.ready {
+            checked_port(check, &format!("run.process.sidecars[{i}].ready.tcp.port"), &tcp.port, &names);
+        }
+    }
     let Some(checks) = spec.health.as_deref() else { return };
     for (name, health_check) in checks.iter() {
         let at = format!("health.{name}");
@@ -47,6 +53,17 @@ pub(super) fn ports_and_checks(check: &mut Check, spec: &JobSpec) {
             &format!("{at}.success_threshold"),
             || "must be 1: only `readiness` can need several successes".into(),
         );
+    }
+}
+
+fn checked_port(check: &mut Check, at: &str, port: &CheckedPort, names: &BTreeSet<&str>) {
+    match port {
+        CheckedPort::Number(number) => {
+            check.ensure(*number > 0, at, || "must be from 1 to 65535".into());
+        }
+        CheckedPort::Name(name) => check.ensure(names.contains(name.as_str()), at, || {
+            format!("the job has no port `{}`: expected the name of one of `ports`, or a number", shown(name))
+        }),
     }
 }
 
@@ -63,18 +80,7 @@ fn one(check: &mut Check, at: &str, health_check: &HealthCheck, names: &BTreeSet
         ("grpc", grpc.as_ref().map(|grpc| &grpc.port)),
     ];
     for (kind, port) in ports.into_iter().filter_map(|(kind, port)| Some((kind, port?))) {
-        let at = format!("{at}.{kind}.port");
-        match port {
-            CheckedPort::Number(number) => {
-                check.ensure(*number > 0, &at, || "must be from 1 to 65535".into());
-            }
-            CheckedPort::Name(name) => check.ensure(names.contains(name.as_str()), &at, || {
-                format!(
-                    "the job has no port `{}`: expected the name of one of `ports`, or a number",
-                    shown(name)
-                )
-            }),
-        }
+        checked_port(check, &format!("{at}.{kind}.port"), port, names);
     }
     if let Some(http) = http {
         let at = format!("{at}.http");

@@ -31,12 +31,12 @@ use super::ports::PortNumbers;
 use super::task::StartRequest;
 use super::volumes::{self, VolumePaths};
 use crate::clock::{BootMillis, ClockReading, now, unix_millis};
-use crate::hooks::{self, Hooks};
 use crate::layout::CHECKPOINT_FILE;
 use crate::process::cgroup::Group;
 use crate::process::spawn::{Program, SpawnError, Spawner, Started, Step, dev_null};
 use crate::process::tree::EXECUTION_VARIABLE;
 use crate::process::user::TaskUser;
+use crate::task_runner::{self, Companions};
 
 /// Maximum number of concurrent launches; limits the launches that are delayed when the lease expires.
 const LAUNCHES_MAX: usize = 64;
@@ -246,7 +246,7 @@ struct Thread {
     user: Option<TaskUser>,
     dev_null: OwnedFd,
     lease_until: Arc<AtomicU64>,
-    /// Path of this program, which runs the hooks of a task.
+    /// Path of this program, which is also the task runner.
     program: Arc<Path>,
 }
 
@@ -259,7 +259,7 @@ impl Thread {
             );
         };
         let (folder, streams) = (&prepared.folder, &prepared.streams);
-        let argv = with_hooks(&self.program, process, arguments(process, &folder.path));
+        let argv = with_companions(&self.program, process, arguments(process, &folder.path));
         let directory = working_directory(order, folder);
         let program = Program {
             argv: c_strings(&argv)?,
@@ -304,13 +304,10 @@ fn arguments(process: &ProcessRun, folder: &Path) -> Vec<String> {
     argv
 }
 
-/// Returns the arguments of the program that runs the hooks of a task and its process; `argv` if it has no hooks.
-fn with_hooks(program: &Path, process: &ProcessRun, argv: Vec<String>) -> Vec<String> {
-    if !process.has_hooks() {
-        return argv;
-    }
-    let hooks = Hooks { pre_start: process.pre_start.clone(), post_stop: process.post_stop.clone() };
-    let runner = [program.display().to_string(), hooks::COMMAND.to_owned(), hooks.to_argument()];
+/// Returns the arguments of the task runner, if the process of the job has sidecars or hooks; `argv` otherwise.
+fn with_companions(program: &Path, process: &ProcessRun, argv: Vec<String>) -> Vec<String> {
+    let Some(companions) = Companions::of(process) else { return argv };
+    let runner = [program.display().to_string(), task_runner::COMMAND.to_owned(), companions.to_argument()];
     runner.into_iter().chain(argv).collect()
 }
 

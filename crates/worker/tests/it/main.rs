@@ -52,6 +52,8 @@ fn trials() -> Vec<Trial> {
             hooks_run_before_and_after_the_process,
             a_failed_hook_before_the_start_fails_the_task,
             hooks_after_a_stop_run_within_the_grace_period,
+            a_sidecar_runs_as_long_as_the_process,
+            a_sidecar_that_is_not_ready_fails_the_task,
             an_acknowledged_execution_and_its_folder_are_removed,
             an_execution_that_is_assigned_again_does_not_run_again,
             a_failed_task_reports_exit_code_or_signal,
@@ -212,7 +214,7 @@ fn main() -> ExitCode {
             ended(worker::run_supervisor(config))
         }
         Some("fuse") => ended(worker::run_fuse()),
-        Some("hook-runner") => worker::run_with_hooks(args),
+        Some("task-runner") => worker::run_task(args),
         Some("sibling") => stop::make_sibling(),
         Some("service") => services::serve(args.next().expect("the file of the answers").as_ref()),
         Some("numbers") => ended(run(pids::play())),

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
-use model::spec::{Hook, JobSpec, ProcessRun, Run};
+use model::spec::{Hook, JobSpec, ProcessRun, Run, Sidecar, SidecarCheck};
 use model::{Bytes, Duration};
 use proto::logframe::Stream;
 use proto::v1::finished::How;
@@ -135,6 +135,81 @@ pub(crate) async fn hooks_after_a_stop_run_within_the_grace_period() {
     let finished = rig.server.finished(&order.execution_id).await;
     assert_eq!(finished.how(), How::Stopped, "{finished:?}");
     assert_eq!(std::fs::read_to_string(&after).unwrap(), "5\n");
+}
+
+fn sidecar(text: &str, ready: Option<&str>) -> Sidecar {
+    let shell = |text: &str| ["sh", "-c", text].map(str::to_owned).to_vec();
+    let ready = ready.map(|text| SidecarCheck::Command(shell(text)));
+    let (ready_timeout, grace) = (Duration::from_secs(20), Duration::from_secs(20));
+    Sidecar { name: "db".into(), command: shell(text), ready, ready_timeout, grace }
+}
+
+fn with_sidecar(sidecar: Sidecar, text: &str) -> JobSpec {
+    let process = ProcessRun {
+        script: Some(text.to_owned()),
+        sidecars: vec![sidecar],
+        pre_start: vec![hook("echo migrated $(cat data)", None)],
+        post_stop: vec![hook("echo dumped $(cat data)", None)],
+        ..ProcessRun::default()
+    };
+    JobSpec::new(Run::Process(process))
+}
+
+/// F3. The stop signal of the task does not reach the sidecar before the process has ended.
+pub(crate) async fn a_sidecar_runs_as_long_as_the_process() {
+    let rig = TestWorker::new().await;
+    let ready = rig.shared("ready");
+    let db = sidecar(
+        "trap 'echo closed; rm data; exit 0' TERM; sleep 0.2; echo rows > data; while :; do sleep 0.05; done",
+        Some("test -e data"),
+    );
+    let text = format!(
+        "trap 'echo stopped $(cat data); exit 4' TERM; echo 1 > {}; while :; do sleep 0.05; done",
+        ready.display()
+    );
+    let order = assignment(&with_sidecar(db, &text));
+    rig.server.assign(vec![order.clone()]).await;
+    rig.server.wait_for("the task", |_| (crate::rig::numbers(&ready) == [1]).then_some(())).await;
+    let (execution_id, fence) = (order.execution_id.clone(), order.fence);
+    rig.server
+        .stop(proto::v1::Stop {
+            execution_id,
+            fence,
+            grace_ms: 60_000,
+            discard: false,
+            reason: "cancelled".into(),
+        })
+        .await;
+    let finished = rig.server.finished(&order.execution_id).await;
+    assert_eq!((finished.how(), finished.exit_code), (How::Stopped, Some(4)), "{finished:?}");
+    let expected = "migrated rows\nstopped rows\ndumped rows\nclosed\n";
+    rig.server
+        .wait_for("the log", |s| (s.log(&order.execution_id, Stream::Stdout)? == expected).then_some(()))
+        .await;
+}
+
+/// F3.
+pub(crate) async fn a_sidecar_that_is_not_ready_fails_the_task() {
+    let rig = TestWorker::new().await;
+    let slow = Sidecar { ready_timeout: Duration::from_millis(300), ..sidecar("sleep 600", Some("false")) };
+    for (sidecar, problem) in [
+        (slow, "belfry: sidecar `db` was not ready within 300ms\n"),
+        (sidecar("exit 3", Some("false")), "belfry: sidecar `db` exited with code 3 before it was ready\n"),
+    ] {
+        let order = assignment(&with_sidecar(sidecar, "echo process"));
+        rig.server.assign(vec![order.clone()]).await;
+        let finished = rig.server.finished(&order.execution_id).await;
+        assert_eq!((finished.how(), finished.exit_code), (How::Exited, Some(1)), "{finished:?}");
+        rig.server.wait_for("the log", |s| s.log(&order.execution_id, Stream::Stdout)).await;
+        let log = |stream| rig.server.state().log(&order.execution_id, stream).unwrap_or_default();
+        assert!(!log(Stream::Stdout).contains("process") && log(Stream::Stdout).contains("dumped"));
+        assert!(log(Stream::Stderr).starts_with(problem), "{}", log(Stream::Stderr));
+    }
+    // A sidecar that ends early does not end the task.
+    let order = assignment(&with_sidecar(sidecar("echo rows > data; exit 5", None), "sleep 0.5"));
+    rig.server.assign(vec![order.clone()]).await;
+    let finished = rig.server.finished(&order.execution_id).await;
+    assert_eq!(finished.exit_code, Some(0), "{finished:?}");
 }
 
 pub(crate) async fn an_acknowledged_execution_and_its_folder_are_removed() {
