@@ -177,6 +177,7 @@ const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
   ],
   // Problems of a worker and of a server.
   [/^disk almost full$/, (t) => t("trouble.disk")],
+  [/^memory almost exhausted$/, (t) => t("trouble.memory")],
   [/^cannot start tasks: (\d+) programs\b.*$/, (t, count) => t("trouble.slow", { count: Number(count) })],
   [/^no (?:answer|response) within (\d+) ?s$/, (t, seconds) => t("trouble.noAnswer", { seconds })],
   [/^the wall clock (?:leapt|jumped) ahead by ([^,:]+)[,:].*$/, (t, by) => t("trouble.clockLeapt", { by })],
