@@ -111,9 +111,9 @@ impl Recorder {
         log.events.push(Event { at: span.end, what: What::TailLost { commits, since: Some(span.start) } });
     }
 
-    /// Whether a commit at this time may have been lost.
-    pub fn may_be_lost(&self, at: Timestamp) -> bool {
-        self.log().losses().any(|lost| lost.contains(&at))
+    /// Whether a commit within this time, from its request to its answer, may have been lost.
+    pub fn may_be_lost(&self, during: &Range<Timestamp>) -> bool {
+        self.log().losses().any(|lost| *lost.start() <= during.end && during.start <= *lost.end())
     }
 
     /// Returns the number of ended jobs.

@@ -9,6 +9,7 @@
 //! A client changes to the next server after an uncertain answer. [`outcome_of`] decides what an error
 //! proves; a request without a certain answer counts as unknown, never as refused.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -45,8 +46,8 @@ pub(super) struct Load {
     pub(super) in_flight: u64,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) names: Arc<AtomicU64>,
-    /// Workflow runs that were started, with their start times.
-    pub(super) runs: Arc<Mutex<Vec<(RunId, Timestamp)>>>,
+    /// Workflow runs that were started, with the time from the request to the answer.
+    pub(super) runs: Arc<Mutex<Vec<(RunId, Range<Timestamp>)>>>,
 }
 
 /// What an error says about the outcome of its request.

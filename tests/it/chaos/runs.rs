@@ -27,9 +27,11 @@ impl Load {
         let mut number = 0_u32;
         while !self.is_over() {
             number += 1;
+            let asked = self.recorder.now();
             let id = self.start(&format!("chaos-run-{number}")).await;
-            let now = self.recorder.now();
-            self.runs.lock().unwrap_or_else(PoisonError::into_inner).push((id, now));
+            // The answer may be read long after the commit.
+            let during = asked..self.recorder.now();
+            self.runs.lock().unwrap_or_else(PoisonError::into_inner).push((id, during));
             let enough = self.recorder.ended() + ENDED_A_RUN;
             while !self.is_over() && self.recorder.ended() < enough {
                 poll_pause().await;
@@ -84,9 +86,9 @@ impl Load {
     pub(super) async fn wrong_runs(&self) -> Vec<String> {
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut wrong = Vec::new();
-        for (id, started) in runs {
+        for (id, during) in runs {
             let run = match self.client().run(id).await {
-                Err(error) if error.status() == Some(404) && self.recorder.may_be_lost(started) => continue,
+                Err(error) if error.status() == Some(404) && self.recorder.may_be_lost(&during) => continue,
                 found => found.expect("a started run exists"),
             };
             if run.status != RunStatus::Succeeded {
