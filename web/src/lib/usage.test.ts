@@ -53,7 +53,7 @@ test("measurements from before the last five minutes are not shown", () => {
 });
 
 test("a missing heartbeat interrupts the chart", () => {
-  const spans = usageSpans([sample(60, "1"), sample(55, "2"), sample(5, "3"), sample(0, "4")]);
+  const spans = usageSpans([sample(70, "1"), sample(65, "2"), sample(5, "3"), sample(0, "4")]);
   expect(measuredParts(spans).map((part) => part.map(({ use }) => use.cpu))).toEqual([
     [1, 2],
     [3, 4],
@@ -79,11 +79,16 @@ test("a job without requests has the default ones", () => {
 });
 
 test("a request of more than twice the use is oversized, but never the default one", () => {
-  expect(isOversized("memory", 2 * GIB, 300 * MIB)).toBe(true);
-  expect(isOversized("memory", 2 * GIB, GIB)).toBe(false);
-  expect(isOversized("memory", 64 * MIB, MIB)).toBe(false);
-  expect(isOversized("cpu", 4, 1.9)).toBe(true);
-  expect(isOversized("cpu", 0.1, 0)).toBe(false);
+  const used = (p95: number, measurements = 3) => {
+    const distribution = { mean: null, p95, max: null };
+    return { measurements, cpu: distribution, memory: distribution, readBytes: 0, writtenBytes: 0 };
+  };
+  expect(isOversized("memory", 2 * GIB, used(300 * MIB))).toBe(true);
+  expect(isOversized("memory", 2 * GIB, used(GIB))).toBe(false);
+  expect(isOversized("memory", 64 * MIB, used(MIB))).toBe(false);
+  expect(isOversized("cpu", 4, used(1.9))).toBe(true);
+  expect(isOversized("cpu", 0.1, used(0))).toBe(false);
+  expect(isOversized("cpu", 4, used(0, 2))).toBe(false);
 });
 
 test("the mean CPU of an ended execution is its CPU time by its run time", () => {
@@ -98,6 +103,7 @@ test("the mean CPU of an ended execution is its CPU time by its run time", () =>
   };
   const usage: Usage = { run_time: "40s", cpu_time: "20s", peak_memory_bytes: GIB, log_bytes: 0, measured };
   expect(usageStatistics(usage)).toEqual({
+    measurements: 8,
     cpu: { mean: 0.5, p95: 1.5, max: 2 },
     memory: { mean: 200 * MIB, p95: 300 * MIB, max: GIB },
     readBytes: 10,

@@ -36,9 +36,17 @@ export function requestsOf(spec: Job["spec"]): Use | null {
   };
 }
 
+/** Fewest measurements that say something about a request. */
+const MEASUREMENTS_MIN = 3;
+
 /** Returns whether a request is much larger than the use. The default request, or less, is never too much. */
-export function isOversized(resource: Measured, request: number, p95: number): boolean {
-  return request > DEFAULT_REQUESTS[resource] && request > OVERSIZED_FROM * p95;
+export function isOversized(
+  resource: Measured,
+  request: number,
+  { measurements, ...use }: UsageStatistics,
+): boolean {
+  const isKnown = measurements >= MEASUREMENTS_MIN;
+  return isKnown && request > DEFAULT_REQUESTS[resource] && request > OVERSIZED_FROM * use[resource].p95;
 }
 
 /** Statistics of one resource; null if they are unknown. */
@@ -49,6 +57,7 @@ export interface Distribution {
 }
 
 export interface UsageStatistics extends Record<Measured, Distribution> {
+  measurements: number;
   readBytes: number;
   writtenBytes: number;
 }
@@ -59,6 +68,7 @@ export function usageStatistics(usage: Usage | null | undefined): UsageStatistic
   if (!measured) return null;
   const [cpuMs, runMs] = [parseDuration(usage.cpu_time), parseDuration(usage.run_time)];
   return {
+    measurements: measured.measurements,
     cpu: {
       mean: cpuMs !== null && runMs ? cpuMs / runMs : null,
       p95: parseCpu(measured.cpu_p95),
@@ -76,9 +86,10 @@ export function usageStatistics(usage: Usage | null | undefined): UsageStatistic
 
 /** Range of the charts of a running execution. */
 const WINDOW_MS = 300_000;
-/** Interval in which workers measure, and the time without a measurement from which one is missing. */
+/** Shortest interval in which workers measure, and the time without a measurement from which one is missing. */
 const INTERVAL_MS = 5_000;
-const GAP_MS = 3 * INTERVAL_MS;
+/** Workers with many executions measure every 30 seconds. */
+const GAP_MS = 45_000;
 
 /** A part of the last minutes, in ms since the epoch. */
 export interface UsageSpan {

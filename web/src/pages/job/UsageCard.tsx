@@ -110,7 +110,7 @@ function EndedUsage({ statistics, requests }: { statistics: UsageStatistics; req
     </tr>
   );
   const oversized = MEASURED.filter(
-    (resource) => requests && isOversized(resource, requests[resource], statistics[resource].p95),
+    (resource) => requests && isOversized(resource, requests[resource], statistics),
   );
   return (
     <>
