@@ -46,8 +46,16 @@ pub(super) struct Load {
     pub(super) in_flight: u64,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) names: Arc<AtomicU64>,
-    /// Workflow runs that were started, with the time from the request to the answer.
-    pub(super) runs: Arc<Mutex<Vec<(RunId, Range<Timestamp>)>>>,
+    /// Workflow runs that were started.
+    pub(super) runs: Arc<Mutex<Vec<StartedRun>>>,
+}
+
+/// A workflow run that was started.
+#[derive(Debug, Clone)]
+pub(super) struct StartedRun {
+    pub(super) id: RunId,
+    /// Time from the request to the answer.
+    pub(super) during: Range<Timestamp>,
 }
 
 /// What an error says about the outcome of its request.

@@ -14,7 +14,7 @@ use model::spec::Run;
 use model::workflow::{ElementSource, ForEach, StepSpec};
 use model::{JobSpec, RunId, RunStatus, WorkflowSpec};
 
-use super::load::{ErrorOutcome, Load, outcome_of, small};
+use super::load::{ErrorOutcome, Load, StartedRun, outcome_of, small};
 
 /// Number of ended jobs after which another run is started.
 const ENDED_A_RUN: u64 = 25;
@@ -31,7 +31,7 @@ impl Load {
             let id = self.start(&format!("chaos-run-{number}")).await;
             // The answer may be read long after the commit.
             let during = asked..self.recorder.now();
-            self.runs.lock().unwrap_or_else(PoisonError::into_inner).push((id, during));
+            self.runs.lock().unwrap_or_else(PoisonError::into_inner).push(StartedRun { id, during });
             let enough = self.recorder.ended() + ENDED_A_RUN;
             while !self.is_over() && self.recorder.ended() < enough {
                 poll_pause().await;
@@ -86,7 +86,7 @@ impl Load {
     pub(super) async fn wrong_runs(&self) -> Vec<String> {
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut wrong = Vec::new();
-        for (id, during) in runs {
+        for StartedRun { id, during } in runs {
             let run = match self.client().run(id).await {
                 Err(error) if error.status() == Some(404) && self.recorder.may_be_lost(&during) => continue,
                 found => found.expect("a started run exists"),
