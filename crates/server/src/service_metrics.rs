@@ -38,34 +38,56 @@ const CONCURRENT_MAX: usize = 16;
 /// Most bytes of an answer that are read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Reads metrics until the future is dropped.
+/// Where metrics come from.
+enum Source {
+    /// Other systems.
+    Queries(Arc<Reader>),
+    /// The measurements of workers.
+    Measurements,
+}
+
+impl Source {
+    fn has(&self, metric: &ScalingMetric) -> bool {
+        match self {
+            Self::Queries(_) => matches!(metric, ScalingMetric::Query(_)),
+            Self::Measurements => metric.needs_replicas(),
+        }
+    }
+}
+
+/// Reads metrics until the future is dropped. Measurements do not wait for slow servers of metrics.
 pub(crate) async fn run(services: Services) {
     let networks = Arc::new(services.config.private_networks.clone());
     let http = networks::guarded_client(&networks, TIMEOUT, TIMEOUT);
-    let reader = Arc::new(Reader { http, networks });
+    let queries = Source::Queries(Arc::new(Reader { http, networks }));
+    tokio::join!(read_repeatedly(services.clone(), queries), read_repeatedly(services, Source::Measurements));
+}
+
+async fn read_repeatedly(services: Services, source: Source) {
     let mut rounds = tokio::time::interval(LOOK_INTERVAL);
     rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut last_read: Option<(tokio::time::Instant, Vec<(ServiceId, ScalingMetric)>)> = None;
     loop {
         rounds.tick().await;
         let view = services.node.view();
-        if view.metrics_to_read.is_empty() || services.node.check_leading().is_err() {
+        let metrics: Vec<_> =
+            view.metrics_to_read.iter().filter(|(_, metric)| source.has(metric)).cloned().collect();
+        if metrics.is_empty() || services.node.check_leading().is_err() {
             last_read = None;
             continue;
         }
         // A new service need not wait for its first values.
-        let is_due = |(at, metrics): &(tokio::time::Instant, Vec<_>)| {
-            at.elapsed() >= INTERVAL || *metrics != view.metrics_to_read
-        };
+        let is_due =
+            |(at, read): &(tokio::time::Instant, Vec<_>)| at.elapsed() >= INTERVAL || *read != metrics;
         if !last_read.as_ref().is_none_or(is_due) {
             continue;
         }
-        let metrics = view.metrics_to_read.clone();
         last_read = Some((tokio::time::Instant::now(), metrics.clone()));
-        // First, because a server of metrics may be slow. A node that stops needs no readings.
-        let readings = Box::pin(read_measurements(&services, &metrics)).await;
-        let _stopped = services.node.report(vec![Input::Metrics { readings }]).await;
-        let readings = Box::pin(read_queries(&reader, &metrics)).await;
+        let readings = match &source {
+            Source::Queries(reader) => Box::pin(read_queries(reader, &metrics)).await,
+            Source::Measurements => Box::pin(read_measurements(&services, &metrics)).await,
+        };
+        // A node that stops needs no readings.
         let _stopped = services.node.report(vec![Input::Metrics { readings }]).await;
     }
 }
