@@ -224,7 +224,7 @@ pub(crate) enum Command {
     Task(task::TaskCommand),
     /// Watch the events of jobs, runs, schedules, workers and queues
     Events(more::EventsArgs),
-    /// Show the load of queues and workers, and the rates of jobs, until Ctrl-C
+    /// Show the load of queues and workers, the rates of jobs, and what executions use, until Ctrl-C
     Top(more::TopArgs),
     /// Show how many jobs ran, failed and waited in a range, by name, queue, namespace, schedule or worker
     Stats(more::StatsArgs),

@@ -15,7 +15,7 @@ use model::{Bytes, Duration};
 use proto::logframe::Stream;
 use proto::v1::finished::How;
 use proto::v1::report::Body;
-use proto::v1::{Origin, StepElement, StepOrigin};
+use proto::v1::{Assignment, Finished, Origin, StepElement, StepOrigin};
 
 use crate::rig::{TestWorker, assignment, script, sh};
 
@@ -66,6 +66,14 @@ fn hook(text: &str, timeout: Option<u64>) -> Hook {
 fn with_hooks(pre_start: Vec<Hook>, text: &str, post_stop: Vec<Hook>) -> JobSpec {
     let process = ProcessRun { script: Some(text.to_owned()), pre_start, post_stop, ..ProcessRun::default() };
     JobSpec::new(Run::Process(process))
+}
+
+/// Stops a task with a long grace period; returns the report of its end.
+async fn stop(rig: &TestWorker, order: &Assignment) -> Finished {
+    let (execution_id, fence) = (order.execution_id.clone(), order.fence);
+    let reason = "cancelled".into();
+    rig.server.stop(proto::v1::Stop { execution_id, fence, grace_ms: 60_000, discard: false, reason }).await;
+    rig.server.finished(&order.execution_id).await
 }
 
 /// F3.
@@ -122,17 +130,7 @@ pub(crate) async fn hooks_after_a_stop_run_within_the_grace_period() {
     let order = assignment(&with_hooks(Vec::new(), &text, post_stop));
     rig.server.assign(vec![order.clone()]).await;
     rig.server.wait_for("the task", |_| (crate::rig::numbers(&ready) == [1]).then_some(())).await;
-    let (execution_id, fence) = (order.execution_id.clone(), order.fence);
-    rig.server
-        .stop(proto::v1::Stop {
-            execution_id,
-            fence,
-            grace_ms: 60_000,
-            discard: false,
-            reason: "cancelled".into(),
-        })
-        .await;
-    let finished = rig.server.finished(&order.execution_id).await;
+    let finished = stop(&rig, &order).await;
     assert_eq!(finished.how(), How::Stopped, "{finished:?}");
     assert_eq!(std::fs::read_to_string(&after).unwrap(), "5\n");
 }
@@ -170,17 +168,7 @@ pub(crate) async fn a_sidecar_runs_as_long_as_the_process() {
     let order = assignment(&with_sidecar(db, &text));
     rig.server.assign(vec![order.clone()]).await;
     rig.server.wait_for("the task", |_| (crate::rig::numbers(&ready) == [1]).then_some(())).await;
-    let (execution_id, fence) = (order.execution_id.clone(), order.fence);
-    rig.server
-        .stop(proto::v1::Stop {
-            execution_id,
-            fence,
-            grace_ms: 60_000,
-            discard: false,
-            reason: "cancelled".into(),
-        })
-        .await;
-    let finished = rig.server.finished(&order.execution_id).await;
+    let finished = stop(&rig, &order).await;
     assert_eq!((finished.how(), finished.exit_code), (How::Stopped, Some(4)), "{finished:?}");
     let expected = "migrated rows\nstopped rows\ndumped rows\nclosed\n";
     rig.server
