@@ -75,6 +75,7 @@ run-cluster: build ## Start three servers on one PostgreSQL and two workers, kee
 test: lint web-unit-if-npm web-if-npm ## Run all required checks: lint, then all tests
 	@scripts/postgresql.sh
 	@scripts/pgbouncer.sh
+	@scripts/container-engine.sh
 	$(CARGO) build --locked --workspace --bins --tests
 	@if $(call has,cargo-nextest); then \
 	  $(CARGO) nextest run --locked --workspace --no-fail-fast; \

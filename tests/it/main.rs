@@ -8,7 +8,7 @@
 //!   checkpoints. [`timekeeping`]: schedules during kills, outages and clock changes. [`failover`]: servers that
 //!   share a database. [`partition`]: a leader without a connection to it. [`cluster`]: `make run-cluster`.
 //!   [`restoring`]: a restored backup. [`tls`]: workers and the command line behind a proxy that terminates TLS.
-//!   [`forecast`]: forecasts for a running server.
+//!   [`forecast`]: forecasts for a running server. [`mod@runtimes`]: containers and HTTP requests.
 
 #![expect(clippy::unwrap_used, reason = "this crate contains only tests and their helpers")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "tests report what they skipped or counted")]
@@ -29,6 +29,7 @@ mod partition;
 mod preemption;
 mod repository_rules;
 mod restoring;
+mod runtimes;
 mod services;
 mod survival;
 mod timekeeping;

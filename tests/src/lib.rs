@@ -14,6 +14,7 @@
 
 mod cli;
 mod clock;
+mod container_engine;
 mod crash;
 mod deadline;
 pub mod diagram;
@@ -37,6 +38,7 @@ pub use store::suite::{cluster, pair, pooler};
 
 pub use cli::Ran;
 pub use clock::MovedClock;
+pub use container_engine::ContainerEngine;
 pub use crash::CrashOrders;
 pub use deadline::{poll_pause, until, within};
 pub use disk::SmallDisk;

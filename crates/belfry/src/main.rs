@@ -14,8 +14,8 @@
 //! - [`failure`]: rendering of errors, and exit codes.
 //! - [`logging`]: logs of servers and workers.
 //!
-//! `belfry supervisor`, `belfry fuse` and `belfry task-runner` are internal processes of a worker, which starts them itself.
-//! Their arguments are private to the worker crate, so they are dispatched before the command line is parsed.
+//! `belfry supervisor`, `belfry fuse`, `belfry task-runner` and `belfry shim` are internal processes of a worker, which starts
+//! them itself. Their arguments are private to it, so they are dispatched before the command line is parsed.
 
 mod args;
 mod commands;
@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         Some("supervisor") => commands::serve::supervisor(arguments),
         Some("fuse") => commands::serve::fuse(),
         Some("task-runner") => return worker::run_task(arguments),
+        Some("shim") => return runtimes::run_shim(arguments),
         _ => command_line(std::env::args_os().collect()),
     };
     match result {

@@ -35,6 +35,20 @@ pub const COMPANIONS_BYTES_MAX: usize = 64 * 1024;
 pub const SIDECARS_MAX: usize = 8;
 /// Maximum number of hooks before, and after, the process of a job.
 pub const HOOKS_MAX: usize = 16;
+/// Maximum length of the name of an image, in bytes.
+pub const IMAGE_LEN_MAX: usize = 512;
+/// Maximum number of headers of a request.
+pub const HTTP_HEADERS_MAX: usize = 100;
+/// Maximum number of outputs that a job takes from a response.
+pub const HTTP_OUTPUTS_MAX: usize = 64;
+/// Maximum number of entries in `success_status`.
+pub const HTTP_STATUS_RANGES_MAX: usize = 32;
+/// Maximum `request_timeout` of a request.
+pub const REQUEST_TIMEOUT_MAX: Duration = Duration::from_hours(24);
+/// Minimum interval of polling.
+pub const POLL_INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// Maximum interval of polling.
+pub const POLL_INTERVAL_MAX: Duration = Duration::from_hours(1);
 /// Maximum number of environment variables of a job.
 pub const ENV_VARS_MAX: usize = 1_000;
 /// Maximum size of an environment variable: name and value together.
@@ -193,7 +207,7 @@ pub const REPEAT_MIN: Duration = Duration::from_secs(60);
 pub const REPEAT_MAX: Duration = Duration::from_hours(24 * 7);
 /// Maximum length of a silence.
 pub const SILENCE_MAX: Duration = Duration::from_hours(24 * 366);
-/// Maximum length of a URL in an alert rule or channel, in bytes.
+/// Maximum length of a URL in an alert rule, a channel or a request, in bytes.
 pub const URL_LEN_MAX: usize = 2_000;
 /// Maximum length of a secret of a channel, in bytes.
 pub const SECRET_LEN_MAX: usize = 4_096;

@@ -7,8 +7,10 @@
 //! Unknown fields are refused. [`crate::validate`] checks everything beyond the types.
 
 mod compact;
+mod container;
 mod health;
 mod hook;
+mod http;
 mod log;
 mod requires;
 mod sidecar;
@@ -22,11 +24,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use compact::{Summary, name_in};
+pub use container::{ContainerRun, PullPolicy};
 pub use health::{
     CheckedPort, ExecutionHealth, GrpcCheck, HealthCheck, HealthChecks, HealthStatus, HttpCheck, Port,
     TcpCheck,
 };
 pub use hook::Hook;
+pub use http::{HttpMethod, HttpPoll, HttpRun, StatusRange};
 pub use log::{LogKeep, LogPolicy};
 pub use requires::RequiredService;
 pub use sidecar::{Sidecar, SidecarCheck};
@@ -110,7 +114,7 @@ pub struct JobSpec {
     /// running execution continues if a service becomes unavailable. The task can look up their endpoints. At most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<RequiredService>,
-    /// Command or script of the job, under the name of its runtime. The only runtime is `process`.
+    /// What the job runs, under the name of its runtime: `process`, `container` or `http`.
     pub run: Run,
     /// Artifacts that the worker downloads before each execution; at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -260,20 +264,53 @@ crate::status::words! { PriorityClass, "a priority class", {
     High = "high";
 } }
 
-/// Command or script of a job, under the name of its runtime.
+/// What a job runs, under the name of its runtime. Only workers with the runtime run the job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all jobs are processes, which the box of another runtime need not slow"
+)]
 pub enum Run {
     /// Runs an operating-system process on the worker.
     Process(ProcessRun),
+    /// Runs a container of an image in the container engine of the worker.
+    Container(Box<ContainerRun>),
+    /// Sends an HTTP request.
+    Http(Box<HttpRun>),
 }
 
 impl Run {
+    /// Name of the runtime [`Self::Process`].
+    pub const PROCESS: &'static str = "process";
+    /// Name of the runtime [`Self::Container`].
+    pub const CONTAINER: &'static str = "container";
+    /// Name of the runtime [`Self::Http`].
+    pub const HTTP: &'static str = "http";
+
     /// Returns the name of the runtime, as in the capabilities of workers.
     pub fn runtime(&self) -> &'static str {
         match self {
-            Self::Process(_) => "process",
+            Self::Process(_) => Self::PROCESS,
+            Self::Container(_) => Self::CONTAINER,
+            Self::Http(_) => Self::HTTP,
+        }
+    }
+
+    /// Returns the process, if the runtime is `process`.
+    pub fn as_process(&self) -> Option<&ProcessRun> {
+        match self {
+            Self::Process(process) => Some(process),
+            _ => None,
+        }
+    }
+
+    /// Returns the process, if the runtime is `process`.
+    pub fn as_process_mut(&mut self) -> Option<&mut ProcessRun> {
+        match self {
+            Self::Process(process) => Some(process),
+            _ => None,
         }
     }
 }

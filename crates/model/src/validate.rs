@@ -21,6 +21,7 @@ use crate::time::{Duration, Timestamp};
 
 mod alert;
 mod health;
+mod runtimes;
 mod schedule;
 mod service;
 mod workflow;
@@ -385,6 +386,8 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
     required_services(&mut check, spec);
     match &spec.run {
         Run::Process(process) => check.process("run.process", process),
+        Run::Container(container) => runtimes::container(&mut check, spec, container),
+        Run::Http(http) => runtimes::http(&mut check, spec, http),
     }
     files(&mut check, spec);
     health::ports_and_checks(&mut check, spec);
@@ -679,9 +682,7 @@ mod tests {
     }
 
     fn process(spec: &mut JobSpec) -> &mut ProcessRun {
-        match &mut spec.run {
-            Run::Process(process) => process,
-        }
+        spec.run.as_process_mut().unwrap()
     }
 
     #[test]

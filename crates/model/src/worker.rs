@@ -27,8 +27,11 @@ pub struct Capacity {
 /// Features that a worker supports.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Capabilities {
-    /// Names of the runtimes of the worker, for example `process`.
+    /// Names of the runtimes of the worker: `process`, and others that its machine has, such as `container`.
     pub runtimes: Vec<String>,
+    /// Programs and versions behind the runtimes, for example `docker 29.1` for `container`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub runtime_versions: BTreeMap<String, String>,
     /// Whether the worker can enforce a memory limit.
     pub memory_limit: bool,
     /// Whether the worker can enforce a CPU limit.
@@ -51,6 +54,7 @@ impl Capabilities {
     pub fn of_processes() -> Self {
         Self {
             runtimes: vec!["process".into()],
+            runtime_versions: BTreeMap::new(),
             memory_limit: true,
             cpu_limit: true,
             pids_limit: true,

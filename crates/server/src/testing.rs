@@ -353,6 +353,7 @@ fn hello(shared: &Shared) -> v1::Hello {
         }),
         capabilities: Some(v1::Capabilities {
             runtimes: vec!["process".into()],
+            runtime_versions: HashMap::new(),
             memory_limit: true,
             cpu_limit: true,
             pids_limit: true,

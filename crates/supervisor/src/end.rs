@@ -5,7 +5,7 @@ use model::{ExecutionId, Fence};
 use crate::agenda::Alarm;
 use crate::execution::{EndReason, Ended, Execution, Phase};
 use crate::journal::{Effect, Entry};
-use crate::{Action, BootMillis, Payloads, Report, Supervisor};
+use crate::{Action, BootMillis, Payloads, Report, StartFailure, Supervisor};
 
 impl<P: Payloads> Supervisor<P> {
     /// Returns the reason for the end of a running execution; `None` for any other execution.
@@ -26,7 +26,7 @@ impl<P: Payloads> Supervisor<P> {
     pub(crate) fn all_processes_exited(
         &mut self,
         execution: ExecutionId,
-        end: P::End,
+        end: Result<P::End, StartFailure>,
         outputs: Option<P::Assignment>,
     ) {
         let Some(held) = self.executions.get(&execution) else { return };
@@ -34,6 +34,10 @@ impl<P: Payloads> Supervisor<P> {
         if !matches!(held.phase, Phase::Running(_)) {
             return;
         }
+        let end = match end {
+            Ok(end) => end,
+            Err(failure) => return self.record_end(execution, fence, Report::StartFailed(failure)),
+        };
         let Some(assignment) = outputs else {
             return self.record_end(execution, fence, Report::Ended(Box::new(end)));
         };

@@ -169,8 +169,9 @@ pub enum Event<P: Payloads> {
     AllProcessesExited {
         /// Id of the execution.
         execution: ExecutionId,
-        /// End of the execution, according to its [`EndReason`](crate::EndReason).
-        end: P::End,
+        /// End of the execution, according to its [`EndReason`](crate::EndReason); or why nothing of the job was run, as only
+        /// a shim can find out after its start.
+        end: Result<P::End, StartFailure>,
         /// The assignment, if outputs are to be stored now.
         outputs: Option<P::Assignment>,
     },

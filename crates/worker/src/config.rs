@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! PROGRAM supervisor --dir DIR [--program PROGRAM] [--task-user NAME] [--allow-root-tasks]
-//!                    [--no-control-groups] [--port-range FIRST-LAST] [--orphan-limit-ms N]
-//!                    [--idle-exit-ms N]
+//!                    [--no-control-groups] [--port-range FIRST-LAST] [--volume NAME DIR]…
+//!                    [--container-engine ADDRESS] [--orphan-limit-ms N] [--idle-exit-ms N]
 //! PROGRAM fuse                       (its control socket is its standard input)
 //! ```
 //!
@@ -55,6 +55,8 @@ pub struct AgentConfig {
     pub port_range: PortRange,
     /// See [`SupervisorConfig::volumes`].
     pub volumes: BTreeMap<String, PathBuf>,
+    /// See [`SupervisorConfig::container_engine`].
+    pub container_engine: Option<String>,
     /// Host name or IP address under which tasks of the worker can be reached [default: the local IP address of the
     /// connection to the server].
     pub address: Option<String>,
@@ -87,6 +89,7 @@ impl AgentConfig {
             control_groups: supervisor.control_groups,
             port_range: supervisor.port_range,
             volumes: supervisor.volumes,
+            container_engine: supervisor.container_engine,
             address: None,
             cache_bytes_max: 4 << 30,
             lock_timeout: Duration::from_secs(5),
@@ -106,6 +109,7 @@ impl AgentConfig {
             control_groups: self.control_groups,
             port_range: self.port_range,
             volumes: self.volumes.clone(),
+            container_engine: self.container_engine.clone(),
         }
     }
 }
@@ -131,6 +135,8 @@ pub struct SupervisorConfig {
     pub port_range: PortRange,
     /// Volumes: directories that tasks can use, as absolute paths by name [default: none].
     pub volumes: BTreeMap<String, PathBuf>,
+    /// Socket of the container engine, as `unix:///PATH`, or `none` [default: the first one that is found].
+    pub container_engine: Option<String>,
 }
 
 /// A range of ports, written as `FIRST-LAST`. It contains at least one port, and not the port 0.
@@ -223,6 +229,7 @@ impl SupervisorConfig {
             control_groups: true,
             port_range: PortRange::default(),
             volumes: BTreeMap::new(),
+            container_engine: None,
         }
     }
 
@@ -242,6 +249,9 @@ impl SupervisorConfig {
         args.extend(["--port-range".into(), self.port_range.to_string().into()]);
         for (name, path) in &self.volumes {
             args.extend(["--volume".into(), name.into(), path.into()]);
+        }
+        if let Some(engine) = &self.container_engine {
+            args.extend(["--container-engine".into(), engine.into()]);
         }
         for (name, value) in [("--orphan-limit-ms", self.orphan_limit), ("--idle-exit-ms", self.idle_exit)] {
             args.extend([name.into(), value.as_millis().to_string().into()]);
@@ -272,6 +282,10 @@ impl SupervisorConfig {
                 Some("--volume") => {
                     let name = value("--volume")?.to_string_lossy().into_owned();
                     config.volumes.insert(name, value("--volume")?.into());
+                }
+                Some("--container-engine") => {
+                    config.container_engine =
+                        Some(value("--container-engine")?.to_string_lossy().into_owned());
                 }
                 Some("--orphan-limit-ms") => {
                     config.orphan_limit = millis("--orphan-limit-ms", &value("--orphan-limit-ms")?)?;

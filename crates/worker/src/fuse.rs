@@ -55,6 +55,8 @@ pub(crate) const SINCE: u8 = b'@';
 pub(crate) const GROUPS_VARIABLE: &str = "BELFRY_FUSE_GROUPS";
 /// Maximum time that the fuse waits for killed processes to exit.
 const DYING_MAX: Duration = Duration::from_secs(10);
+/// Time in which a program that was already asked to start a process of an execution may still do so.
+const APPEARING_MAX: Duration = Duration::from_secs(5);
 
 /// Why a fuse could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -211,9 +213,22 @@ impl FuseProcess {
         }
         signal_groups(&roots, Signal::KILL);
         tree::kill(&roots);
-        let deadline = Instant::now() + DYING_MAX;
-        while Instant::now() < deadline && tree::members(&roots).iter().any(|m| !m.is_empty()) {
-            std::thread::sleep(Duration::from_millis(10));
+        let began = Instant::now();
+        let appearing = if self.guard_table.all().any(|guarded| guarded.is_foreign) {
+            APPEARING_MAX
+        } else {
+            Duration::ZERO
+        };
+        let is_alive = |roots: &[Root]| tree::members(roots).iter().any(|members| !members.is_empty());
+        while began.elapsed() < DYING_MAX {
+            let pause = if is_alive(&roots) {
+                Duration::from_millis(10)
+            } else if began.elapsed() < appearing {
+                Duration::from_millis(100)
+            } else {
+                break;
+            };
+            std::thread::sleep(pause);
             // A new process with the id of an exited main process is not a task of this worker.
             for root in roots.iter_mut().filter(|root| root.pid.is_some_and(tree::is_gone)) {
                 root.is_reaped = true;
@@ -293,7 +308,7 @@ mod tests {
     }
 
     fn one(execution: ExecutionId, pid: Option<i32>) -> Guarded {
-        Guarded { execution, exempt: false, pid, is_reaped: false, group: 0 }
+        Guarded { execution, exempt: false, pid, is_reaped: false, is_foreign: false, group: 0 }
     }
 
     /// A program that was still being loaded when the lease expired, and a process that another process continues.

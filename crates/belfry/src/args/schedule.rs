@@ -261,11 +261,11 @@ pub(crate) struct CreateArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Name of the workflow that each firing starts, instead of a job
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["command", "script"], help_heading = "Action")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["command", "script", "image", "http"], help_heading = "Action")]
     pub(crate) workflow: Option<String>,
     /// Parameter of the workflow; the value may refer to the firing: day='${{ firing.scheduled_for }}'; repeatable
     // Clap ignores `requires` if the required option conflicts with a given one, so the conflicts are repeated here.
-    #[arg(short, long = "param", value_name = "NAME=VALUE", value_parser = parse_pair, requires = "workflow", conflicts_with_all = ["command", "script"], help_heading = "Action")]
+    #[arg(short, long = "param", value_name = "NAME=VALUE", value_parser = parse_pair, requires = "workflow", conflicts_with_all = ["command", "script", "image", "http"], help_heading = "Action")]
     pub(crate) parameters: Vec<Pair>,
     #[command(flatten)]
     pub(crate) process: ProcessArgs,

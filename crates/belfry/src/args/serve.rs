@@ -179,6 +179,9 @@ pub(crate) struct WorkerRunArgs {
     /// Volume: a directory that tasks can use, for example data=/srv/data; repeatable
     #[arg(long = "volume", value_name = "NAME=DIR")]
     pub(crate) volumes: Vec<String>,
+    /// Socket of Docker or Podman, as unix:///PATH, or `none` [default: the first one that is found]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) container_engine: Option<String>,
     /// Host name or IP address under which tasks of the worker can be reached [default: the local address of its
     /// connection to the server]
     #[arg(long, value_name = "HOST")]

@@ -1,6 +1,6 @@
 //! Options for the spec of a job, as a JSON merge patch, and parsers of values that several commands share.
 //!
-//! - [`SpecArgs`], [`DueArgs`] and [`ProcessArgs`]: the options. `submit` has all of them, `schedule create` has no
+//! - [`SpecArgs`], [`DueArgs`] and [`ProcessArgs`] with [`RuntimeArgs`]: the options. `submit` has all of them, `schedule create` has no
 //!   scheduled time, and `job update` has no process.
 //! - [`Patch`]: the merge patch that the options become.
 //! - [`instant`] and [`past`]: times. A time of day is the next one for a scheduled time, and the last one
@@ -32,6 +32,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::reference::Reference;
+use super::runtime::RuntimeArgs;
 use crate::failure::Failure;
 
 /// Name and value of a `NAME=VALUE` argument.
@@ -412,6 +413,8 @@ pub(crate) struct ProcessArgs {
     /// Shell command to run when the process has exited, also after a failure or a stop; repeat the option for several
     #[arg(long, value_name = "SCRIPT")]
     pub(crate) post_stop: Vec<String>,
+    #[command(flatten)]
+    pub(crate) runtime: RuntimeArgs,
     /// Command and arguments, after `--`
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub(crate) command: Vec<String>,
@@ -423,7 +426,7 @@ pub(crate) struct Patch(Map<String, Value>);
 
 impl Patch {
     /// Sets the field at a dotted path, if there is a value.
-    fn set(&mut self, path: &str, value: Option<impl Serialize>) -> Result<(), Failure> {
+    pub(super) fn set(&mut self, path: &str, value: Option<impl Serialize>) -> Result<(), Failure> {
         let Some(value) = value else { return Ok(()) };
         let value = serde_json::to_value(value).map_err(anyhow::Error::from)?;
         let (folders, last) = path.rsplit_once('.').unwrap_or(("", path));
@@ -438,11 +441,11 @@ impl Patch {
         Ok(())
     }
 
-    fn set_list<T: Serialize>(&mut self, path: &str, list: &[T]) -> Result<(), Failure> {
+    pub(super) fn set_list<T: Serialize>(&mut self, path: &str, list: &[T]) -> Result<(), Failure> {
         self.set(path, (!list.is_empty()).then_some(list))
     }
 
-    fn set_map(&mut self, path: &str, pairs: &[Pair]) -> Result<(), Failure> {
+    pub(super) fn set_map(&mut self, path: &str, pairs: &[Pair]) -> Result<(), Failure> {
         let map: Map<_, _> = pairs.iter().map(|Pair(k, v)| (k.clone(), v.clone().into())).collect();
         self.set(path, (!map.is_empty()).then_some(map))
     }
@@ -548,30 +551,34 @@ impl SpecArgs {
 }
 
 impl ProcessArgs {
-    /// Whether the patch names a command or a script.
+    /// Whether the patch names something to run.
     pub(crate) fn is_some(&self) -> bool {
-        self.script.is_some() || !self.command.is_empty()
+        self.script.is_some() || !self.command.is_empty() || self.runtime.chosen().is_some()
     }
 
-    /// Adds the given options to a patch; a command replaces a script, and the other way round.
-    pub(crate) fn patch(&self, patch: &mut Patch) -> Result<(), Failure> {
-        patch.set_map("run.process.env", &self.env)?;
-        patch.set("run.process.working_directory", self.workdir.as_ref())?;
+    /// Adds the given options to a patch for a job with the runtime `of_file`; a command replaces a script, and the other
+    /// way round.
+    pub(crate) fn patch(&self, patch: &mut Patch, of_file: &str) -> Result<(), Failure> {
+        self.runtime.patch(patch)?;
+        let runtime = self.runtime.chosen().unwrap_or(of_file);
+        let at = |field: &str| format!("run.{runtime}.{field}");
+        patch.set_map(&at("env"), &self.env)?;
+        patch.set(&at("working_directory"), self.workdir.as_ref())?;
         if let Some(path) = &self.stdin {
-            patch.set("run.process.stdin", Some(read_text(path)?))?;
+            patch.set(&at("stdin"), Some(read_text(path)?))?;
         }
         if let Some(path) = &self.script {
-            patch.set("run.process.script", Some(read_text(path)?))?;
-            patch.set("run.process.command", Some(Value::Null))?;
+            patch.set(&at("script"), Some(read_text(path)?))?;
+            patch.set(&at("command"), Some(Value::Null))?;
         }
         let hook = |script: &String| json!({"command": ["/bin/sh", "-c", script]});
-        patch.set_list("run.process.pre_start", &self.pre_start.iter().map(hook).collect::<Vec<_>>())?;
-        patch.set_list("run.process.post_stop", &self.post_stop.iter().map(hook).collect::<Vec<_>>())?;
-        patch.set_list("run.process.interpreter", &self.interpreter)?;
+        patch.set_list(&at("pre_start"), &self.pre_start.iter().map(hook).collect::<Vec<_>>())?;
+        patch.set_list(&at("post_stop"), &self.post_stop.iter().map(hook).collect::<Vec<_>>())?;
+        patch.set_list(&at("interpreter"), &self.interpreter)?;
         if !self.command.is_empty() {
-            patch.set_list("run.process.command", &self.command)?;
-            patch.set("run.process.script", Some(Value::Null))?;
-            patch.set("run.process.interpreter", Some(Value::Null))?;
+            patch.set_list(&at("command"), &self.command)?;
+            patch.set(&at("script"), Some(Value::Null))?;
+            patch.set(&at("interpreter"), Some(Value::Null))?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@
 use std::path::Path;
 
 use model::limits::NAME_LEN_MAX;
-use model::spec::ProcessRun;
+use model::spec::{ProcessRun, Run};
 
 /// A program that runs the program in its arguments.
 struct Wrapper {
@@ -92,8 +92,24 @@ const PREPARATIONS: &[&str] =
 const KEYWORDS: &[&str] =
     &["for", "while", "until", "if", "case", "select", "function", "{", "(", "((", "[[", "!"];
 
+/// Returns the name for what a job runs. `script` is the file that the script was read from, if any.
+pub(super) fn of_run(run: &Run, script: Option<&Path>) -> Option<String> {
+    match run {
+        Run::Process(process) => of_process(process, script),
+        Run::Container(container) => match script {
+            Some(script) => valid(script.to_str()?),
+            None => valid(container.image.split(['@']).next()?.rsplit('/').next()?.split(':').next()?),
+        },
+        Run::Http(http) => {
+            let host = http.url.split_once("://")?.1.split(['/', '?', '#']).next()?;
+            valid(host.split(':').next()?)
+        }
+        _ => None,
+    }
+}
+
 /// Returns the name for a process. `script` is the file that the script was read from, if any.
-pub(super) fn of_process(process: &ProcessRun, script: Option<&Path>) -> Option<String> {
+fn of_process(process: &ProcessRun, script: Option<&Path>) -> Option<String> {
     if process.script.is_some() {
         return valid(script?.to_str()?);
     }

@@ -137,13 +137,17 @@ fn specs(args: &SubmitArgs, namespace: &Namespace, now: Timestamp) -> Result<Vec
     let mut patch = Patch::default();
     args.due.patch(&mut patch, now)?;
     args.spec.patch(&mut patch)?;
-    args.process.patch(&mut patch)?;
-    let patch = patch.into_value();
-
     let read = match &args.file {
         Some(path) => read_file(path)?,
         None => vec![FileSpec::default()],
     };
+    let runtime = read.first().map_or(Run::PROCESS, |file| file.spec.run.runtime());
+    args.process.patch(&mut patch, runtime)?;
+    let patch = patch.into_value();
+    if patch.get("run").is_some() && read.iter().any(|file| file.spec.run.runtime() != runtime) {
+        return Err(Failure::usage("the jobs in the file have different runtimes")
+            .help("omit the options for the command, or submit the jobs from different files"));
+    }
     if args.idempotency_key.is_some() && read.len() > 1 {
         let message =
             format!("`--idempotency-key` requires a file with one job, but the file has {}", read.len());
@@ -168,8 +172,7 @@ fn specs(args: &SubmitArgs, namespace: &Namespace, now: Timestamp) -> Result<Vec
 
 /// Returns the name of the command, in a form that is also valid for a run if the options start one.
 fn default_name(spec: &JobSpec, args: &SubmitArgs) -> Option<String> {
-    let Run::Process(process) = &spec.run else { return None };
-    let name = job_name::of_process(process, args.process.script.as_deref())?;
+    let name = job_name::of_run(&spec.run, args.process.script.as_deref())?;
     let is_reserved = args.many.is_some() && model::validate::own_name(&name).is_err();
     Some(if is_reserved { format!("{name}-jobs") } else { name })
 }

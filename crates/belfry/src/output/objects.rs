@@ -221,6 +221,14 @@ pub(super) fn describe_command(run: &Run) -> String {
             Some(script) => format!("script ({})", count(script.lines().count() as u64, "line")),
             None => short(&process.command.join(" "), 100),
         },
+        Run::Container(container) => {
+            let what = match &container.script {
+                Some(script) => format!("script ({})", count(script.lines().count() as u64, "line")),
+                None => [container.entrypoint.as_slice(), &container.command].concat().join(" "),
+            };
+            short(format!("{} {what}", container.image).trim_end(), 100)
+        }
+        Run::Http(http) => short(&format!("{} {}", http.effective_method(), http.url), 100),
         other => other.runtime().to_owned(),
     }
 }

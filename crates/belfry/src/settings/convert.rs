@@ -239,6 +239,7 @@ impl Settings {
             }
             config.volumes = volumes.iter().map(volume).collect::<Result<_, _>>()?;
         }
+        config.container_engine = self.text("worker.container_engine");
         config.address = self.text("worker.address");
         config.task_user = self.text("worker.task_user");
         config.allow_root_tasks = self.is_set("worker.allow_root_tasks");

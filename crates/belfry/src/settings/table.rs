@@ -304,6 +304,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "volumes: directories that tasks can use, for example `data=/srv/data`",
     ),
     plain(
+        "worker.container_engine",
+        Kind::Text,
+        "",
+        "socket of Docker or Podman, as `unix:///PATH`, or `none` [default: the first one that is found]",
+    ),
+    plain(
         "worker.address",
         Kind::Text,
         "",

@@ -236,7 +236,7 @@ impl Check {
         });
     }
 
-    fn url(&mut self, path: &str, url: &str) {
+    pub(super) fn url(&mut self, path: &str, url: &str) {
         self.ensure(is_url(url), path, || {
             format!("`{}` is not a URL: expected `https://HOST…` or `http://HOST…`", shown(url))
         });

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Check, shown, too_many};
 use crate::limits;
-use crate::spec::{CheckedPort, HealthCheck, JobSpec, Run, SidecarCheck};
+use crate::spec::{CheckedPort, HealthCheck, JobSpec, SidecarCheck};
 use crate::time::Duration;
 
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
@@ -38,8 +38,8 @@ pub(super) fn ports_and_checks(check: &mut Check, spec: &JobSpec) {
             });
         }
     }
-    let Run::Process(process) = &spec.run;
-    for (i, sidecar) in process.sidecars.iter().enumerate() {
+    let sidecars = spec.run.as_process().map_or(&[][..], |process| &process.sidecars);
+    for (i, sidecar) in sidecars.iter().enumerate() {
         if let Some(SidecarCheck::Tcp(tcp)) = &sidecar.ready {
             checked_port(check, &format!("run.process.sidecars[{i}].ready.tcp.port"), &tcp.port, &names);
         }
@@ -48,6 +48,12 @@ pub(super) fn ports_and_checks(check: &mut Check, spec: &JobSpec) {
     for (name, health_check) in checks.iter() {
         let at = format!("health.{name}");
         one(check, &at, health_check, &names);
+        check.ensure(health_check.command.is_empty() || spec.run.as_process().is_some(), &at, || {
+            format!(
+                "has a `command`, which the runtime `{}` does not support: use `http`, `tcp` or `grpc`",
+                spec.run.runtime()
+            )
+        });
         check.ensure(
             name == "readiness" || health_check.success_threshold == 1,
             &format!("{at}.success_threshold"),

@@ -261,7 +261,6 @@ mod tests {
     use super::*;
     use crate::id::ScheduleId;
     use crate::schedule::Jitter;
-    use crate::spec::Run;
     use crate::timing::Weekday;
 
     fn shown(found: Result<(), Invalid>) -> String {
@@ -342,7 +341,7 @@ mod tests {
     fn a_reference_in_the_job_of_a_schedule_is_refused() {
         let found = problems(|spec| {
             let job = spec.job_mut().unwrap();
-            let Run::Process(process) = &mut job.run;
+            let process = job.run.as_process_mut().unwrap();
             process.command.push("--day=${{ firing.scheduled_for }}".into());
             process.env.insert("DAY".into(), "${{ firing.scheduled_for }}".into());
         });
@@ -352,7 +351,7 @@ mod tests {
         ");
         let script = problems(|spec| {
             let job = spec.job_mut().unwrap();
-            let Run::Process(process) = &mut job.run;
+            let process = job.run.as_process_mut().unwrap();
             process.command.clear();
             process.script = Some("echo 'on: ${{ github.ref }}' > build.yaml".into());
         });

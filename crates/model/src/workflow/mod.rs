@@ -17,6 +17,7 @@ mod join;
 mod parameter;
 mod render;
 mod retry;
+mod run_field;
 mod step;
 pub mod template;
 mod trigger;

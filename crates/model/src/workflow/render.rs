@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::run_field::RunField;
 use super::template::{Template, has_reference};
 use crate::expression::{EvaluationError, ExpressionError, Scope};
-use crate::spec::{InputFile, JobSpec, Run};
+use crate::spec::{InputFile, JobSpec};
 
 /// Error of a field of a job whose references cannot be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,10 +38,7 @@ enum TemplateField {
     Owner,
     Label(String),
     Queue,
-    Command(usize),
-    Env(String),
-    WorkingDirectory,
-    Stdin,
+    Run(RunField),
     Input(usize),
     InputPath(usize),
     Output(usize),
@@ -51,15 +49,12 @@ enum TemplateField {
 }
 
 impl TemplateField {
-    fn path(&self) -> String {
+    fn path(&self, runtime: &str) -> String {
         match self {
             Self::Owner => "owner".into(),
             Self::Label(key) => format!("labels.{key}"),
             Self::Queue => "queue".into(),
-            Self::Command(i) => format!("run.process.command[{i}]"),
-            Self::Env(name) => format!("run.process.env.{name}"),
-            Self::WorkingDirectory => "run.process.working_directory".into(),
-            Self::Stdin => "run.process.stdin".into(),
+            Self::Run(field) => format!("run.{runtime}.{}", field.path()),
             Self::Input(i) => format!("inputs[{i}].artifact"),
             Self::InputPath(i) => format!("inputs[{i}].path"),
             Self::Output(i) => format!("outputs[{i}].artifact"),
@@ -70,15 +65,11 @@ impl TemplateField {
     }
 
     fn of(self, spec: &mut JobSpec) -> Option<&mut String> {
-        let Run::Process(process) = &mut spec.run;
         match self {
             Self::Owner => spec.owner.as_mut(),
             Self::Label(key) => spec.labels.get_mut(&key),
             Self::Queue => Some(&mut spec.queue),
-            Self::Command(i) => process.command.get_mut(i),
-            Self::Env(name) => process.env.get_mut(&name),
-            Self::WorkingDirectory => process.working_directory.as_mut(),
-            Self::Stdin => process.stdin.as_mut(),
+            Self::Run(field) => field.of(&mut spec.run),
             Self::Input(i) => spec.inputs.get_mut(i).map(|input| &mut input.artifact),
             Self::InputPath(i) => spec.inputs.get_mut(i).map(|input| &mut input.path),
             Self::Output(i) => spec.outputs.get_mut(i).map(|output| &mut output.artifact),
@@ -97,17 +88,11 @@ impl TemplateField {
 }
 
 fn template_fields(spec: &JobSpec) -> Vec<(TemplateField, &str)> {
-    let Run::Process(process) = &spec.run;
     let mut all: Vec<(TemplateField, &str)> = Vec::new();
     all.extend(spec.owner.iter().map(|text| (TemplateField::Owner, text.as_str())));
     all.extend(spec.labels.iter().map(|(key, text)| (TemplateField::Label(key.clone()), text.as_str())));
     all.push((TemplateField::Queue, &spec.queue));
-    all.extend(
-        process.command.iter().enumerate().map(|(i, text)| (TemplateField::Command(i), text.as_str())),
-    );
-    all.extend(process.env.iter().map(|(name, text)| (TemplateField::Env(name.clone()), text.as_str())));
-    all.extend(process.working_directory.iter().map(|text| (TemplateField::WorkingDirectory, text.as_str())));
-    all.extend(process.stdin.iter().map(|text| (TemplateField::Stdin, text.as_str())));
+    all.extend(RunField::all(&spec.run).into_iter().map(|(field, text)| (TemplateField::Run(field), text)));
     for (i, input) in spec.inputs.iter().enumerate() {
         all.extend([
             (TemplateField::Input(i), input.artifact.as_str()),
@@ -143,7 +128,7 @@ impl JobTemplate {
         for (place, text) in template_fields(&spec) {
             match Template::parse(text) {
                 Ok(template) => texts.push((place, template)),
-                Err(error) => problems.push((place.path(), error)),
+                Err(error) => problems.push((place.path(spec.run.runtime()), error)),
             }
         }
         if problems.is_empty() { Ok(Self { spec, texts }) } else { Err(problems) }
@@ -166,7 +151,8 @@ impl JobTemplate {
 
     /// Returns all templates with the paths of their fields.
     pub fn templates(&self) -> impl Iterator<Item = (String, &Template)> {
-        self.texts.iter().map(|(place, template)| (place.path(), template))
+        let runtime = self.spec.run.runtime();
+        self.texts.iter().map(move |(place, template)| (place.path(runtime), template))
     }
 
     /// Returns the spec with all references replaced.
@@ -180,7 +166,7 @@ impl JobTemplate {
         let mut spec = (*self.spec).clone();
         let mut lists = Vec::new();
         for (place, template) in &self.texts {
-            let failed = |reason| RenderError { path: place.path(), reason };
+            let failed = |reason| RenderError { path: place.path(spec.run.runtime()), reason };
             if let (TemplateField::Input(i), Value::Array(list)) =
                 (place, template.value(scope).map_err(failed)?)
             {
@@ -200,12 +186,14 @@ impl JobTemplate {
         Ok(Arc::new(spec))
     }
 
-    /// Returns the spec with the placeholder `x` and a number for each template, for checks before a run.
+    /// Returns the spec with a placeholder, `x` and a number, for each template, for checks before a run. That of a URL is
+    /// a URL.
     pub fn with_placeholders(&self) -> JobSpec {
         let mut spec = (*self.spec).clone();
         for (i, (place, _)) in self.texts.iter().enumerate() {
+            let is_url = matches!(place, TemplateField::Run(RunField::Url));
             if let Some(field) = place.clone().of(&mut spec) {
-                *field = format!("x{i}");
+                *field = if is_url { format!("http://x{i}") } else { format!("x{i}") };
             }
         }
         spec
@@ -249,15 +237,14 @@ mod tests {
     }
 
     fn process(spec: &JobSpec) -> &crate::spec::ProcessRun {
-        let Run::Process(process) = &spec.run;
-        process
+        spec.run.as_process().unwrap()
     }
 
     /// C2. A value is one argument or one variable, with any content.
     #[test]
     fn a_value_stays_one_argument() {
         let mut spec = JobSpec::command(["load", "--date=${{ date }}"]);
-        let Run::Process(run) = &mut spec.run;
+        let run = spec.run.as_process_mut().unwrap();
         run.env.insert("DATE".into(), "${{ date }}".into());
         let rendered = template(spec).render(&World).unwrap();
         assert_eq!(process(&rendered).command, ["load", "--date=2026-11-21; rm -rf /"]);

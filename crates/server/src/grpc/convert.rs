@@ -68,6 +68,7 @@ pub(crate) fn join(hello: v1::Hello, session: Session) -> Result<Join, Malformed
     }
     let capabilities = hello.capabilities.unwrap_or_default();
     bounded(WHAT, "runtimes", capabilities.runtimes.len(), RUNTIMES_MAX)?;
+    bounded(WHAT, "runtime_versions", capabilities.runtime_versions.len(), RUNTIMES_MAX)?;
     bounded(WHAT, "volumes", capabilities.volumes.len(), limits::WORKER_VOLUMES_MAX)?;
     Ok(Join {
         worker,
@@ -79,6 +80,11 @@ pub(crate) fn join(hello: v1::Hello, session: Session) -> Result<Join, Malformed
         capacity: capacity(hello.capacity.unwrap_or_default())?,
         capabilities: Capabilities {
             runtimes: capabilities.runtimes.into_iter().map(truncated).collect(),
+            runtime_versions: capabilities
+                .runtime_versions
+                .into_iter()
+                .map(|(name, version)| (truncated(name), truncated(version)))
+                .collect(),
             memory_limit: capabilities.memory_limit,
             cpu_limit: capabilities.cpu_limit,
             pids_limit: capabilities.pids_limit,

@@ -241,7 +241,7 @@ impl World {
             EndReason::ByItself => ExecutionEnd::Failed,
         };
         let outputs = (how == ExecutionEnd::Succeeded && self.draw_failure(0.2)).then_some(());
-        let end = End { how, exit: Some(exit) };
+        let end = Ok(End { how, exit: Some(exit) });
         self.handle(worker, Event::AllProcessesExited { execution, end, outputs });
     }
 

@@ -385,7 +385,7 @@ impl Shell {
         let outputs = (with_outputs && verdict == EndReason::ByItself).then_some(());
         self.tell(Event::AllProcessesExited {
             execution,
-            end: End { verdict: Some(verdict), stored: false },
+            end: Ok(End { verdict: Some(verdict), stored: false }),
             outputs,
         });
     }

@@ -10,11 +10,13 @@ use std::path::Path;
 use std::pin::Pin;
 
 use proto::v1::Health;
+use shim::Runtime;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::transport::{Channel, Endpoint, Error};
 
 use super::address::local_address;
 use super::health::Probe;
+use super::runtimes;
 use super::supervisor::{self, ConnectError};
 use crate::clock::{BootMillis, boot_millis};
 use crate::config::AgentConfig;
@@ -48,6 +50,9 @@ pub(crate) trait Machine: Debug + Send + Sync {
     /// Returns the time of the supervisor's clock, on which leases are counted.
     fn boot_millis(&self) -> BootMillis;
 
+    /// Returns the runtimes that the machine has, beside `process`.
+    fn runtimes<'a>(&'a self, config: &'a AgentConfig) -> BoxFuture<'a, Vec<Runtime>>;
+
     /// Returns a probe for the health of the machine, with the disk of `dir`.
     fn probe(&self, dir: &Path) -> BoxedProbe;
 }
@@ -75,6 +80,10 @@ impl Machine for Host {
 
     fn boot_millis(&self) -> BootMillis {
         boot_millis()
+    }
+
+    fn runtimes<'a>(&'a self, config: &'a AgentConfig) -> BoxFuture<'a, Vec<Runtime>> {
+        Box::pin(runtimes::probe(config))
     }
 
     fn probe(&self, dir: &Path) -> BoxedProbe {

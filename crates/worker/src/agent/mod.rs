@@ -14,6 +14,7 @@
 //! - [`pending_requests`]: checks that the supervisor responds; [`lock`]: allows one agent per folder.
 //! - [`connect`]: connections, tokens and backoff; [`server_rotation`]: order in which the servers are tried.
 //! - [`address`]: default of the address in `Hello`.
+//! - [`runtimes`]: the runtimes of the machine.
 //! - [`machine`]: interface to the supervisor's socket, the network and the clock.
 //!
 //! Session, heartbeats and logs each have their own connection, so that many logs delay no report and no heartbeat.
@@ -35,6 +36,7 @@ mod logs;
 pub(crate) mod machine;
 mod outputs;
 mod pending_requests;
+mod runtimes;
 mod server_rotation;
 mod session;
 mod session_error;
@@ -107,6 +109,8 @@ struct Shared {
     health: Arc<HealthTable>,
     /// Newest measurements of the running executions, until a heartbeat takes them.
     usage: Arc<Mutex<Option<v1::UsageBatch>>>,
+    /// Runtimes of the machine.
+    runtimes: runtimes::Found,
     /// Server of the open session; `None` while no session is open.
     session: watch::Sender<Option<Server>>,
 }
@@ -200,6 +204,7 @@ async fn serve(config: &Arc<AgentConfig>, machine: &Arc<dyn Machine>, servers: &
         lease: Arc::default(),
         health: Arc::default(),
         usage: Arc::default(),
+        runtimes: runtimes::Found::new(None),
         session: watch::Sender::new(None),
     };
     tracing::info!(worker_id = %shared.worker_id, "connected to the supervisor");
@@ -212,6 +217,7 @@ async fn serve(config: &Arc<AgentConfig>, machine: &Arc<dyn Machine>, servers: &
         () = tasks::serve(shared.layout.clone(), upstream) => {}
         () = outbound.run(to_write) => {}
         () = pending_requests::watch(&shared) => {}
+        () = runtimes::watch(&shared) => {}
         () = Box::pin(session::run(shared.clone(), greeting, session_events)) => {}
         () = Box::pin(logs::run(shared.clone(), lane_parts)) => {}
     }

@@ -16,6 +16,7 @@ use prost::Message as _;
 use proto::v1::server_message::Body as ServerBody;
 use proto::v1::worker_message::Body as WorkerBody;
 use proto::v1::{self, ServerMessage, WorkerMessage};
+use shim::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
@@ -27,7 +28,7 @@ use super::connect::Server;
 use super::health_checks::HealthTable;
 use super::server_rotation::{ServerRotation, SessionResult};
 use super::session_error::SessionError;
-use super::{Shared, heartbeat};
+use super::{Shared, heartbeat, runtimes};
 use crate::link::{self, Holdings, Request, Start, Starts, SupervisorGreeting};
 
 /// Maximum number of reports in one message, and approximate maximum of its bytes: a server accepts at most 4 MiB.
@@ -106,6 +107,10 @@ pub(super) async fn run(shared: Shared, greeting: SupervisorGreeting, mut events
         };
         let Err(error) = session.serve(&mut events).await;
         shared.session.send_replace(None);
+        if matches!(error, SessionError::RuntimesChanged) {
+            tracing::info!("the runtimes of the machine have changed; opening a new session");
+            continue;
+        }
         match token.classify(&error, session.was_open) {
             TokenRefusal::New => tracing::error!(
                 server = %server.url,
@@ -172,11 +177,12 @@ impl Session<'_> {
         let client = discarding(events, timeout(self.patience, self.server.connect())).await;
         let mut client = client.map_err(|_| self.timeout_error())??;
         let address = discarding(events, self.address()).await;
+        let runtimes = discarding(events, runtimes::known(&self.shared.runtimes)).await;
         let holdings = self.holdings(events).await?;
         artifacts::sweep(&self.shared.layout, &holdings.held);
         let (to_server, outbox) = mpsc::channel(TO_SERVER);
         let Holdings { held, reports, .. } = holdings;
-        send(&to_server, WorkerBody::Hello(self.hello(held, address))).await?;
+        send(&to_server, WorkerBody::Hello(self.hello(held, address, &runtimes))).await?;
         let call = timeout(self.patience, client.session(ReceiverStream::new(outbox)));
         let mut inbox = call.await.map_err(|_| self.timeout_error())??.into_inner();
         let first = timeout(self.patience, inbox.message()).await.map_err(|_| self.timeout_error())??;
@@ -196,6 +202,7 @@ impl Session<'_> {
             ended = report(&to_server, reports, events, health) => ended,
             ended = self.listen(&mut inbox) => ended,
             ended = Box::pin(heartbeat::run(self.shared, self.server, &welcome)) => ended,
+            ended = runtimes::changed(&self.shared.runtimes, &runtimes) => ended,
         };
         ended
     }
@@ -226,7 +233,7 @@ impl Session<'_> {
         }
     }
 
-    fn hello(&self, held: Vec<v1::JournaledExecution>, address: String) -> v1::Hello {
+    fn hello(&self, held: Vec<v1::JournaledExecution>, address: String, runtimes: &[Runtime]) -> v1::Hello {
         let config = &self.shared.config;
         let capacity = &config.capacity;
         v1::Hello {
@@ -241,7 +248,7 @@ impl Session<'_> {
                 custom: capacity.custom.clone().into_iter().collect(),
                 slots: capacity.slots,
             }),
-            capabilities: self.greeting.capabilities.clone(),
+            capabilities: runtimes::capabilities(self.greeting.capabilities.as_ref(), runtimes),
             executions: if is_on(Mutation::AgentHidesHeldExecutions) { Vec::new() } else { held },
             address,
         }

@@ -26,6 +26,8 @@ pub(super) enum SessionError {
     NoLease,
     #[error("the connection to the supervisor was lost")]
     NoSupervisor,
+    #[error("the runtimes of the machine have changed")]
+    RuntimesChanged,
 }
 
 impl SessionError {

@@ -28,10 +28,11 @@ const RECORD: usize = 4;
 const WORDS: usize = RECORD * (RECORDS + 1);
 const BYTES: usize = WORDS * size_of::<AtomicU64>();
 /// Flags in the first word of a record, below the process id: the record is valid; the execution is not frozen when
-/// the lease expires; its main process was reaped.
+/// the lease expires; its main process was reaped; another program starts its processes.
 const VALID: u64 = 1;
 const EXEMPT: u64 = 2;
 const REAPED: u64 = 4;
+const FOREIGN: u64 = 8;
 
 /// A guarded execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub(crate) struct Guarded {
     pub(crate) pid: Option<i32>,
     /// Whether the main process was reaped; another process may have the same id then.
     pub(crate) is_reaped: bool,
+    /// Whether another program starts processes of the execution, so that they may appear after its main process has ended.
+    pub(crate) is_foreign: bool,
     /// Number of the control group; 0 if there is none. Never changes.
     pub(crate) group: u32,
 }
@@ -51,7 +54,9 @@ impl Guarded {
     fn state(&self) -> u64 {
         let pid = self.pid.unwrap_or(0).cast_unsigned();
         let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
-        u64::from(pid) << 32 | VALID | flag(self.exempt, EXEMPT) | flag(self.is_reaped, REAPED)
+        let flags = [(self.exempt, EXEMPT), (self.is_reaped, REAPED), (self.is_foreign, FOREIGN)];
+        let flags = flags.into_iter().fold(VALID, |all, (is_set, bit)| all | flag(is_set, bit));
+        u64::from(pid) << 32 | flags
     }
 
     /// Returns the words of a record after its state.
@@ -68,6 +73,7 @@ impl Guarded {
             exempt: state & EXEMPT != 0,
             pid: (pid != 0).then_some(pid),
             is_reaped: state & REAPED != 0,
+            is_foreign: state & FOREIGN != 0,
             group: u32::try_from(group).unwrap_or(0),
         }
     }
@@ -224,6 +230,7 @@ mod tests {
             exempt: bits.is_multiple_of(2),
             pid,
             is_reaped: false,
+            is_foreign: false,
             group: 9,
         }
     }

@@ -9,7 +9,10 @@
 //! - No report is sent before the agent has requested the executions that the worker holds.
 //! - A message stays below the maximum frame size, and unacknowledged log bytes within [`LOG_WINDOW`].
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
+use model::spec::Run;
 use model::{ExecutionId, Fence, StopReason};
 use prost::Message as _;
 use proto::v1;
@@ -197,7 +200,9 @@ impl Supervisor {
             worker_id: self.worker.to_string(),
             boot_id: self.start_location.boot_id.clone(),
             capabilities: Some(v1::Capabilities {
-                runtimes: vec!["process".into()],
+                // The agent removes those that the machine does not have.
+                runtimes: [Run::PROCESS, Run::CONTAINER, Run::HTTP].map(Into::into).into(),
+                runtime_versions: HashMap::new(),
                 memory_limit: self.cgroups.limits_memory(),
                 cpu_limit: self.cgroups.limits_cpu(),
                 pids_limit: self.cgroups.limits_pids(),

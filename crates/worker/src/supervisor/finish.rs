@@ -13,11 +13,14 @@ use model::ExecutionId;
 use model::limits::OUTPUT_BYTES_MAX;
 use proto::logframe::Stream;
 use proto::v1;
+use proto::v1::finished::How;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::process::Signal;
-use supervisor::Event;
+use shim::ShimReport;
+use supervisor::{EndReason, Event, StartFailure};
 
 use super::Supervisor;
+use super::convert::start_failed;
 use super::exits::{Claim, Orphan, claim};
 use super::folders::OUTPUT_FILE;
 use super::logs::ExecutionLog;
@@ -35,6 +38,10 @@ const REMAINING_RETRY: BootMillis = 3;
 /// Time in milliseconds after which processes that do not exit (in the kernel, on a dead disk) no longer delay the
 /// end.
 const REMAINING_MAX: BootMillis = 30_000;
+/// Time in milliseconds in which a container engine may still start the container of a killed shim, and the interval at
+/// which its processes are looked for.
+const APPEARING_MAX: BootMillis = 5_000;
+const APPEARING_RETRY: BootMillis = 100;
 /// Maximum number of reads from a pipe in one turn, and at the end of the task, where it covers all bytes in a pipe.
 const READS_A_TURN: usize = 4;
 const READS_AT_END: usize = 64;
@@ -99,8 +106,10 @@ impl Supervisor {
                 let is_its = |pid| self.orphans.get(pid).is_some_and(|stray| stray.owner == Some(*id));
                 // A sibling that the main process has created is a child of the thread that started the task.
                 let is_left = |group: &Group| !group.is_empty();
-                let group = self.tasks.get(id).and_then(|task| task.group.as_ref());
-                group.is_some_and(is_left) || unknown.iter().any(is_its)
+                let task = self.tasks.get(id);
+                let group = task.and_then(|task| task.group.as_ref());
+                let is_foreign = task.is_some_and(|task| task.order.is_foreign());
+                is_foreign || group.is_some_and(is_left) || unknown.iter().any(is_its)
             })
             .collect()
     }
@@ -150,16 +159,25 @@ impl Supervisor {
     /// Finishes a task once none of its processes is alive.
     pub(super) fn check_remaining_processes(&mut self, id: ExecutionId) {
         let Some(task) = self.tasks.get(&id).filter(|task| task.exit.is_some()) else { return };
-        let (exited, exempt) = (task.exited, task.order.is_exempt());
+        let (exited, exempt, is_foreign) = (task.exited, task.order.is_exempt(), task.order.is_foreign());
+        let was_killed = task.exit.as_ref().is_some_and(|exit| exit.signal.is_some());
+        let is_starting =
+            is_foreign && was_killed && task.control.as_ref().and_then(shim::read_report).is_none();
         let (pid, group) = (Some(task.pid), task.group.as_ref().map_or(0, |group| group.number));
         // The id of the main process may belong to another process now.
-        let _has_room = self.guards.guard(Guarded { execution: id, exempt, pid, is_reaped: true, group });
+        let _has_room =
+            self.guards.guard(Guarded { execution: id, exempt, pid, is_reaped: true, is_foreign, group });
         let Some(root) = self.root(id) else { return };
         let alive = tree::members(std::slice::from_ref(&root)).concat();
-        if alive.is_empty() {
-            return self.finish(id);
-        }
         let now = boot_millis();
+        if alive.is_empty() {
+            // A shim that was killed may have asked the engine to start its container just before.
+            let appears_until = exited + if is_starting { APPEARING_MAX } else { 0 };
+            if now >= appears_until {
+                return self.finish(id);
+            }
+            return self.poller.alarm(now + APPEARING_RETRY, Alarm::RemainingProcesses(id));
+        }
         if now > exited + REMAINING_MAX {
             tracing::error!(
                 execution_id = %id, processes = alive.len(),
@@ -184,6 +202,10 @@ impl Supervisor {
         let Some(exit) = task.exit else { return };
         self.ports.release(&task.ports);
         let mut finished = task.finished(&exit, verdict);
+        let report = task.control.as_ref().and_then(shim::read_report);
+        let not_started = report
+            .filter(|_| verdict == EndReason::ByItself)
+            .and_then(|report| add_report(&mut finished, report));
         if let Some(group) = task.group.take() {
             self.cgroups.take_back(group);
         }
@@ -198,7 +220,8 @@ impl Supervisor {
         // The folder, which has the name of the execution, is kept until the agent has stored the outputs in it.
         let stores = has_outputs && is_success(&finished);
         let outputs = stores.then_some(task.order.assignment);
-        self.handle_event(Event::AllProcessesExited { execution: id, end: finished, outputs });
+        let end = not_started.map_or(Ok(finished), Err);
+        self.handle_event(Event::AllProcessesExited { execution: id, end, outputs });
         if !stores {
             self.folders.take_back(task.folder);
         }
@@ -292,6 +315,22 @@ impl Supervisor {
             self.unsent.push_back(id);
         }
     }
+}
+
+/// Adds the report of a shim to that of the end. Returns the reason if nothing of the job was run.
+fn add_report(finished: &mut v1::Finished, report: ShimReport) -> Option<StartFailure> {
+    match report {
+        ShimReport::Running => {}
+        ShimReport::StartFailed { code, detail } => return Some(start_failed(&code, detail)),
+        ShimReport::Failed { code, detail } => {
+            (finished.error, finished.detail) = (code, detail);
+        }
+        ShimReport::OutOfMemory => {
+            finished.set_how(How::OutOfMemory);
+            finished.detail = "used more memory than its limit".into();
+        }
+    }
+    None
 }
 
 fn add_detail(detail: &mut String, more: String) {

@@ -10,6 +10,7 @@
 //! A task may have ended, and may even be reaped, before the loop receives the result of its launch; see
 //! `Supervisor::started`.
 
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -253,23 +254,28 @@ struct Thread {
 impl Thread {
     fn start(&mut self, launch: &Launch) -> Result<Process, NotStarted> {
         let Launch { id, order, prepared, launch_state } = launch;
-        let Run::Process(process) = &order.spec.run else {
-            return Err(
-                start_failed("runtime_unknown", "this worker supports only the `process` runtime").into()
-            );
-        };
         let (folder, streams) = (&prepared.folder, &prepared.streams);
-        let argv = with_companions(&self.program, process, arguments(process, &folder.path));
+        let argv = match &order.spec.run {
+            Run::Process(process) => {
+                with_companions(&self.program, process, arguments(process, &folder.path))
+            }
+            run => {
+                [&self.program.display().to_string(), shim::COMMAND, run.runtime()].map(str::to_owned).into()
+            }
+        };
+        // Only the user of the worker may use the container engine.
+        let user = self.user.as_ref().filter(|_| !order.is_foreign());
+        let search = order.spec.run.as_process().and_then(|process| process.env.get("PATH"));
         let directory = working_directory(order, folder);
         let program = Program {
             argv: c_strings(&argv)?,
             env: c_strings(&environment(*id, order, folder, (&prepared.ports, &prepared.volumes)))?,
-            search: process.env.get("PATH").map_or(PATH, String::as_str),
+            search: search.map_or(PATH, String::as_str),
             directory: c_strings(&[directory.display().to_string()])?.pop().unwrap_or_default(),
             stdin: streams.stdin.as_ref().unwrap_or(&self.dev_null).as_fd(),
             stdout: streams.stdout.1.as_fd(),
             stderr: streams.stderr.1.as_fd(),
-            user: self.user.as_ref(),
+            user,
             groups: prepared.group.as_ref().map(Group::procs).unwrap_or_default(),
             clone_into: prepared.group.as_ref().and_then(Group::folder),
             groups_optional: prepared.group.as_ref().is_some_and(Group::is_plain),
@@ -287,7 +293,7 @@ impl Thread {
             }
             Err(SpawnError { step: Step::Lease, .. }) => Err(NotStarted::NoLease),
             Err(error) => {
-                let user = self.user.as_ref().map(|user| user.name.as_str());
+                let user = user.map(|user| user.name.as_str());
                 Err(explain(error, argv.first().map_or("", String::as_str), directory, user).into())
             }
         }
@@ -313,8 +319,8 @@ fn with_companions(program: &Path, process: &ProcessRun, argv: Vec<String>) -> V
 
 /// Returns the working directory of a task [default: the folder of its execution].
 pub(super) fn working_directory<'a>(order: &'a StartRequest, folder: &'a Folder) -> &'a Path {
-    let Run::Process(process) = &order.spec.run else { return &folder.path };
-    process.working_directory.as_deref().map_or(&folder.path, Path::new)
+    let process = order.spec.run.as_process();
+    process.and_then(|process| process.working_directory.as_deref()).map_or(&folder.path, Path::new)
 }
 
 /// Environment of a task: defaults, the variables of the job, and the `BELFRY_` variables.
@@ -324,7 +330,8 @@ pub(super) fn environment(
     folder: &Folder,
     (ports, volumes): (&PortNumbers, &[(Volume, PathBuf)]),
 ) -> Vec<String> {
-    let Run::Process(process) = &order.spec.run else { return Vec::new() };
+    let no_variables = BTreeMap::new();
+    let own = order.spec.run.as_process().map_or(&no_variables, |process| &process.env);
     let door = folder.task_socket.as_ref();
     let folder = folder.path.display();
     let defaults = [
@@ -335,10 +342,10 @@ pub(super) fn environment(
     ];
     let mut env: Vec<_> = defaults
         .into_iter()
-        .filter(|(name, _)| !process.env.contains_key(*name))
+        .filter(|(name, _)| !own.contains_key(*name))
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
-    env.extend(process.env.iter().map(|(name, value)| format!("{name}={value}")));
+    env.extend(own.iter().map(|(name, value)| format!("{name}={value}")));
     let assignment = &order.assignment;
     env.extend([
         format!("{EXECUTION_VARIABLE}={id}"),

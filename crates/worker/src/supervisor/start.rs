@@ -19,12 +19,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crashpoint::Point;
-use model::spec::{Run, Volume};
+use model::spec::{Limits, ProcessRun, Run, Volume};
 use model::{ExecutionId, Fence};
 use proto::logframe::Stream;
 use proto::v1;
 use rustix::fs::{MemfdFlags, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
+use shim::{ForwardedPort, MountedVolume, ShimOrder};
 use supervisor::{Assigned, EarlyExit, Event, LaunchFailure, StartFailure};
 
 use super::Supervisor;
@@ -34,6 +35,7 @@ use super::error_line::LastOutput;
 use super::folders::{Folder, SCRIPT_FILE};
 use super::launcher::{Launch, LaunchState, Launched, NotStarted, Prepared, Process, Streams};
 use super::logs::{Bounds, ExecutionLog};
+use super::ports::PortNumbers;
 use super::task::{StartRequest, Task};
 use super::volumes::VolumePaths;
 use crate::clock::{BootMillis, ClockReading, boot_millis, now};
@@ -226,7 +228,7 @@ impl Supervisor {
     fn prepare(&mut self, id: ExecutionId, order: &StartRequest) -> Result<Prepared, LaunchFailure> {
         let volumes = self.volumes_of(order).map_err(LaunchFailure::Failed)?;
         let ports = self.ports.allocate(id, &order.spec.ports).map_err(LaunchFailure::Failed)?;
-        match self.prepare_process(id, order) {
+        match self.prepare_process(id, order, &ports, &volumes) {
             Ok((group, folder, streams)) => Ok(Prepared { folder, group, streams, ports, volumes }),
             Err(failure) => {
                 self.ports.release(&ports);
@@ -253,9 +255,13 @@ impl Supervisor {
         &mut self,
         id: ExecutionId,
         order: &StartRequest,
+        ports: &PortNumbers,
+        volumes: &VolumePaths,
     ) -> Result<(Option<Group>, Folder, Streams), LaunchFailure> {
         let failed = |code, detail: String| LaunchFailure::Failed(start_failed(code, detail));
-        let limits = &order.spec.resources.limits;
+        // The limits of a container are those that its shim passes to the engine.
+        let unlimited = Limits::default();
+        let limits = if order.has_shim() { &unlimited } else { &order.spec.resources.limits };
         let group =
             self.cgroups.create(limits).map_err(|error| failed("limit_unenforceable", describe(&error)))?;
         // The execution is guarded by the fuse before its process exists.
@@ -267,7 +273,7 @@ impl Supervisor {
                 "the worker's fuse has reached its limit of executions".into(),
             ));
         }
-        match self.make_folder(id, order) {
+        match self.make_folder(id, order, ports, volumes) {
             Ok((folder, streams)) => Ok((group, folder, streams)),
             Err(error) => {
                 group.into_iter().for_each(|group| self.cgroups.take_back(group));
@@ -280,10 +286,21 @@ impl Supervisor {
         }
     }
 
-    fn make_folder(&mut self, id: ExecutionId, order: &StartRequest) -> io::Result<(Folder, Streams)> {
-        let named = order.staged || !order.spec.outputs.is_empty();
+    fn make_folder(
+        &mut self,
+        id: ExecutionId,
+        order: &StartRequest,
+        ports: &PortNumbers,
+        volumes: &VolumePaths,
+    ) -> io::Result<(Folder, Streams)> {
+        // A container may change the owner of its folder, so it gets none of the pool.
+        let named = order.staged || !order.spec.outputs.is_empty() || order.is_foreign();
         let folder = if named { self.folders.named(id, order.staged)? } else { self.folders.take_spare()? };
-        match self.fill_folder(order, &folder.path) {
+        let streams = match &order.spec.run {
+            Run::Process(process) => self.streams_of(process, &folder.path),
+            _ => control_streams(&self.shim_order(id, order, ports, volumes)),
+        };
+        match streams {
             Ok(streams) => Ok((folder, streams)),
             Err(error) => {
                 self.folders.take_back(folder);
@@ -292,13 +309,39 @@ impl Supervisor {
         }
     }
 
-    fn fill_folder(&self, order: &StartRequest, folder: &Path) -> io::Result<Streams> {
-        let Run::Process(process) = &order.spec.run else { return Err(io::ErrorKind::Unsupported.into()) };
+    /// Returns the streams of a process, and writes its script into the folder.
+    fn streams_of(&self, process: &ProcessRun, folder: &Path) -> io::Result<Streams> {
         if let Some(script) = &process.script {
             self.write_script(&folder.join(SCRIPT_FILE), script)?;
         }
         let stdin = process.stdin.as_deref().map(in_memory).transpose()?;
         Ok(Streams { stdin, stdout: output_pipe()?, stderr: output_pipe()? })
+    }
+
+    /// Returns the order for the shim of an execution.
+    fn shim_order(
+        &self,
+        id: ExecutionId,
+        order: &StartRequest,
+        ports: &PortNumbers,
+        volumes: &VolumePaths,
+    ) -> ShimOrder {
+        let ports = ports.iter().map(|(name, number)| ForwardedPort { name: name.clone(), number: *number });
+        let volumes = volumes.iter().map(|(volume, path)| MountedVolume {
+            name: volume.name.clone(),
+            variable: volume.variable(),
+            path: path.clone(),
+        });
+        ShimOrder {
+            execution: id,
+            job_name: order.spec.name.clone(),
+            worker: self.worker.to_string(),
+            run: order.spec.run.clone(),
+            limits: order.spec.resources.limits.clone(),
+            ports: ports.collect(),
+            volumes: volumes.collect(),
+            engine: self.config.container_engine.clone(),
+        }
     }
 
     fn write_script(&self, path: &Path, script: &str) -> io::Result<()> {
@@ -312,8 +355,9 @@ impl Supervisor {
     fn started(&mut self, id: ExecutionId, order: StartRequest, prepared: Prepared, process: Process) {
         crashpoint::reach(Point::StartAfterExec);
         let Process { pid, started, started_unix_millis, group_errno: outside } = process;
-        let Prepared { folder, mut group, streams: Streams { stdout, stderr, .. }, ports, volumes } =
+        let Prepared { folder, mut group, streams: Streams { stdin, stdout, stderr }, ports, volumes } =
             prepared;
+        let control = stdin.filter(|_| order.has_shim());
         // The table already has a record, so the update cannot fail.
         let number = group.as_ref().map_or(0, |group| group.number);
         let _has_room = self.guards.guard(guarded(id, &order, Some(pid), number));
@@ -337,6 +381,7 @@ impl Supervisor {
             checkpoint: CheckpointFile::from_start(&folder.path, given),
             order,
             pid,
+            control,
             folder,
             ports,
             volumes,
@@ -390,7 +435,8 @@ impl Supervisor {
 
 /// Returns the record of an execution for the fuse.
 fn guarded(id: ExecutionId, order: &StartRequest, pid: Option<i32>, group: u32) -> Guarded {
-    Guarded { execution: id, exempt: order.is_exempt(), pid, is_reaped: false, group }
+    let (exempt, is_foreign) = (order.is_exempt(), order.is_foreign());
+    Guarded { execution: id, exempt, pid, is_reaped: false, is_foreign, group }
 }
 
 fn in_memory(text: &str) -> io::Result<OwnedFd> {
@@ -398,6 +444,11 @@ fn in_memory(text: &str) -> io::Result<OwnedFd> {
     file.write_all(text.as_bytes())?;
     file.rewind()?;
     Ok(file.into())
+}
+
+/// Returns the streams of a shim, with its order in the standard input.
+fn control_streams(order: &ShimOrder) -> io::Result<Streams> {
+    Ok(Streams { stdin: Some(shim::control_file(order)?), stdout: output_pipe()?, stderr: output_pipe()? })
 }
 
 /// Creates a pipe whose read end does not block.

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use model::ExecutionId;
-use model::spec::{Delivery, JobSpec};
+use model::spec::{Delivery, JobSpec, Run};
 use proto::v1;
 use proto::v1::finished::How;
 use supervisor::{BootMillis, EndReason, ExecutionPolicy, StartFailure};
@@ -57,6 +57,16 @@ impl StartRequest {
         self.spec.delivery == Delivery::AtMostOnce
     }
 
+    /// Returns whether a shim runs the execution.
+    pub(super) fn has_shim(&self) -> bool {
+        !matches!(self.spec.run, Run::Process(_))
+    }
+
+    /// Returns whether another program than this worker starts processes of the execution.
+    pub(super) fn is_foreign(&self) -> bool {
+        matches!(self.spec.run, Run::Container(_))
+    }
+
     /// Returns whether the agent needs the ports or health checks of the execution.
     pub(super) fn is_watched(&self) -> bool {
         let has_checks = self.spec.health.as_deref().is_some_and(|checks| !checks.is_empty());
@@ -78,6 +88,8 @@ impl StartRequest {
 pub(super) struct Task {
     pub(super) order: StartRequest,
     pub(super) pid: i32,
+    /// Control file of its shim, if it has one.
+    pub(super) control: Option<OwnedFd>,
     pub(super) folder: Folder,
     pub(super) ports: PortNumbers,
     pub(super) volumes: VolumePaths,

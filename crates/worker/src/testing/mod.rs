@@ -21,6 +21,7 @@ use std::sync::Arc;
 use ::model::{ExecutionId, Fence, JobId, JobSpec, WorkerId};
 use hyper_util::rt::TokioIo;
 use proto::v1::Health;
+use shim::Runtime;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::sync::{Notify, mpsc};
 use tonic::transport::{Channel, Endpoint, Error, Uri};
@@ -205,6 +206,10 @@ impl Machine for Simulated {
 
     fn boot_millis(&self) -> u64 {
         self.world.millis()
+    }
+
+    fn runtimes<'a>(&'a self, _: &'a AgentConfig) -> BoxFuture<'a, Vec<Runtime>> {
+        Box::pin(std::future::ready(Vec::new()))
     }
 
     fn probe(&self, _: &Path) -> BoxedProbe {

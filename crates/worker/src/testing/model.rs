@@ -214,6 +214,7 @@ impl Supervisor {
                     boot_id: self.start_location.boot_id.clone(),
                     capabilities: Some(v1::Capabilities {
                         runtimes: vec!["process".into()],
+                        runtime_versions: std::collections::HashMap::new(),
                         ..Default::default()
                     }),
                     owner: None,
@@ -354,7 +355,7 @@ impl Supervisor {
             None => return,
         };
         let end = v1::Finished { how: how.into(), exit_code: Some(exit), ..v1::Finished::default() };
-        self.handle(Event::AllProcessesExited { execution, end, outputs: None });
+        self.handle(Event::AllProcessesExited { execution, end: Ok(end), outputs: None });
     }
 
     // Passing of time.

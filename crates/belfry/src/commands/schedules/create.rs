@@ -2,6 +2,7 @@
 
 use client::WorkflowRef;
 use model::schedule::{Action, Jitter};
+use model::spec::Run;
 use model::workflow::Call;
 use model::{JobSpec, ScheduleSpec};
 use serde_json::Value;
@@ -51,7 +52,7 @@ pub(super) async fn run(context: &Context, args: CreateArgs) -> Result<(), Failu
 fn spec(args: &CreateArgs, namespace: &Namespace) -> Result<ScheduleSpec, Failure> {
     let mut patch = Patch::default();
     args.spec.patch(&mut patch)?;
-    args.process.patch(&mut patch)?;
+    args.process.patch(&mut patch, Run::PROCESS)?;
     let patch = patch.into_value();
     if args.workflow.is_some() {
         refuse_flags_of_jobs(&patch)?;

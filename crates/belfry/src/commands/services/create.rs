@@ -1,6 +1,6 @@
 //! `belfry service create`: builds a service from options.
 
-use model::spec::{HealthCheck, HealthChecks, PriorityClass, RetryPolicy};
+use model::spec::{HealthCheck, HealthChecks, PriorityClass, RetryPolicy, Run};
 use model::{JobSpec, ServiceSpec};
 
 use super::super::submit::patched;
@@ -41,7 +41,7 @@ pub(super) async fn run(context: &Context, args: CreateArgs) -> Result<(), Failu
 fn spec(args: &CreateArgs, namespace: &Namespace) -> Result<ServiceSpec, Failure> {
     let mut patch = Patch::default();
     args.spec.patch(&mut patch)?;
-    args.process.patch(&mut patch)?;
+    args.process.patch(&mut patch, Run::PROCESS)?;
     let mut job = patched(&JobSpec::command(Vec::<String>::new()), &patch.into_value())?;
     // The service controls restarts and the priority class; all other fields of the retry policy stay, so that the
     // server rejects them with their path.

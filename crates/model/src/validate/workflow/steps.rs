@@ -217,16 +217,27 @@ fn job(
 
 /// Checks that no reference is in program text, where its value would run as code.
 fn no_programs(check: &mut Check, at: &str, job: &JobSpec) {
-    let Run::Process(process) = &job.run;
-    let at = format!("{at}.run.process");
+    let (script, words, stdin) = match &job.run {
+        Run::Process(process) => (&process.script, process.command.clone(), process.stdin.as_deref()),
+        Run::Container(container) => {
+            (&container.script, [container.entrypoint.as_slice(), &container.command].concat(), None)
+        }
+        Run::Http(_) => return,
+    };
+    let entrypoint = if let Run::Container(container) = &job.run { container.entrypoint.len() } else { 0 };
+    let at = format!("{at}.run.{}", job.run.runtime());
     let wrong = "has a reference in program text, so that the value would run as code";
     let instead = "put the value into `env`, or into an argument after the program text";
-    check.ensure(!process.script.as_deref().is_some_and(has_reference), &format!("{at}.script"), || {
+    check.ensure(!script.as_deref().is_some_and(has_reference), &format!("{at}.script"), || {
         format!("{wrong}: put the value into `env`")
     });
-    for text in references_in_programs(process) {
+    for text in references_in_programs(&words, stdin) {
         match text {
+            Text::Word(i) if i < entrypoint => {
+                check.fail(format!("{at}.entrypoint[{i}]"), format!("{wrong}: {instead}"))
+            }
             Text::Word(i) => {
+                let i = i - entrypoint;
                 check.fail(format!("{at}.command[{i}]"), format!("{wrong}: {instead}, or into `stdin`"))
             }
             Text::Stdin => check.fail(format!("{at}.stdin"), format!("{wrong}: {instead}")),
@@ -239,7 +250,8 @@ fn no_other_references(check: &mut Check, at: &str, job: &JobSpec, template: &Jo
     let Ok(value) = serde_json::to_value(job) else { return };
     let replaced: BTreeSet<String> = template.templates().map(|(path, _)| path).collect();
     let found = texts_with_references(&value, "");
-    for path in found.into_iter().filter(|path| !replaced.contains(path) && path != "run.process.script") {
+    let is_program = |path: &str| path.starts_with("run.") && path.ends_with(".script");
+    for path in found.into_iter().filter(|path| !replaced.contains(path) && !is_program(path)) {
         check.fail(format!("{at}.{path}"), NOT_REPLACED);
     }
 }

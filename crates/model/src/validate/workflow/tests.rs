@@ -11,7 +11,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::spec::{Concurrency, Constraint, InputFile, JobSpec, Operator, OutputFile, ProcessRun, Run};
+use crate::spec::{Concurrency, Constraint, InputFile, JobSpec, Operator, OutputFile, ProcessRun};
 use crate::workflow::{Action, Wait};
 use crate::workflow::{
     Approval, Call, Definition, ElementSource, ForEach, JoinRule, Parameter, ParameterType, RunFailure,
@@ -31,8 +31,7 @@ fn told(spec: &WorkflowSpec) -> String {
 
 fn process(step: &mut StepSpec) -> &mut ProcessRun {
     let Action::Job(job) = &mut step.action else { panic!("a job is expected") };
-    let Run::Process(process) = &mut job.run;
-    process
+    job.run.as_process_mut().unwrap()
 }
 
 /// C1.

@@ -15,7 +15,6 @@ mod programs;
 
 use programs::{Arguments, Meaning, NO_PROGRAM_TEXT, Program, USUAL_FLAGS, WRAPPERS, bare, named};
 
-use crate::spec::ProcessRun;
 use crate::workflow::template::has_reference;
 
 /// Maximum number of words of a command that name known programs. After that, every reference is rejected. This
@@ -32,15 +31,14 @@ pub(super) enum Text {
 }
 
 /// Returns the texts with references that an interpreter would read as program code.
-pub(super) fn references_in_programs(process: &ProcessRun) -> Vec<Text> {
-    let words = &process.command;
+pub(super) fn references_in_programs(words: &[String], stdin: Option<&str>) -> Vec<Text> {
     let mut reading = Reading { words, texts: Vec::new(), is_read: vec![false; words.len()] };
     reading.read_known_programs();
     reading.read_unknown_programs();
     let mut found = reading.texts;
     let refers = |text: &Text| match text {
         Text::Word(at) => words.get(*at).is_some_and(|word| has_reference(word)),
-        Text::Stdin => process.stdin.as_deref().is_some_and(has_reference),
+        Text::Stdin => stdin.is_some_and(has_reference),
     };
     found.retain(refers);
     found.sort_unstable();

@@ -16,7 +16,7 @@ const VALUE: &str = "${{ params.day }}";
 fn found(command: &[&str]) -> Vec<usize> {
     let command: Vec<String> = command.iter().map(|word| word.replace('@', VALUE)).collect();
     let stdin = Some(VALUE.to_owned());
-    let texts = references_in_programs(&ProcessRun { command, stdin, ..ProcessRun::default() });
+    let texts = references_in_programs(&command, stdin.as_deref());
     texts.into_iter().map(|text| if let Text::Word(at) = text { at } else { 99 }).collect()
 }
 

@@ -1,0 +1,117 @@
+//! Shims: the runtimes beside `process`. The crate `shim` has their protocol with the supervisor.
+//!
+//! - [`container`]: runs a container in Docker or Podman.
+//! - [`http`]: sends a request and judges the response.
+//! - [`stop`]: stop signals of the supervisor.
+//!
+//! [`run_shim`] is the whole program of a shim: one thread, one execution.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the output of a shim is the log of the execution"
+)]
+
+mod container;
+mod http;
+mod stop;
+
+use std::ffi::OsString;
+use std::io;
+use std::process::ExitCode;
+
+use model::spec::Run;
+use shim::{Runtime, ShimReport};
+
+/// Exit code for a wrong use of the program.
+const USAGE: u8 = 2;
+/// Exit code of an execution that failed for another reason than the exit of a program.
+const FAILED: u8 = 1;
+
+/// How an execution ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum End {
+    /// With an exit code.
+    Code(u8),
+    /// As a report says.
+    Reported(ShimReport),
+}
+
+impl End {
+    fn start_failed(code: &str, detail: impl Into<String>) -> Self {
+        Self::Reported(ShimReport::StartFailed { code: code.into(), detail: detail.into() })
+    }
+
+    fn failed(code: &str, detail: impl Into<String>) -> Self {
+        Self::Reported(ShimReport::Failed { code: code.into(), detail: detail.into() })
+    }
+}
+
+/// Runs a shim; `arguments` follow `shim`. Returns its exit code.
+pub fn run_shim(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<_> = arguments.map(|argument| argument.into_string().unwrap_or_default()).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("belfry: cannot start a shim: {error}");
+            return ExitCode::from(FAILED);
+        }
+    };
+    let code = match arguments.first().map(String::as_str) {
+        Some(shim::PROBE) => runtime.block_on(probe(arguments.get(1).map(String::as_str))),
+        Some(Run::CONTAINER | Run::HTTP) => runtime.block_on(run()),
+        _ => {
+            eprintln!("belfry: `{}` is an internal program of a worker, and expects an order", shim::COMMAND);
+            ExitCode::from(USAGE)
+        }
+    };
+    // A thread may still wait for a name server.
+    runtime.shutdown_background();
+    code
+}
+
+/// Prints the runtimes of this machine, as JSON.
+async fn probe(engine: Option<&str>) -> ExitCode {
+    let mut found = vec![Runtime { name: Run::HTTP.into(), version: String::new() }];
+    match container::probe(engine).await {
+        Ok(runtime) => found.push(runtime),
+        Err(reason) => eprintln!("{reason}"),
+    }
+    println!("{}", serde_json::to_string(&found).unwrap_or_default());
+    ExitCode::SUCCESS
+}
+
+async fn run() -> ExitCode {
+    let order = match shim::read_order(io::stdin()) {
+        Ok(order) => order,
+        Err(error) => {
+            eprintln!("belfry: cannot read the order of the shim: {error}");
+            return ExitCode::from(USAGE);
+        }
+    };
+    let mut stop = match stop::Stop::new() {
+        Ok(stop) => stop,
+        Err(error) => {
+            eprintln!("belfry: cannot handle the stop signals of the task: {error}");
+            return ExitCode::from(FAILED);
+        }
+    };
+    let end = match &order.run {
+        Run::Container(container) => container::run(&order, container, &mut stop).await,
+        Run::Http(http) => http::run(&order, http, &mut stop).await,
+        other => End::start_failed(
+            "runtime_unknown",
+            format!("this shim does not support the runtime `{}`", other.runtime()),
+        ),
+    };
+    match end {
+        End::Code(code) => ExitCode::from(code),
+        End::Reported(report) => {
+            if let Err(error) = shim::write_report(io::stdin(), &report) {
+                eprintln!("belfry: cannot report the end of the execution: {error}");
+            }
+            ExitCode::from(FAILED)
+        }
+    }
+}

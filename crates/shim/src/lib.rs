@@ -1,0 +1,185 @@
+//! Protocol between the supervisor of a worker and its shims.
+//!
+//! A shim runs one execution of a runtime other than `process`. It is a child process of the supervisor, and the main
+//! process of the task:
+//!
+//! ```text
+//! supervisor ─exec─> belfry shim container ──> container engine
+//!     │                     │
+//!     └── control file ─────┘   the order, and later the report
+//! ```
+//!
+//! So everything that the supervisor does to a task concerns the shim too: the lease, freezes, timeouts, the stop signal
+//! and the kill after the grace period, the log and the exit status.
+//!
+//! # The life of a shim
+//! 1. The supervisor writes a [`ShimOrder`] as JSON into the control file, a file in memory, and starts
+//!    `PROGRAM shim RUNTIME`. The control file is the standard input of the shim. The working directory is the directory of
+//!    the execution, and the environment has the variables `BELFRY_*`.
+//! 2. The shim reads the order with [`read_order`], and runs it. Its standard output and error are the log of the execution.
+//! 3. On a stop signal it stops what it runs, and exits. It may be killed at any time.
+//! 4. It writes a [`ShimReport`] with [`write_report`] when the execution runs, and again at its end if the exit code does
+//!    not say everything. Then it exits, with the exit code of the execution.
+//!
+//! # What a shim must ensure
+//! - Processes that it creates outside of its own descendants have `BELFRY_EXECUTION_ID` in their environment, on this
+//!   machine. So the supervisor can freeze and kill them. A shim that cannot ensure this fails the execution.
+//! - What it creates elsewhere has a mark with the id of the execution, so that `belfry shim RUNTIME --remove` finds it.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use model::ExecutionId;
+use model::spec::{Limits, Run};
+use rustix::fs::MemfdFlags;
+use serde::{Deserialize, Serialize};
+
+/// First argument of a shim; the name of the runtime follows.
+pub const COMMAND: &str = "shim";
+/// Second argument of the program that lists the runtimes of this machine, as JSON ([`Runtime`]).
+pub const PROBE: &str = "probe";
+
+/// What a shim has to run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShimOrder {
+    /// Execution, for the marks.
+    pub execution: ExecutionId,
+    /// Name of the job, for people.
+    pub job_name: String,
+    /// Mark of the worker, which is the same after a restart.
+    pub worker: String,
+    /// What to run, in the runtime of the shim.
+    pub run: Run,
+    /// Resource limits of the job.
+    pub limits: Limits,
+    /// Ports of the worker that the task listens on.
+    pub ports: Vec<ForwardedPort>,
+    /// Volumes of the job.
+    pub volumes: Vec<MountedVolume>,
+    /// Address of the container engine [default: the first one that is found].
+    pub engine: Option<String>,
+}
+
+/// A port of the worker, which belongs to the task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForwardedPort {
+    /// Name of the port in the job.
+    pub name: String,
+    /// Number on the worker.
+    pub number: u16,
+}
+
+/// A volume of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountedVolume {
+    /// Name of the volume.
+    pub name: String,
+    /// Name of the variable with its path.
+    pub variable: String,
+    /// Directory on the worker.
+    pub path: PathBuf,
+}
+
+/// What a shim reports: its progress, or how the execution ended if its exit code does not say everything.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "report", rename_all = "snake_case")]
+pub enum ShimReport {
+    /// The execution runs. No other program starts a process for it from now on.
+    Running,
+    /// Nothing of the job was run.
+    StartFailed {
+        /// Stable error code, such as `image_not_found`.
+        code: String,
+        /// One line: what happened, and what to do.
+        detail: String,
+    },
+    /// The job was run and failed for another reason than its exit code.
+    Failed {
+        /// Stable error code, such as `unexpected_status`.
+        code: String,
+        /// One line: what happened, and what to do.
+        detail: String,
+    },
+    /// The kernel killed the job at its memory limit.
+    OutOfMemory,
+}
+
+/// A runtime of this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runtime {
+    /// Name, as in the spec of a job.
+    pub name: String,
+    /// Program and version behind it, for people: `docker 29.1`. Empty if there is none.
+    #[serde(default)]
+    pub version: String,
+}
+
+/// Returns a control file with an order: the standard input of a shim.
+///
+/// # Errors
+/// The system has no memory, or no file descriptor.
+pub fn control_file(order: &ShimOrder) -> io::Result<OwnedFd> {
+    let mut file = File::from(rustix::fs::memfd_create("shim", MemfdFlags::CLOEXEC)?);
+    file.write_all(&serde_json::to_vec(order)?)?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+/// Reads the order from the control file.
+///
+/// # Errors
+/// The file cannot be read, or contains no order.
+pub fn read_order(control: impl AsFd) -> io::Result<ShimOrder> {
+    let mut file = File::from(control.as_fd().try_clone_to_owned()?);
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+/// Replaces the order in the control file by a report. A killed shim may leave a part of it, which is no report.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_report(control: impl AsFd, report: &ShimReport) -> io::Result<()> {
+    let mut file = File::from(control.as_fd().try_clone_to_owned()?);
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(&serde_json::to_vec(report)?)
+}
+
+/// Reads the report from the control file; `None` if the shim wrote none.
+pub fn read_report(control: impl AsFd) -> Option<ShimReport> {
+    let mut file = File::from(control.as_fd().try_clone_to_owned().ok()?);
+    file.rewind().ok()?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::spec::HttpRun;
+
+    #[test]
+    fn a_control_file_carries_the_order_and_then_the_report() {
+        let order = ShimOrder {
+            execution: ExecutionId::from_bits(7),
+            job_name: "call".into(),
+            worker: "w".into(),
+            run: Run::Http(Box::new(HttpRun { url: "http://x".into(), ..HttpRun::default() })),
+            limits: Limits::default(),
+            ports: Vec::new(),
+            volumes: Vec::new(),
+            engine: None,
+        };
+        let control = control_file(&order).unwrap();
+        assert_eq!(read_order(&control).unwrap(), order);
+        assert_eq!(read_report(&control), None, "an order is no report");
+        let report = ShimReport::StartFailed { code: "image_not_found".into(), detail: "…".into() };
+        write_report(&control, &report).unwrap();
+        assert_eq!(read_report(&control), Some(report));
+    }
+}
