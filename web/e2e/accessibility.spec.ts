@@ -36,6 +36,8 @@ async function allViews(server: Server, account: string): Promise<string[]> {
   await server.call("POST", `/api/v1/failures/${group}/state`, { state: "known", note: "OPS-1" });
   const other = await server.submit(script("readable", "echo changed; exit 4"));
   await server.waitForStatus(other, "failed");
+  const http = await server.submit({ name: "calls", run: { http: { url: "http://127.0.0.1:9/" } } });
+  const container = await server.submit({ name: "boxed", run: { container: { image: "alpine:3.20" } } });
   const job = { run: { process: { script: "echo one; exit 1" } } };
   const list = { over: { items: ["a", "b"] } };
   const steps = [
@@ -61,6 +63,7 @@ async function allViews(server: Server, account: string): Promise<string[]> {
     ...VIEWS,
     `/access/accounts/${account}`,
     ...[`/jobs/${id}`, `/jobs/${id}?tab=timeline`, `/jobs/${id}?tab=spec`],
+    ...[`/jobs/${http}`, `/submit?from=${http}`, `/jobs/${container}`, `/submit?from=${container}`],
     ...["/jobs/named/readable", "/jobs/named/unknown", `/failures/${group}`],
     ...["/compare", `/compare?a=${id}&b=${other}`, `/compare?a=${run}&b=${again}`],
     ...[`/schedules/${nightly}`, `/schedules/${nightly}?tab=backfills`, `/schedules/${nightly}/edit`],

@@ -12,7 +12,7 @@ const START_MAX_MS = 60_000;
 
 export interface JobBody {
   name: string;
-  run: { process: { command?: string[]; script?: string } };
+  run: { process: { command?: string[]; script?: string } } | { container: object } | { http: object };
   [member: string]: unknown;
 }
 

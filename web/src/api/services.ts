@@ -2,6 +2,7 @@
 
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
+import { fieldsOf } from "../lib/runtimes";
 import { unwrap, api } from "./client";
 import { ENDPOINTS, queryClient, REPLICAS, REVISIONS, SERVICE_KEYS } from "./queries";
 import type { AppliedService, JobSpec, Service, ServiceChanged, ServiceSpec } from "./schema";
@@ -117,8 +118,7 @@ export async function saveService(spec: ServiceSpec, version: number | null): Pr
 export async function serviceDefaults({ name, namespace, owner }: ServiceSpec): Promise<ServiceSpec> {
   const job = { run: { process: { command: ["true"] } } } as JobSpec;
   const defaults = await resolveService({ name, namespace, owner, job });
-  const { process } = defaults.job.run;
-  const run = { process: { ...process, command: undefined } } as JobSpec["run"];
+  const run = { process: { ...fieldsOf(defaults.job, "process"), command: undefined } } as JobSpec["run"];
   // Values from the request are no defaults.
   return { ...defaults, namespace: "default", owner: null, job: { ...defaults.job, run } };
 }

@@ -131,6 +131,7 @@ const SECTIONS: ReadonlyArray<[schema: string, ...sections: string[]]> = [
   ["Delivery", "delivery", "deliveryHint"],
   ["FinishAction", "finishAction"],
   ["PriorityClass", "priorityClass", "priorityClassHint"],
+  ["PullPolicy", "pullPolicy"],
   ["UpstreamCondition", "upstreamCondition"],
   ["Reason", "why"],
   ["FailedFilter", "unschedulable"],

@@ -1,3 +1,6 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+
 import { expect, test } from "vitest";
 
 import type { Job, JobEvent, Origin, RunHistoryEntry, RunStep, StepCause, StepWhy } from "../api/schema";
@@ -35,6 +38,29 @@ test("the advice follows from the error code of the result", () => {
   // Every known code has advice of its own choice.
   const codes = Object.keys(english.result).filter((code) => code !== "stopped");
   expect(codes.filter((code) => adviceFor(code) === "timeline")).toEqual([]);
+});
+
+test("every error code of the runtimes has a text", () => {
+  const folder = join(import.meta.dirname, "../../../crates/runtimes/src");
+  const files = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((path) =>
+    path.endsWith(".rs"),
+  );
+  const source = files.map((path) => readFileSync(join(folder, path), "utf8")).join("\n");
+  const ofCalls = [...source.matchAll(/End::(?:start_)?failed\(\s*"(\w+)"/g)];
+  // Errors of requests have their codes in a table.
+  const ofTable = [...source.matchAll(/^ *Self::.* => "([a-z]+_[a-z_]+)",$/gm)];
+  expect(ofCalls.length, "correct the pattern").toBeGreaterThan(10);
+  expect(ofTable.length, "correct the pattern").toBeGreaterThan(5);
+  const codes = [...ofCalls, ...ofTable].map(([, code = ""]) => code);
+  expect(codes.filter((code) => !(code in english.result))).toEqual([]);
+});
+
+test("the advice about a container or request says what to check", () => {
+  expect(adviceFor("image_not_found")).toBe("image");
+  expect(adviceFor("engine_unavailable")).toBe("engine");
+  expect(adviceFor("unexpected_status")).toBe("httpResponse");
+  expect(adviceFor("connect_failed")).toBe("httpConnection");
+  expect(adviceFor("request_timeout"), "other than a timeout of the job").toBe("httpTimeout");
 });
 
 test("an end by the completion deadline is explained, as a failure or as a cancellation", () => {

@@ -7,7 +7,7 @@ import {
   parseCpu,
   parseDuration,
   peakMemory,
-  splitDurations,
+  splitList,
 } from "./quantities";
 
 test("durations of the API are parsed", () => {
@@ -19,10 +19,10 @@ test("durations of the API are parsed", () => {
 });
 
 test("a list of durations is split at commas and spaces", () => {
-  expect(splitDurations("1m, 5m,10m  1h")).toEqual(["1m", "5m", "10m", "1h"]);
-  expect(splitDurations("1m，5m、10m")).toEqual(["1m", "5m", "10m"]);
-  expect(splitDurations("1m, soon,")).toEqual(["1m", "soon"]);
-  expect(splitDurations(" ")).toEqual([]);
+  expect(splitList("1m, 5m,10m  1h")).toEqual(["1m", "5m", "10m", "1h"]);
+  expect(splitList("1m，5m、10m")).toEqual(["1m", "5m", "10m"]);
+  expect(splitList("1m, soon,")).toEqual(["1m", "soon"]);
+  expect(splitList(" ")).toEqual([]);
 });
 
 test("durations are shown in at most two units", () => {

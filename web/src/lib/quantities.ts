@@ -21,8 +21,8 @@ export function parseDuration(text: string): number | null {
   return parts.reduce((sum, [, amount, unit]) => sum + Number(amount) * (UNITS_MS[unit ?? ""] ?? 0), 0);
 }
 
-/** Returns the durations of a list such as `1m, 5m 10m` as written, also invalid ones: the server reports errors. */
-export function splitDurations(text: string): string[] {
+/** Returns the items of a list such as `1m, 5m 10m` as written, also invalid ones: the server reports errors. */
+export function splitList(text: string): string[] {
   return text.split(/[\s,;，、；]+/).filter((each) => each !== "");
 }
 

@@ -118,6 +118,36 @@ test("the message of a result is translated", () => {
       "超过步骤 5m 的超时时间；退出码 2",
       "exceeded the step's timeout of 5m; exited with code 2",
     ],
+    [
+      "the response has status 500 Internal Server Error: expected 2xx",
+      "响应的状态码是 500 Internal Server Error，预期是 2xx",
+      "the response has status 500 Internal Server Error: expected 2xx",
+    ],
+    [
+      "the response does not satisfy `run.http.success_if`: `body.code == 0` is false",
+      "响应不满足 run.http.success_if：body.code == 0 不成立",
+      "the response does not satisfy run.http.success_if: body.code == 0 is false",
+    ],
+    [
+      "polling failed 10 times in a row: the response has status 503 Service Unavailable",
+      "轮询连续失败 10 次：响应的状态码是 503 Service Unavailable",
+      "polling failed 10 times in a row: the response has status 503 Service Unavailable",
+    ],
+    [
+      "no complete response from `http://x.test` within 5m",
+      "http://x.test 在 5m 内没有返回完整的响应",
+      "no complete response from http://x.test within 5m",
+    ],
+    [
+      "the worker does not have the image `web:1`, and `pull` is `never`",
+      "执行器没有镜像 web:1，而 pull 设为 never",
+      "the worker does not have the image web:1, and pull is never",
+    ],
+    [
+      "cannot pull the image `web:1`: manifest unknown",
+      "无法拉取镜像 web:1：manifest unknown",
+      "cannot pull the image web:1: manifest unknown",
+    ],
   ] as const) {
     expect(translateMessage(message, zh)).toBe(chinese);
     expect(translateMessage(message, en)).toBe(english);

@@ -168,6 +168,35 @@ const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
     /^(no_room|disk_full|stopped)(?:: .*)?$/,
     (t, code) => t(`declined.${code as "no_room" | "disk_full" | "stopped"}`),
   ],
+  // Containers and requests.
+  [
+    /^the worker does not have the image `([^`]+)`, and `pull` is `never`$/,
+    (t, image) => t("step.imageMissing", { image }),
+  ],
+  [/^cannot pull the image `([^`]+)`: ([\s\S]+)$/, (t, image, why) => t("step.notPulled", { image, why })],
+  [/^the container was removed while it ran$/, (t) => t("step.containerRemoved")],
+  [/^cannot connect to `([^`]+)`: ([\s\S]+)$/, (t, server, why) => t("step.notConnected", { server, why })],
+  [
+    /^no complete response from `([^`]+)` within (\S+)$/,
+    (t, server, timeout) => t("step.noResponse", { server, timeout }),
+  ],
+  [
+    /^the request to `([^`]+)` failed: ([\s\S]+)$/,
+    (t, server, why) => t("step.requestFailed", { server, why }),
+  ],
+  [
+    /^the response has status (\d{3}[^:]*)(?:: expected (.+))?$/,
+    (t, status, expected) =>
+      expected ? t("step.unexpectedStatus", { status, expected }) : t("step.hasStatus", { status }),
+  ],
+  [
+    /^the response does not satisfy `([^`]+)`: `([\s\S]+)` is false$/,
+    (t, field, condition) => t("step.unexpectedResponse", { field, condition }),
+  ],
+  [
+    /^polling failed (\d+) times in a row: ([\s\S]+)$/,
+    (t, count, why = "") => t("step.pollFailed", { count: Number(count), why: translateMessage(why, t) }),
+  ],
   // Why the end of a source started no run.
   [/^ended after (\S+): expected at most (\S+)$/, (t, took, within) => t("step.endedLate", { took, within })],
   [

@@ -27,6 +27,26 @@ test("removing a member removes empty parents", () => {
   expect(parseSpec(text).spec).not.toHaveProperty("retry");
 });
 
+test("a member can be set in a map that is still empty", () => {
+  const text = setMember("name: a\nrun:\n  http:\n", ["run", "http", "url"], "http://x.test");
+  expect(parseSpec(text).spec).toEqual({ name: "a", run: { http: { url: "http://x.test" } } });
+});
+
+test("a change of the runtime keeps the rest of the file, and no field of the former runtime", () => {
+  const text = setMember(TEXT, ["run"], { http: { url: "" } });
+  expect(text).toContain("name: backup # keep it short");
+  expect(parseSpec(text).spec?.run).toEqual({ http: { url: "" } });
+});
+
+test("fields that the form does not have are kept", () => {
+  const file =
+    "run:\n  http:\n    url: http://x\n    poll: {interval: 2s} # slow\n    outputs: {id: body.id}\n";
+  const text = setMember(setMember(file, ["run", "http", "url"], "http://y"), ["run", "http", "body"], "{}");
+  expect(text).toContain("poll: { interval: 2s } # slow");
+  const http = { url: "http://y", poll: { interval: "2s" }, outputs: { id: "body.id" }, body: "{}" };
+  expect(parseSpec(text).spec?.run).toEqual({ http });
+});
+
 test("strings that YAML 1.1 converts stay strings", () => {
   expect(parseSpec("name: no\nlabels: { at: 2026-11-21 }").spec).toEqual({
     name: "no",

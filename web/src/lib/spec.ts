@@ -112,10 +112,18 @@ export function setMember(text: string, path: readonly string[], value: unknown)
       document.deleteIn(up);
     }
   } else {
+    removeNullParent(document, path);
     // A plain value is set in the existing node, which keeps its comment and its style.
     document.setIn(path, typeof value === "object" ? document.createNode(value) : value);
   }
   return document.toString({ lineWidth: 100 });
+}
+
+/** Removes the first parent that is null, as in `http:` without members: a member can be set only in a map. */
+function removeNullParent(document: Document, path: readonly string[]): void {
+  const parents = path.slice(0, -1).map((_, i) => path.slice(0, i + 1));
+  const empty = parents.find((parent) => document.getIn(parent) === null);
+  if (empty) document.deleteIn(empty);
 }
 
 /** Returns the range of a path's value (`run.process.env.FOO`) in a text; of the nearest parent if it is missing. */

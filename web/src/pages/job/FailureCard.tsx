@@ -167,6 +167,11 @@ const CHANGES_SPEC = new Set<Advice>([
   "finishDeadline",
   "healthCheck",
   "ports",
+  "image",
+  "container",
+  "httpRequest",
+  "httpResponse",
+  "httpTimeout",
 ]);
 /** Advice that concerns the worker. */
 const CONCERNS_WORKER = new Set<Advice>([
@@ -181,6 +186,10 @@ const CONCERNS_WORKER = new Set<Advice>([
   "unknownOutcome",
   "ports",
   "volume",
+  "image",
+  "engine",
+  "httpConnection",
+  "tls",
 ]);
 /** Advice for which the timeline has the details. */
 const CONCERNS_TIMELINE = new Set<Advice>(["timeline", "unknownOutcome", "lostTooOften", "finishDeadline"]);

@@ -3,7 +3,9 @@
 import { ActionIcon, Tooltip } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import type { TFunction } from "i18next";
 import { Download } from "lucide-react";
+import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 
 import { fetchRaw } from "../../api/client";
@@ -24,6 +26,7 @@ import { useNow } from "../../lib/now";
 import { usePreferences } from "../../lib/preferences";
 import { isShownClass } from "../../lib/priorityClasses";
 import { formatBytes, formatDuration, parseDuration, peakMemory } from "../../lib/quantities";
+import { programOf } from "../../lib/runtimes";
 import { resultText, translateMessage } from "../../lib/serverMessages";
 import { isLive, isScheduled } from "../../lib/statuses";
 import { formatExact } from "../../lib/time";
@@ -135,6 +138,7 @@ export function Summary({ job, execution, selected, isExplained }: Props) {
       <Card title={t("job.details.asked")}>
         <KeyValueList
           rows={[
+            ...programRows(spec, t),
             [
               t("job.details.queue"),
               <Link key="" to="/jobs" search={{ queue: job.queue }}>
@@ -202,6 +206,30 @@ export function Summary({ job, execution, selected, isExplained }: Props) {
         />
       </Card>
     </>
+  );
+}
+
+/** The runtime of a job, and what it runs. */
+function programRows(spec: Job["spec"], t: TFunction): Array<[string, ReactNode] | undefined> {
+  const program = spec && programOf(spec);
+  if (!program) return [];
+  const row = (name: string, text: string | undefined): [string, ReactNode] | undefined =>
+    text ? [name, <ProgramText key="" text={text} />] : undefined;
+  return [
+    [t("submit.runtime"), t(`runtime.${program.runtime}`)],
+    row(t("submit.image"), program.image),
+    row(t("submit.command"), program.command),
+    row(t("submit.script"), program.script),
+    row(t("job.details.request"), program.request),
+  ];
+}
+
+/** A command or request, whose end is left out if it is long. The tab of the spec has all of it. */
+function ProgramText({ text }: { text: string }) {
+  return (
+    <code className={style.program} title={text}>
+      {text}
+    </code>
   );
 }
 

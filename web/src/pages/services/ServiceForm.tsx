@@ -14,10 +14,15 @@ import { Plus, X } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
 import type { FieldError, JobSpec, Port, ServiceSpec } from "../../api/schema";
+import type { Runtime } from "../../lib/runtimes";
 import { CHECK_KINDS, checkKindOf, type CheckKind, toPort } from "../../lib/services";
-import { KeyValueField, processOf, ProgramFields } from "../submit/SpecForm";
+import { KeyValueField } from "../submit/fields";
+import { ContainerItem, EnvField, RunFields } from "../submit/RunFields";
 import style from "../schedules/edit.module.css";
 import own from "./services.module.css";
+
+/** Runtimes of services: a request has no ports and no health checks. */
+const RUNTIMES = ["process", "container"] as const satisfies readonly Runtime[];
 
 interface Props {
   spec: ServiceSpec;
@@ -96,7 +101,7 @@ export function ServiceForm({ spec, set, fields, isNameFixed }: Props) {
         error={error("description")}
       />
       <h3>{t("submit.kind")}</h3>
-      <ProgramFields spec={job} set={setJob} fields={jobFields} />
+      <RunFields spec={job} set={setJob} fields={jobFields} runtimes={RUNTIMES} />
       <h3>{t("service.ports")}</h3>
       <PortFields job={job} set={setJob} fields={jobFields} />
       <h3>{t("service.readiness")}</h3>
@@ -139,6 +144,7 @@ export function ServiceForm({ spec, set, fields, isNameFixed }: Props) {
             </div>
           </Accordion.Panel>
         </Accordion.Item>
+        <ContainerItem spec={job} set={setJob} fields={jobFields} />
         <Accordion.Item value="words">
           <Accordion.Control>{t("submit.labelsAndEnv")}</Accordion.Control>
           <Accordion.Panel>
@@ -149,15 +155,7 @@ export function ServiceForm({ spec, set, fields, isNameFixed }: Props) {
               onChange={(value) => set(["labels"], value)}
               error={fields.find((field) => field.path.startsWith("labels"))?.detail}
             />
-            {processOf(job) && (
-              <KeyValueField
-                label={t("submit.env")}
-                placeholder="REGION=eu-1"
-                value={processOf(job)?.env ?? {}}
-                onChange={(value) => setJob(["run", "process", "env"], value)}
-                error={jobFields.find((field) => field.path.startsWith("run.process.env"))?.detail}
-              />
-            )}
+            <EnvField spec={job} set={setJob} fields={jobFields} />
           </Accordion.Panel>
         </Accordion.Item>
       </Accordion>

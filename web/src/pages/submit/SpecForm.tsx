@@ -1,8 +1,7 @@
 /** Form with the common members of a job spec. Other members are kept in the file. */
 
-import { Accordion, NumberInput, SegmentedControl, Select, Textarea, TextInput } from "@mantine/core";
+import { Accordion, NumberInput, Select, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { queuesQuery } from "../../api/queries";
@@ -10,9 +9,11 @@ import type { Delivery, FieldError, FinishAction, Guarantee, JobSpec, PriorityCl
 import { DEFAULT_POLICIES, effectivePolicies, policiesOf, policyChoices } from "../../lib/guarantees";
 import { usePreferences } from "../../lib/preferences";
 import { DEFAULT_CLASS, effectiveClass, PRIORITY_CLASSES } from "../../lib/priorityClasses";
-import { splitDurations } from "../../lib/quantities";
+import { splitList } from "../../lib/quantities";
+import { runtimeOf } from "../../lib/runtimes";
 import { formatExact, parseWallTime, toWallTime, zoneName } from "../../lib/time";
-import { join, split } from "../../lib/shell";
+import { KeyValueField, ListField } from "./fields";
+import { ContainerItem, EnvField, RunFields } from "./RunFields";
 import style from "./submit.module.css";
 
 interface Props {
@@ -27,17 +28,11 @@ interface Props {
   workflowClass?: PriorityClass;
 }
 
-/** Returns the process runtime, the only one of this form; others are edited in the file. */
-export function processOf(spec: JobSpec) {
-  const run = spec.run as JobSpec["run"] | undefined;
-  return run && typeof run === "object" && "process" in run ? (run.process ?? {}) : null;
-}
-
 export function SpecForm({ spec, set, fields, inSchedule, guarantee, workflowClass }: Props) {
   const { t } = useTranslation();
   const { zone } = usePreferences();
   const queues = useQuery(queuesQuery).data?.items.map((queue) => queue.name) ?? [];
-  const process = processOf(spec);
+  const hasEnv = ["process", "container"].includes(runtimeOf(spec) ?? "");
   const { delivery } = effectivePolicies({ guarantee, job: spec });
   const baseDelivery = policiesOf(guarantee).delivery;
   const error = (path: string) => fields.find((field) => field.path === path)?.detail;
@@ -57,7 +52,7 @@ export function SpecForm({ spec, set, fields, inSchedule, guarantee, workflowCla
           data-testid="name"
         />
       )}
-      <ProgramFields spec={spec} set={set} fields={fields} />
+      <RunFields spec={spec} set={set} fields={fields} />
       <Select
         label={t("submit.queue")}
         placeholder="default"
@@ -171,8 +166,9 @@ export function SpecForm({ spec, set, fields, inSchedule, guarantee, workflowCla
             </div>
           </Accordion.Panel>
         </Accordion.Item>
+        <ContainerItem spec={spec} set={set} fields={fields} />
         <Accordion.Item value="words">
-          <Accordion.Control>{t("submit.labelsAndEnv")}</Accordion.Control>
+          <Accordion.Control>{hasEnv ? t("submit.labelsAndEnv") : t("job.details.labels")}</Accordion.Control>
           <Accordion.Panel>
             <KeyValueField
               label={t("submit.labels")}
@@ -181,15 +177,7 @@ export function SpecForm({ spec, set, fields, inSchedule, guarantee, workflowCla
               onChange={(value) => set(["labels"], value)}
               error={fields.find((field) => field.path.startsWith("labels"))?.detail}
             />
-            {process && (
-              <KeyValueField
-                label={t("submit.env")}
-                placeholder="REGION=eu-1"
-                value={process.env ?? {}}
-                onChange={(value) => set(["run", "process", "env"], value)}
-                error={fields.find((field) => field.path.startsWith("run.process.env"))?.detail}
-              />
-            )}
+            <EnvField spec={spec} set={set} fields={fields} />
           </Accordion.Panel>
         </Accordion.Item>
         <Accordion.Item value="promise">
@@ -210,68 +198,6 @@ export function SpecForm({ spec, set, fields, inSchedule, guarantee, workflowCla
         </Accordion.Item>
       </Accordion>
     </div>
-  );
-}
-
-/** The command or script of a job, in the process runtime. */
-export function ProgramFields({ spec, set, fields }: Pick<Props, "spec" | "set" | "fields">) {
-  const { t } = useTranslation();
-  const process = processOf(spec);
-  const error = (path: string) => fields.find((field) => field.path === path)?.detail;
-  if (!process) return null;
-  const isScript = process.script !== undefined && process.script !== null;
-  const setKind = (kind: string) => {
-    if (kind === "script") {
-      const script = process.command?.length ? `${join(process.command)}\n` : "echo hello\n";
-      set(["run", "process"], { ...process, command: undefined, script });
-    } else {
-      set(["run", "process"], {
-        ...process,
-        script: undefined,
-        interpreter: undefined,
-        command: ["echo", "hello"],
-      });
-    }
-  };
-  return (
-    <>
-      <div className={style.kind}>
-        <SegmentedControl
-          aria-label={t("submit.kind")}
-          value={isScript ? "script" : "command"}
-          onChange={setKind}
-          data={[
-            { value: "script", label: t("submit.script") },
-            { value: "command", label: t("submit.command") },
-          ]}
-        />
-        {isScript && (
-          <Interpreter
-            value={process.interpreter ?? []}
-            onChange={(value) => set(["run", "process", "interpreter"], value)}
-          />
-        )}
-      </div>
-      {isScript ? (
-        <Textarea
-          aria-label={t("submit.script")}
-          classNames={{ input: style.code }}
-          autosize
-          minRows={6}
-          maxRows={18}
-          spellCheck={false}
-          value={process.script ?? ""}
-          onChange={(event) => set(["run", "process", "script"], event.currentTarget.value)}
-          error={error("run.process.script") ?? error("run.process")}
-        />
-      ) : (
-        <CommandLine
-          words={process.command ?? []}
-          onChange={(words) => set(["run", "process", "command"], words)}
-          error={error("run.process.command") ?? error("run.process")}
-        />
-      )}
-    </>
   );
 }
 
@@ -360,128 +286,16 @@ function DelaysField({ value, onChange, error }: DelaysFieldProps) {
   const { t } = useTranslation();
   // The file may have a value of another type.
   const delays = Array.isArray(value) ? value : [];
-  const given = delays.join(", ");
-  const [draft, setDraft] = useState<{ text: string; made: string } | null>(null);
   return (
-    <TextInput
+    <ListField
       label={t("submit.delays")}
       placeholder="1m, 5m, 10m"
       description={delays.length > 1 ? t("submit.delaysHint") : undefined}
-      inputWrapperOrder={["label", "input", "description", "error"]}
-      // The typed text is kept as long as it means the same as the spec.
-      value={draft?.made === given ? draft.text : given}
-      onChange={(event) => {
-        const text = event.currentTarget.value;
-        const next = splitDurations(text);
-        setDraft({ text, made: next.join(", ") });
-        onChange(next.length > 0 ? next : undefined);
-      }}
+      value={delays}
+      split={splitList}
+      onChange={onChange}
       error={error}
-      data-testid="delays"
-    />
-  );
-}
-
-const INTERPRETERS: Record<string, string[] | undefined> = {
-  sh: undefined,
-  bash: ["bash"],
-  python: ["python3", "-u"],
-  node: ["node"],
-};
-
-function Interpreter({
-  value,
-  onChange,
-}: {
-  value: readonly string[];
-  onChange: (value?: string[]) => void;
-}) {
-  const { t } = useTranslation();
-  const known = Object.entries(INTERPRETERS).find(
-    ([, words]) => (words ?? []).join(" ") === value.join(" "),
-  )?.[0];
-  const data = Object.keys(INTERPRETERS);
-  return (
-    <Select
-      aria-label={t("submit.interpreter")}
-      w={130}
-      data={known ? data : [...data, value.join(" ")]}
-      value={known ?? value.join(" ")}
-      onChange={(name) => name !== null && name in INTERPRETERS && onChange(INTERPRETERS[name])}
-      allowDeselect={false}
-    />
-  );
-}
-
-function CommandLine(props: {
-  words: readonly string[];
-  onChange: (words: string[]) => void;
-  error?: string;
-}) {
-  const { t } = useTranslation();
-  const given = join(props.words);
-  const [draft, setDraft] = useState<{ text: string; made: string } | null>(null);
-  // The typed text is kept as long as it means the same as the spec.
-  const text = draft && draft.made === given ? draft.text : given;
-  return (
-    <TextInput
-      aria-label={t("submit.command")}
-      description={t("submit.commandHint")}
-      inputWrapperOrder={["input", "description", "error"]}
-      classNames={{ input: style.code }}
-      spellCheck={false}
-      value={draft && split(draft.text) === null ? draft.text : text}
-      error={draft && split(draft.text) === null ? t("submit.openQuote") : props.error}
-      onChange={(event) => {
-        const words = split(event.currentTarget.value);
-        setDraft({ text: event.currentTarget.value, made: words ? join(words) : given });
-        if (words) props.onChange(words);
-      }}
-    />
-  );
-}
-
-interface KeyValueFieldProps {
-  label: string;
-  placeholder: string;
-  value: Record<string, string>;
-  onChange: (value: Record<string, string> | undefined) => void;
-  error?: string;
-}
-
-/** A field of `NAME=VALUE` lines. */
-export function KeyValueField({ label, placeholder, value, onChange, error }: KeyValueFieldProps) {
-  const given = Object.entries(value)
-    .map(([key, each]) => `${key}=${each}`)
-    .join("\n");
-  const [draft, setDraft] = useState<{ text: string; made: string } | null>(null);
-  return (
-    <Textarea
-      label={label}
-      placeholder={placeholder}
-      classNames={{ input: style.code }}
-      autosize
-      minRows={2}
-      spellCheck={false}
-      value={draft?.made === given ? draft.text : given}
-      error={error}
-      onChange={(event) => {
-        const text = event.currentTarget.value;
-        const pairs = text
-          .split("\n")
-          .filter((line) => line.includes("="))
-          .map(
-            (line) => [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1)] as const,
-          );
-        const next = Object.fromEntries(pairs);
-        setDraft({
-          text,
-          made: Object.entries(next)
-            .map(([key, each]) => `${key}=${each}`)
-            .join("\n"),
-        });
-        onChange(pairs.length > 0 ? next : undefined);
-      }}
+      testId="delays"
     />
   );
 }

@@ -9,6 +9,7 @@ import { unwrap, api } from "../../api/client";
 import { WORKERS_REFETCH_MS, workersQuery } from "../../api/queries";
 import type { Reservation, Worker } from "../../api/schema";
 import { formatBytes, formatCpu, parseBytes, parseCpu } from "../../lib/quantities";
+import { runtimeWithVersion } from "../../lib/runtimes";
 import { translateMessage } from "../../lib/serverMessages";
 import { parseRange } from "../../lib/statistics";
 import { usePageTitle } from "../../lib/title";
@@ -146,7 +147,10 @@ function WorkerSummary({ worker }: { worker: Worker }) {
           t("job.details.labels"),
           <Labels key="" labels={worker.labels} />,
         ],
-        [t("worker.runtimes"), can.runtimes.join(", ")],
+        [
+          t("worker.runtimes"),
+          can.runtimes.map((each) => runtimeWithVersion(each, can.runtime_versions)).join(", "),
+        ],
         [t("worker.memoryLimit"), yes(can.memory_limit)],
         [t("worker.cpuLimit"), yes(can.cpu_limit)],
         [t("worker.pidsLimit"), yes(can.pids_limit)],
