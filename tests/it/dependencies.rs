@@ -127,7 +127,9 @@ fn dependencies_between_crates_point_inwards() {
         ("belfry-proto", &[]),
         ("belfry-client", &["model"]),
         ("belfry-crashpoint", &[]),
-        ("belfry-worker", &["crashpoint", "model", "mutation", "proto", "supervisor"]),
+        ("belfry-shim", &["model"]),
+        ("belfry-runtimes", &["model", "shim"]),
+        ("belfry-worker", &["crashpoint", "model", "mutation", "proto", "shim", "supervisor"]),
         (
             "belfry-server",
             &[

@@ -22,6 +22,16 @@ async fn every_job_file_of_the_examples_succeeds() {
     }
 }
 
+/// F2.
+#[tokio::test]
+async fn the_containers_and_requests_of_the_examples_are_valid() {
+    let site = Site::start().await;
+    for file in ["container.yaml", "http.yaml"] {
+        let file = repository().join("examples/runtimes").join(file);
+        site.belfry(&["submit", "--dry-run", "-f", file.to_str().unwrap()]).await.success();
+    }
+}
+
 /// Returns the definition files in a folder of `examples/`.
 fn definitions(folder: &str) -> Vec<PathBuf> {
     let entries = repository().join("examples").join(folder).read_dir().unwrap().flatten().map(|e| e.path());

@@ -150,7 +150,7 @@ async fn a_container_runs_only_under_the_lease_of_its_worker() {
     site.until_status(job, JobStatus::Cancelled).await;
 }
 
-/// D9. Whoever kills a shim ends its execution, and no container continues without it.
+/// D9. A killed shim ends its execution, and no container continues without it.
 #[tokio::test]
 async fn a_container_does_not_outlive_its_shim() {
     let Some(engine) = ContainerEngine::start().await else { return };

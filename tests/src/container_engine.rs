@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Program, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
@@ -12,6 +12,8 @@ use crate::{Pid, until};
 
 /// Time in which the engine must answer.
 const START_MAX: Duration = Duration::from_secs(60);
+/// Time in which the engine must end; it is killed after that.
+const END_MAX: Duration = Duration::from_secs(20);
 /// Programs in the image.
 const APPLETS: [&str; 9] = ["sh", "sleep", "cat", "id", "dd", "mkdir", "httpd", "touch", "seq"];
 
@@ -117,10 +119,8 @@ impl Drop for ContainerEngine {
         // The engine unmounts its file systems when it is asked to end.
         if let Some(pid) = self.process.id().and_then(|pid| i32::try_from(pid).ok()) {
             Pid(pid).terminate();
-            let ended = || matches!(self.process.try_wait(), Ok(Some(_)) | Err(_));
-            let mut ended = ended;
-            let began = std::time::Instant::now();
-            while !ended() && began.elapsed() < START_MAX {
+            let began = Instant::now();
+            while matches!(self.process.try_wait(), Ok(None)) && began.elapsed() < END_MAX {
                 std::thread::sleep(Duration::from_millis(50));
             }
         }

@@ -32,7 +32,6 @@ pub(crate) mod more;
 pub(crate) mod multiple;
 pub(crate) mod namespace;
 pub(crate) mod reference;
-mod runtime;
 pub(crate) mod schedule;
 pub(crate) mod serve;
 pub(crate) mod service;

@@ -2,6 +2,7 @@
 //!
 //! - [`SpecArgs`], [`DueArgs`] and [`ProcessArgs`] with [`RuntimeArgs`]: the options. `submit` has all of them, `schedule create` has no
 //!   scheduled time, and `job update` has no process.
+//! - [`runtime`]: the options for containers and requests.
 //! - [`Patch`]: the merge patch that the options become.
 //! - [`instant`] and [`past`]: times. A time of day is the next one for a scheduled time, and the last one
 //!   for a filter.
@@ -16,6 +17,8 @@
 //! - A command replaces a script, and a script replaces a command: [`ProcessArgs::patch`] sets the replaced field to
 //!   null.
 //! - The defaults in the help texts are those of [`model::JobSpec`]; a test compares them.
+
+mod runtime;
 
 use std::fs;
 use std::io::Read;
@@ -32,7 +35,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::reference::Reference;
-use super::runtime::RuntimeArgs;
+use runtime::RuntimeArgs;
 use crate::failure::Failure;
 
 /// Name and value of a `NAME=VALUE` argument.
@@ -426,7 +429,7 @@ pub(crate) struct Patch(Map<String, Value>);
 
 impl Patch {
     /// Sets the field at a dotted path, if there is a value.
-    pub(super) fn set(&mut self, path: &str, value: Option<impl Serialize>) -> Result<(), Failure> {
+    fn set(&mut self, path: &str, value: Option<impl Serialize>) -> Result<(), Failure> {
         let Some(value) = value else { return Ok(()) };
         let value = serde_json::to_value(value).map_err(anyhow::Error::from)?;
         let (folders, last) = path.rsplit_once('.').unwrap_or(("", path));
@@ -441,11 +444,11 @@ impl Patch {
         Ok(())
     }
 
-    pub(super) fn set_list<T: Serialize>(&mut self, path: &str, list: &[T]) -> Result<(), Failure> {
+    fn set_list<T: Serialize>(&mut self, path: &str, list: &[T]) -> Result<(), Failure> {
         self.set(path, (!list.is_empty()).then_some(list))
     }
 
-    pub(super) fn set_map(&mut self, path: &str, pairs: &[Pair]) -> Result<(), Failure> {
+    fn set_map(&mut self, path: &str, pairs: &[Pair]) -> Result<(), Failure> {
         let map: Map<_, _> = pairs.iter().map(|Pair(k, v)| (k.clone(), v.clone().into())).collect();
         self.set(path, (!map.is_empty()).then_some(map))
     }

@@ -32,7 +32,7 @@ use bollard::query_parameters::{
     RemoveContainerOptions, StartContainerOptions, WaitContainerOptions,
 };
 use futures::StreamExt as _;
-use model::spec::ContainerRun;
+use model::spec::{ContainerRun, Enforcement};
 use shim::{Runtime, ShimOrder, ShimReport};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
@@ -108,8 +108,14 @@ impl Container {
             CreateContainerOptions { name: Some(name.to_owned()), ..CreateContainerOptions::default() };
         let created = engine.create_container(Some(options), body).await;
         let created = created.map_err(|error| not_created("create the container", &run.image, &error))?;
-        for warning in created.warnings {
-            eprintln!("belfry: {warning}");
+        for warning in &created.warnings {
+            eprintln!("belfry: {}", engine::one_line(warning));
+        }
+        if let Some(ignored) = ignored_limit(order, &created.warnings) {
+            return Err(End::start_failed(
+                "limit_unenforceable",
+                format!("the container engine cannot enforce a limit: {ignored}"),
+            ));
         }
         let options = AttachContainerOptions {
             stream: true,
@@ -251,6 +257,13 @@ async fn forward(
         }
     }
     Ok(())
+}
+
+/// Returns the warning of the engine that it ignores a limit, if the job requires its limits.
+fn ignored_limit(order: &ShimOrder, warnings: &[String]) -> Option<String> {
+    let is_ignored = |warning: &&String| warning.to_ascii_lowercase().contains("discarded");
+    let required = order.limits.enforcement == Enforcement::Required;
+    required.then(|| warnings.iter().find(is_ignored).map(|warning| engine::one_line(warning)))?
 }
 
 fn end_of(state: &ContainerState) -> End {

@@ -322,10 +322,12 @@ fn add_report(finished: &mut v1::Finished, report: ShimReport) -> Option<StartFa
     match report {
         ShimReport::Running => {}
         ShimReport::StartFailed { code, detail } => return Some(start_failed(&code, detail)),
+        // The exit code is that of the shim.
         ShimReport::Failed { code, detail } => {
-            (finished.error, finished.detail) = (code, detail);
+            (finished.error, finished.detail, finished.exit_code) = (code, detail, None);
         }
         ShimReport::OutOfMemory => {
+            finished.exit_code = None;
             finished.set_how(How::OutOfMemory);
             finished.detail = "used more memory than its limit".into();
         }

@@ -136,13 +136,19 @@ impl Task {
         let peak = self.group.as_ref().and_then(Group::peak_memory);
         let measured = self.usage.peak_memory().max(self.early_peak_memory);
         let peak = peak.unwrap_or_else(|| peak_of(exit.peak_memory_bytes, own_peak_memory(), measured));
+        // The system counts only the shim.
+        let (cpu_ms, peak) = if self.order.is_foreign() {
+            (self.usage.cpu_millis(), self.usage.peak_memory())
+        } else {
+            (exit.cpu_millis, peak)
+        };
         v1::Finished {
             how: how.into(),
             exit_code: exit.code,
             signal: exit.signal,
             detail,
             run_ms: self.exited.saturating_sub(self.started),
-            cpu_ms: exit.cpu_millis,
+            cpu_ms,
             peak_memory_bytes: peak,
             started_at_unix_ms: self.started_unix_millis,
             finished_at_unix_ms: unix_millis(),

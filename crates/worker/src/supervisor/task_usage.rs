@@ -62,6 +62,11 @@ impl TaskUsage {
         })
     }
 
+    /// CPU time until the last measurement, in milliseconds.
+    pub(super) fn cpu_millis(&self) -> u64 {
+        self.last.map_or(0, |(_, last)| last.cpu.since(CpuTime::default()) / 1_000)
+    }
+
     /// Peak memory that was measured, in bytes.
     pub(super) fn peak_memory(&self) -> u64 {
         self.memory_max

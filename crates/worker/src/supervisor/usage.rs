@@ -109,7 +109,8 @@ impl Supervisor {
     pub(super) fn measure_tasks(&mut self) {
         self.is_measurement_set = false;
         let target = |(id, task): (&ExecutionId, &Task)| {
-            let group = task.group.as_ref().map(Group::paths);
+            // The control group of a shim does not have the processes that another program starts.
+            let group = task.group.as_ref().filter(|_| !task.order.is_foreign()).map(Group::paths);
             task.is_alive().then(|| Target { root: task.root(*id), group })
         };
         let targets: Vec<_> = self.tasks.iter().filter_map(target).collect();

@@ -116,17 +116,22 @@ pub(super) fn total(step: &StepSpec, known: &ParameterScope<'_>) -> Option<u32> 
     }
 }
 
-/// Returns the command of a job; an argument with references other than parameters is left unchanged.
+/// Returns the command of a job: of a container with its image, of a request with its method and URL. An argument with
+/// references other than parameters is left unchanged.
 fn command(job: &JobSpec, known: &ParameterScope<'_>) -> Option<Vec<String>> {
-    let Run::Process(process) = &job.run else { return None };
-    if process.script.is_some() {
-        return None;
-    }
+    let words = match &job.run {
+        Run::Process(process) if process.script.is_none() => process.command.clone(),
+        Run::Container(container) => {
+            [std::slice::from_ref(&container.image), &container.entrypoint, &container.command].concat()
+        }
+        Run::Http(http) => vec![http.effective_method().to_string(), http.url.clone()],
+        _ => return None,
+    };
     let rendered = |text: &String| {
         let template = Template::parse(text).ok();
         template.and_then(|template| template.render(known).ok()).unwrap_or_else(|| text.clone())
     };
-    Some(process.command.iter().map(rendered).collect())
+    Some(words.iter().map(rendered).collect())
 }
 
 /// Values that are known before the run: the parameters.

@@ -7,7 +7,7 @@ use model::spec::{HttpMethod, PullPolicy, Run};
 use model::status::UnknownWord;
 use serde_json::{Value, json};
 
-use super::spec::{Pair, Patch, parse_pair, read_text};
+use super::{Pair, Patch, parse_pair, read_text};
 use crate::failure::Failure;
 
 /// Options for the runtimes `container` and `http`.
