@@ -10,7 +10,7 @@ use std::time::Duration;
 use client::{LogQuery, LogSource};
 use harness::{ContainerEngine, Role, Site, until, within};
 use model::api::Job;
-use model::spec::{ContainerRun, Delivery, HttpRun, PullPolicy, Run, Volume};
+use model::spec::{ContainerRun, Delivery, HttpRun, InputFile, OutputFile, PullPolicy, Run, Volume};
 use model::{Bytes, JobSpec, JobStatus};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -83,6 +83,20 @@ async fn a_container_runs_like_a_process() {
     let log = log_of(&site, &job).await;
     assert!(log.contains("out\n") && log.contains("err\n") && log.contains("app:x:1000"), "{log}");
 
+    let mut produces = container("mkdir out; echo made > out/file");
+    let Run::Container(run) = &mut produces.run else { unreachable!() };
+    (run.user, run.working_directory) = (Some("app".into()), Some("/belfry".into()));
+    produces.outputs = vec![OutputFile { artifact: "made".into(), path: "out/file".into(), optional: false }];
+    let made = ended(&site, &produces).await;
+    assert_eq!(made.status, JobStatus::Succeeded, "{:?}", made.result);
+    let mut consumes = container("cat in/file; cat in/file > $BELFRY_VOLUME_SHARED/copy");
+    let Run::Container(run) = &mut consumes.run else { unreachable!() };
+    (run.user, run.working_directory) = (Some("1000".into()), Some("/belfry".into()));
+    consumes.inputs = vec![InputFile { artifact: "made".into(), path: "in/file".into(), executable: false }];
+    let consumed = ended(&site, &consumes).await;
+    assert_eq!(consumed.status, JobStatus::Succeeded, "{:?}", consumed.result);
+    assert_eq!(fs::read_to_string(shared.join("copy")).unwrap(), "made\n");
+
     let failed = ended(&site, &container("exit 3")).await;
     assert_eq!((failed.status, exit_code(&failed)), (JobStatus::Failed, Some(3)));
 
@@ -123,10 +137,17 @@ async fn a_container_runs_only_under_the_lease_of_its_worker() {
     let Some(engine) = ContainerEngine::start().await else { return };
     let (site, shared) = site_with(&engine, &[("BELFRY_SERVER__LEASE", "3s")]).await;
     let beats = || fs::read_to_string(shared.join("beats")).unwrap_or_default().len();
-    let mut spec = container("while :; do echo -n . >> $BELFRY_VOLUME_SHARED/beats; sleep 0.05; done");
+    // Like many servers, it has no environment; and it would see another execution at the same time.
+    let mut spec = container(
+        "exec env -i sh -c 'cat /proc/self/environ > /volumes/shared/environment
+         while ! mkdir /volumes/shared/only; do echo >> /volumes/shared/overlap; sleep 0.05; done
+         while :; do echo -n . >> /volumes/shared/beats; sleep 0.05; done'",
+    );
     spec.delivery = Delivery::ExactlyOnce;
     let job = site.submit(&spec).await;
     until("the task runs", SOON, async || (beats() > 2).then_some(())).await;
+    let environment = fs::read_to_string(shared.join("environment")).unwrap();
+    assert!(!environment.contains("BELFRY"), "{environment}");
 
     let paused = site.server.pid();
     paused.pause();
@@ -142,6 +163,9 @@ async fn a_container_runs_only_under_the_lease_of_its_worker() {
     let held = engine.containers();
     site.workers[0].find(Role::Supervisor).unwrap().kill();
     site.until_job(job, "runs again", |job| job.executions == 2).await;
+    until("the next execution runs", SOON, async || shared.join("overlap").exists().then_some(())).await;
+    let before = beats();
+    assert!(!within(Duration::from_secs(1), async || beats() > before).await, "both executions run");
     until("the first container is removed", SOON, async || {
         (!engine.containers().contains(&held[0])).then_some(())
     })
@@ -167,6 +191,24 @@ async fn a_container_does_not_outlive_its_shim() {
         engine.docker(&["ps", "--quiet"]).unwrap().is_empty().then_some(())
     })
     .await;
+}
+
+/// D7. The engine does not answer, and its shim is killed meanwhile: nothing of the job runs, also not later.
+#[tokio::test]
+async fn a_container_whose_shim_has_ended_runs_nothing() {
+    let Some(engine) = ContainerEngine::start().await else { return };
+    let (site, shared) = site_with(&engine, &[]).await;
+    let paused = engine.pause().unwrap();
+    let mut spec = container("touch $BELFRY_VOLUME_SHARED/ran");
+    spec.retry.max_start_retries = 0;
+    let job = site.submit(&spec).await;
+    until("the shim waits for the engine", SOON, async || (site.workers[0].tasks().len() == 1).then_some(()))
+        .await;
+    site.workers[0].tasks()[0].kill();
+    site.until_status(job, JobStatus::Failed).await;
+    paused.resume();
+    until("the engine answers", SOON, async || engine.docker(&["ps"]).map(drop)).await;
+    assert!(!within(Duration::from_secs(2), async || shared.join("ran").exists()).await);
 }
 
 /// F2. A request has the identity of its execution, and the response decides the result and the outputs.

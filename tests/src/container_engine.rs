@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
-use crate::{Pid, until};
+use crate::{Paused, Pid, until};
 
 /// Time in which the engine must answer.
 const START_MAX: Duration = Duration::from_secs(60);
 /// Time in which the engine must end; it is killed after that.
 const END_MAX: Duration = Duration::from_secs(20);
 /// Programs in the image.
-const APPLETS: [&str; 9] = ["sh", "sleep", "cat", "id", "dd", "mkdir", "httpd", "touch", "seq"];
+const APPLETS: [&str; 10] = ["sh", "sleep", "cat", "id", "dd", "mkdir", "env", "touch", "true", "echo"];
 
 /// A running engine; dropping it ends the engine with its containers.
 #[derive(Debug)]
@@ -87,6 +87,11 @@ impl ContainerEngine {
     /// Address of the engine, for the setting `worker.container_engine`.
     pub fn address(&self) -> String {
         format!("unix://{}", self.socket().display())
+    }
+
+    /// Pauses the engine, until the result resumes it.
+    pub fn pause(&self) -> Option<Paused> {
+        Pid(i32::try_from(self.process.id()?).ok()?).pause_held()
     }
 
     fn socket(&self) -> PathBuf {

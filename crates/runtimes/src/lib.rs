@@ -60,6 +60,10 @@ pub fn run_shim(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let code = match arguments.first().map(String::as_str) {
         Some(shim::PROBE) => runtime.block_on(probe(arguments.get(1).map(String::as_str))),
+        Some(shim::SWEEP) => {
+            runtime.block_on(container::sweep(arguments.get(1).map(String::as_str)));
+            ExitCode::SUCCESS
+        }
         Some(Run::CONTAINER | Run::HTTP) => runtime.block_on(run()),
         _ => {
             eprintln!("belfry: `{}` is an internal program of a worker, and expects an order", shim::COMMAND);
@@ -71,30 +75,42 @@ pub fn run_shim(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     code
 }
 
-/// Prints the runtimes of this machine, as JSON.
+/// Prints the runtimes of this machine that need more than the shim, as JSON.
 async fn probe(engine: Option<&str>) -> ExitCode {
-    let mut found = vec![Runtime { name: Run::HTTP.into(), version: String::new() }];
-    match container::probe(engine).await {
-        Ok(runtime) => found.push(runtime),
-        Err(reason) => eprintln!("{reason}"),
-    }
+    let found: Vec<Runtime> = match container::probe(engine).await {
+        Ok(runtime) => vec![runtime],
+        Err(reason) => {
+            eprintln!("{reason}");
+            Vec::new()
+        }
+    };
     println!("{}", serde_json::to_string(&found).unwrap_or_default());
     ExitCode::SUCCESS
 }
 
 async fn run() -> ExitCode {
+    // Other tasks of the same user could read the order and replace the report through `/proc`.
+    let hidden = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    if let Err(error) = hidden {
+        return finish(End::start_failed(
+            "no_resources",
+            format!("cannot hide the order of the shim: {error}"),
+        ));
+    }
     let order = match shim::read_order(io::stdin()) {
         Ok(order) => order,
         Err(error) => {
-            eprintln!("belfry: cannot read the order of the shim: {error}");
-            return ExitCode::from(USAGE);
+            let detail = format!(
+                "this version of the worker's program cannot read the order of its supervisor: {error}"
+            );
+            return finish(End::start_failed("spec_not_understood", detail));
         }
     };
     let mut stop = match stop::Stop::new() {
         Ok(stop) => stop,
         Err(error) => {
-            eprintln!("belfry: cannot handle the stop signals of the task: {error}");
-            return ExitCode::from(FAILED);
+            let detail = format!("cannot handle the stop signals of the task: {error}");
+            return finish(End::start_failed("no_resources", detail));
         }
     };
     let end = match &order.run {
@@ -105,6 +121,10 @@ async fn run() -> ExitCode {
             format!("this shim does not support the runtime `{}`", other.runtime()),
         ),
     };
+    finish(end)
+}
+
+fn finish(end: End) -> ExitCode {
     match end {
         End::Code(code) => ExitCode::from(code),
         End::Reported(report) => {

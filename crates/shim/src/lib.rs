@@ -18,13 +18,14 @@
 //!    the execution, and the environment has the variables `BELFRY_*`.
 //! 2. The shim reads the order with [`read_order`], and runs it. Its standard output and error are the log of the execution.
 //! 3. On a stop signal it stops what it runs, and exits. It may be killed at any time.
-//! 4. It writes a [`ShimReport`] with [`write_report`] when the execution runs, and again at its end if the exit code does
-//!    not say everything. Then it exits, with the exit code of the execution.
+//! 4. If the exit code does not say everything, it writes a [`ShimReport`] with [`write_report`]. Then it exits, with the
+//!    exit code of the execution.
 //!
 //! # What a shim must ensure
-//! - Processes that it creates outside of its own descendants have `BELFRY_EXECUTION_ID` in their environment, on this
-//!   machine. So the supervisor can freeze and kill them. A shim that cannot ensure this fails the execution.
-//! - What it creates elsewhere has a mark with the id of the execution, so that `belfry shim RUNTIME --remove` finds it.
+//! - Processes that another program starts for it are on this machine, in control groups with the id of the execution as a
+//!   part of their path. So the supervisor can freeze and kill them. A shim that cannot ensure this fails the execution.
+//! - Nothing of the job runs before the shim says so, even if the other program is late and the shim has ended.
+//! - What it creates elsewhere has a mark, so that `belfry shim sweep` removes it when its shim has ended.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -82,12 +83,10 @@ pub struct MountedVolume {
     pub path: PathBuf,
 }
 
-/// What a shim reports: its progress, or how the execution ended if its exit code does not say everything.
+/// How an execution ended, if its exit code does not say everything.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
 pub enum ShimReport {
-    /// The execution runs. No other program starts a process for it from now on.
-    Running,
     /// Nothing of the job was run.
     StartFailed {
         /// Stable error code, such as `image_not_found`.
@@ -105,6 +104,11 @@ pub enum ShimReport {
     /// The kernel killed the job at its memory limit.
     OutOfMemory,
 }
+
+/// Second argument of the program that removes what ended shims have left.
+pub const SWEEP: &str = "sweep";
+/// Maximum size of a report, in bytes.
+const REPORT_MAX: u64 = 64 * 1024;
 
 /// A runtime of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +156,10 @@ pub fn write_report(control: impl AsFd, report: &ShimReport) -> io::Result<()> {
 /// Reads the report from the control file; `None` if the shim wrote none.
 pub fn read_report(control: impl AsFd) -> Option<ShimReport> {
     let mut file = File::from(control.as_fd().try_clone_to_owned().ok()?);
+    // Its writer may be under the control of a user.
+    if file.metadata().ok()?.len() > REPORT_MAX {
+        return None;
+    }
     file.rewind().ok()?;
     let mut text = Vec::new();
     file.read_to_end(&mut text).ok()?;

@@ -55,8 +55,6 @@ pub(crate) const SINCE: u8 = b'@';
 pub(crate) const GROUPS_VARIABLE: &str = "BELFRY_FUSE_GROUPS";
 /// Maximum time that the fuse waits for killed processes to exit.
 const DYING_MAX: Duration = Duration::from_secs(10);
-/// Time in which a program that was already asked to start a process of an execution may still do so.
-const APPEARING_MAX: Duration = Duration::from_secs(5);
 
 /// Why a fuse could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -213,22 +211,9 @@ impl FuseProcess {
         }
         signal_groups(&roots, Signal::KILL);
         tree::kill(&roots);
-        let began = Instant::now();
-        let appearing = if self.guard_table.all().any(|guarded| guarded.is_foreign) {
-            APPEARING_MAX
-        } else {
-            Duration::ZERO
-        };
-        let is_alive = |roots: &[Root]| tree::members(roots).iter().any(|members| !members.is_empty());
-        while began.elapsed() < DYING_MAX {
-            let pause = if is_alive(&roots) {
-                Duration::from_millis(10)
-            } else if began.elapsed() < appearing {
-                Duration::from_millis(100)
-            } else {
-                break;
-            };
-            std::thread::sleep(pause);
+        let deadline = Instant::now() + DYING_MAX;
+        while Instant::now() < deadline && tree::members(&roots).iter().any(|m| !m.is_empty()) {
+            std::thread::sleep(Duration::from_millis(10));
             // A new process with the id of an exited main process is not a task of this worker.
             for root in roots.iter_mut().filter(|root| root.pid.is_some_and(tree::is_gone)) {
                 root.is_reaped = true;
@@ -240,9 +225,9 @@ impl FuseProcess {
     fn roots(&self, wanted: impl Fn(&Guarded) -> bool) -> Vec<Root> {
         let roots = self.guard_table.all().filter(|guarded| wanted(guarded));
         roots
-            .map(|Guarded { execution, pid, is_reaped, group, .. }| {
+            .map(|Guarded { execution, pid, is_reaped, is_foreign, group, .. }| {
                 let procs = (group != 0).then(|| procs_below(&self.bases, group)).flatten();
-                Root { pid, is_reaped, procs, ..Root::of(execution) }
+                Root { pid, is_reaped, procs, is_foreign, ..Root::of(execution) }
             })
             .collect()
     }

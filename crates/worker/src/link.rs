@@ -269,6 +269,12 @@ pub(crate) struct SupervisorGreeting {
     /// Owner to set on the files in an execution's folder, if tasks have their own user.
     #[prost(message, optional, tag = "5")]
     pub(crate) owner: Option<Owner>,
+    /// Runtimes whose shims the supervisor can start. The agent adds those that the machine has to the capabilities.
+    #[prost(string, repeated, tag = "6")]
+    pub(crate) shims: Vec<String>,
+    /// Address of the container engine that the shims use; see `SupervisorConfig::container_engine`.
+    #[prost(string, optional, tag = "7")]
+    pub(crate) container_engine: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]

@@ -35,8 +35,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::reference::Reference;
-use runtime::RuntimeArgs;
 use crate::failure::Failure;
+use runtime::RuntimeArgs;
 
 /// Name and value of a `NAME=VALUE` argument.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -186,14 +186,19 @@ impl JobTemplate {
         Ok(Arc::new(spec))
     }
 
-    /// Returns the spec with a placeholder, `x` and a number, for each template, for checks before a run. That of a URL is
-    /// a URL.
+    /// Returns the spec with a placeholder, `x` and a number, for each template, for checks before a run. That of a URL is a
+    /// URL, and that of a path is a path.
     pub fn with_placeholders(&self) -> JobSpec {
         let mut spec = (*self.spec).clone();
         for (i, (place, _)) in self.texts.iter().enumerate() {
-            let is_url = matches!(place, TemplateField::Run(RunField::Url));
+            // Of the form that the field has.
+            let start = match place {
+                TemplateField::Run(RunField::Url) => "http://",
+                TemplateField::Run(RunField::WorkingDirectory) => "/",
+                _ => "",
+            };
             if let Some(field) = place.clone().of(&mut spec) {
-                *field = if is_url { format!("http://x{i}") } else { format!("x{i}") };
+                *field = format!("{start}x{i}");
             }
         }
         spec

@@ -1,16 +1,16 @@
 //! What the engine is asked to create.
 
 use std::collections::HashMap;
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::OpenOptions;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown};
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt as _;
 
 use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType, PortBinding};
 use model::spec::ContainerRun;
 use shim::ShimOrder;
 
-use super::leftovers;
+use super::image::Defaults;
+use super::{gate, leftovers};
 
 /// Directory of the execution in the container.
 const FOLDER: &str = "/belfry";
@@ -19,44 +19,28 @@ const VOLUMES: &str = "/volumes";
 /// File with the script, in the directory of the execution.
 const SCRIPT: &str = ".belfry-container-script";
 const SHELL: &str = "/bin/sh";
+/// Capabilities with which root in a container can make files in `/belfry` and in volumes that are dangerous outside: devices,
+/// and programs with capabilities.
+const DROPPED: [&str; 3] = ["MKNOD", "SETFCAP", "AUDIT_WRITE"];
 
-/// Writes the script, and gives the directory of the execution to the user in the container.
-pub(super) fn prepare_folder(run: &ContainerRun) -> io::Result<()> {
-    let folder = Path::new(".");
-    if let Some(script) = &run.script {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o755).open(SCRIPT)?;
-        file.write_all(script.as_bytes())?;
-    }
-    let user = run.user.as_deref().and_then(|user| user.split(':').next());
-    let own = |path: &Path, mode: u32| match user.map(str::parse::<u32>) {
-        Some(Ok(uid)) if rustix::process::geteuid().is_root() => chown(path, Some(uid), None),
-        // The number of a user with a name, or of the user of the image, is known only in the container.
-        _ => fs::set_permissions(path, Permissions::from_mode(mode)),
-    };
-    own(folder, 0o777)?;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_symlink() {
-            continue;
-        }
-        let is_executable = entry.metadata()?.permissions().mode() & 0o100 != 0;
-        own(&entry.path(), if kind.is_dir() || is_executable { 0o777 } else { 0o666 })?;
-    }
-    Ok(())
+/// Writes the script of the job, if it has one.
+pub(super) fn write_script(run: &ContainerRun) -> io::Result<()> {
+    let Some(script) = &run.script else { return Ok(()) };
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o700).open(SCRIPT)?;
+    file.write_all(script.as_bytes())
 }
 
-/// Returns the definition of the container; `variables` is the environment of the shim.
+/// Returns the definition of the container; `program` is what the gate executes, and `variables` is the environment of the shim.
 pub(super) fn definition(
     order: &ShimOrder,
     run: &ContainerRun,
+    (program, parent): (Vec<String>, String),
     variables: impl Iterator<Item = (String, String)>,
 ) -> ContainerCreateBody {
-    let (entrypoint, command) = program(run);
     ContainerCreateBody {
         image: Some(run.image.clone()),
-        entrypoint: (!entrypoint.is_empty()).then_some(entrypoint),
-        cmd: (!command.is_empty()).then_some(command),
+        entrypoint: Some(vec![gate::PROGRAM_INSIDE.to_owned()]),
+        cmd: Some(program),
         env: Some(environment(order, run, variables)),
         working_dir: run.working_directory.clone(),
         user: run.user.clone(),
@@ -64,18 +48,22 @@ pub(super) fn definition(
         attach_stdout: Some(true),
         attach_stderr: Some(true),
         exposed_ports: Some(forwards(order, run).into_iter().map(|(inside, _)| inside).collect()),
-        host_config: Some(host_config(order, run)),
+        host_config: Some(host_config(order, run, parent)),
         ..ContainerCreateBody::default()
     }
 }
 
-fn program(run: &ContainerRun) -> (Vec<String>, Vec<String>) {
-    if run.script.is_none() {
-        return (run.entrypoint.clone(), run.command.clone());
+/// Returns the program of a container with its arguments, as the engine would choose it; empty if there is none.
+pub(super) fn program(run: &ContainerRun, image: &Defaults) -> Vec<String> {
+    if run.script.is_some() {
+        let interpreter =
+            if run.interpreter.is_empty() { vec![SHELL.to_owned()] } else { run.interpreter.clone() };
+        return [interpreter, vec![format!("{FOLDER}/{SCRIPT}")]].concat();
     }
-    let interpreter =
-        if run.interpreter.is_empty() { vec![SHELL.to_owned()] } else { run.interpreter.clone() };
-    (interpreter, vec![format!("{FOLDER}/{SCRIPT}")])
+    let replaces = !run.entrypoint.is_empty();
+    let entrypoint = if replaces { &run.entrypoint } else { &image.entrypoint };
+    let command = if run.command.is_empty() && !replaces { &image.command } else { &run.command };
+    [entrypoint.as_slice(), command].concat()
 }
 
 /// Returns the variables of the job, and those of Belfry with the paths in the container.
@@ -113,7 +101,7 @@ fn forwards(order: &ShimOrder, run: &ContainerRun) -> Vec<(String, u16)> {
     order.ports.iter().map(forward).collect()
 }
 
-fn host_config(order: &ShimOrder, run: &ContainerRun) -> HostConfig {
+fn host_config(order: &ShimOrder, run: &ContainerRun, parent: String) -> HostConfig {
     let limits = &order.limits;
     let memory = limits.memory.and_then(|memory| i64::try_from(memory.0).ok());
     let mut bindings = HashMap::<String, Option<Vec<PortBinding>>>::new();
@@ -133,6 +121,8 @@ fn host_config(order: &ShimOrder, run: &ContainerRun) -> HostConfig {
         readonly_rootfs: Some(run.read_only),
         tmpfs: run.read_only.then(|| [("/tmp".to_owned(), String::new())].into()),
         security_opt: Some(vec!["no-new-privileges".into()]),
+        cap_drop: Some(DROPPED.map(str::to_owned).into()),
+        cgroup_parent: Some(parent),
         // The log of the execution is the only one.
         log_config: Some(HostConfigLogConfig { typ: Some("none".into()), config: None }),
         ..HostConfig::default()
@@ -146,11 +136,13 @@ fn mounts(order: &ShimOrder) -> Vec<Mount> {
         typ: Some(MountType::BIND),
         ..Mount::default()
     };
-    let folder = std::env::current_dir().unwrap_or_default().display().to_string();
+    let execution = std::env::current_dir().unwrap_or_default();
+    let (folder, gate) = (execution.display().to_string(), gate::folder(&execution).display().to_string());
+    let gate = Mount { read_only: Some(true), ..bind(gate, gate::FOLDER_INSIDE.into()) };
     let volumes = order.volumes.iter();
     let volumes =
         volumes.map(|volume| bind(volume.path.display().to_string(), format!("{VOLUMES}/{}", volume.name)));
-    std::iter::once(bind(folder, FOLDER.into())).chain(volumes).collect()
+    [bind(folder, FOLDER.into()), gate].into_iter().chain(volumes).collect()
 }
 
 #[cfg(test)]
@@ -203,7 +195,7 @@ mod tests {
     fn variables_have_the_paths_in_the_container() {
         let run = ContainerRun { env: [("A".to_owned(), "1".to_owned())].into(), ..ContainerRun::default() };
         assert_eq!(
-            definition(&order(), &run, variables()).env.unwrap(),
+            definition(&order(), &run, (Vec::new(), "/p".into()), variables()).env.unwrap(),
             [
                 "A=1",
                 "BELFRY_OUTPUT=/belfry/.belfry-output",
@@ -218,7 +210,7 @@ mod tests {
     fn limits_and_ports_are_those_of_the_job() {
         let run =
             ContainerRun { container_ports: [("http".to_owned(), 80)].into(), ..ContainerRun::default() };
-        let body = definition(&order(), &run, variables());
+        let body = definition(&order(), &run, (Vec::new(), "/p".into()), variables());
         let host = body.host_config.unwrap();
         assert_eq!((host.memory, host.memory_swap), (Some(1 << 20), Some(1 << 20)));
         assert_eq!((host.nano_cpus, host.pids_limit), (Some(500_000_000), Some(7)));
@@ -231,21 +223,28 @@ mod tests {
     #[test]
     fn a_container_in_the_network_of_the_worker_forwards_no_port() {
         let run = ContainerRun { network: Some("host".into()), ..ContainerRun::default() };
-        let host = definition(&order(), &run, variables()).host_config.unwrap();
+        let host = definition(&order(), &run, (Vec::new(), "/p".into()), variables()).host_config.unwrap();
         assert_eq!((host.network_mode.as_deref(), host.port_bindings), (Some("host"), Some(HashMap::new())));
     }
 
     #[test]
-    fn a_script_replaces_the_program_of_the_image() {
-        let run = ContainerRun {
-            script: Some("echo".into()),
-            interpreter: vec!["bash".into(), "-e".into()],
-            ..ContainerRun::default()
+    fn the_program_is_that_of_the_job_or_of_the_image() {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let image =
+            Defaults { entrypoint: words("entry"), command: words("image command"), user: String::new() };
+        let of = |entrypoint: &str, command: &str, script: Option<&str>| {
+            let run = ContainerRun {
+                entrypoint: words(entrypoint),
+                command: words(command),
+                script: script.map(str::to_owned),
+                ..ContainerRun::default()
+            };
+            program(&run, &image).join(" ")
         };
-        let body = definition(&order(), &run, variables());
-        assert_eq!(body.entrypoint.unwrap(), ["bash", "-e"]);
-        assert_eq!(body.cmd.unwrap(), ["/belfry/.belfry-container-script"]);
-        let plain = definition(&order(), &ContainerRun::default(), variables());
-        assert_eq!((plain.entrypoint, plain.cmd), (None, None), "the image decides");
+        assert_eq!(of("", "", None), "entry image command");
+        assert_eq!(of("", "own", None), "entry own");
+        assert_eq!(of("other", "", None), "other");
+        assert_eq!(of("other", "own", None), "other own");
+        assert_eq!(of("", "", Some("echo")), "/bin/sh /belfry/.belfry-container-script");
     }
 }

@@ -4,10 +4,15 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use bollard::errors::Error;
+use bollard::models::SystemInfoCgroupDriverEnum;
 use bollard::{API_DEFAULT_VERSION, Docker};
+use model::ExecutionId;
 
-/// Seconds in which the engine must begin to answer.
-const TIMEOUT: u64 = 120;
+use super::groups;
+
+/// Seconds in which the engine must begin to answer: for an execution, and for a probe.
+pub(super) const TIMEOUT: u64 = 120;
+pub(super) const PROBE_TIMEOUT: u64 = 8;
 /// Address for "no engine".
 const NONE: &str = "none";
 
@@ -15,7 +20,7 @@ const NONE: &str = "none";
 ///
 /// # Errors
 /// One sentence: why no engine can be used.
-pub(super) async fn connect(address: Option<&str>) -> Result<Docker, String> {
+pub(super) async fn connect(address: Option<&str>, timeout: u64) -> Result<Docker, String> {
     let socket = match address {
         Some(NONE) => return Err("containers are disabled by the setting `worker.container_engine`".into()),
         Some(address) => socket_of(address)?,
@@ -25,12 +30,25 @@ pub(super) async fn connect(address: Option<&str>) -> Result<Docker, String> {
     };
     check_owner(&socket)?;
     let path = socket.display().to_string();
-    let engine = Docker::connect_with_unix(&path, TIMEOUT, API_DEFAULT_VERSION);
+    let engine = Docker::connect_with_unix(&path, timeout, API_DEFAULT_VERSION);
     let engine = match engine {
         Ok(engine) => engine.negotiate_version().await,
         Err(error) => Err(error),
     };
     engine.map_err(|error| format!("the container engine at `{path}` does not answer: {}", reason(&error)))
+}
+
+/// Returns who creates the control groups of containers.
+///
+/// # Errors
+/// One sentence: the engine does not answer, or creates no control groups, so that the processes of its containers cannot be
+/// found.
+pub(super) async fn cgroup_driver(engine: &Docker) -> Result<SystemInfoCgroupDriverEnum, String> {
+    let info = engine.info().await;
+    let info = info.map_err(|error| format!("the container engine does not answer: {}", reason(&error)))?;
+    info.cgroup_driver.filter(|driver| groups::parent(Some(*driver), ExecutionId::from_bits(0)).is_some()).ok_or_else(|| {
+        "the container engine creates no control groups, so that the worker cannot find the processes of containers".into()
+    })
 }
 
 /// Returns the name and the version of the engine.
@@ -87,7 +105,7 @@ pub(super) fn reason(error: &Error) -> String {
     match error {
         Error::DockerResponseServerError { message, .. } => one_line(message),
         Error::DockerStreamError { error } => one_line(error),
-        Error::RequestTimeoutError => format!("no answer within {TIMEOUT} s"),
+        Error::RequestTimeoutError => "no answer in time".into(),
         other => one_line(&model::error_chain::Chain(other).to_string()),
     }
 }
@@ -110,9 +128,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_engine_is_named() {
-        let error = connect(Some("/no/engine.sock")).await.unwrap_err();
+        let error = connect(Some("/no/engine.sock"), TIMEOUT).await.unwrap_err();
         assert!(error.contains("`/no/engine.sock`"), "{error}");
-        let disabled = connect(Some("none")).await.unwrap_err();
+        let disabled = connect(Some("none"), TIMEOUT).await.unwrap_err();
         assert!(disabled.contains("worker.container_engine"), "{disabled}");
     }
 }

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bollard::Docker;
 use bollard::auth::DockerCredentials;
 use bollard::errors::Error;
+use bollard::models::ImageInspect;
 use bollard::query_parameters::CreateImageOptions;
 use futures::StreamExt as _;
 use model::spec::PullPolicy;
@@ -19,12 +20,35 @@ use crate::End;
 
 /// Key of the public registry in the configuration of Docker.
 const DOCKER_HUB: &str = "https://index.docker.io/v1/";
+/// Hosts of the public registry.
+const DOCKER_HUB_HOSTS: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
+/// Time without progress after which a pull fails.
+const STALL_MAX: Duration = Duration::from_secs(600);
 
-/// Ensures that the engine has an image, as the policy says.
-pub(super) async fn ensure(engine: &Docker, image: &str, policy: PullPolicy) -> Result<(), End> {
+/// What a container of an image runs, unless the job says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Defaults {
+    pub(super) entrypoint: Vec<String>,
+    pub(super) command: Vec<String>,
+    pub(super) user: String,
+}
+
+impl From<ImageInspect> for Defaults {
+    fn from(image: ImageInspect) -> Self {
+        let config = image.config.unwrap_or_default();
+        Self {
+            entrypoint: config.entrypoint.unwrap_or_default(),
+            command: config.cmd.unwrap_or_default(),
+            user: config.user.unwrap_or_default(),
+        }
+    }
+}
+
+/// Ensures that the engine has an image, as the policy says. Returns what it runs.
+pub(super) async fn ensure(engine: &Docker, image: &str, policy: PullPolicy) -> Result<Defaults, End> {
     if policy != PullPolicy::Always {
         match engine.inspect_image(image).await {
-            Ok(_) => return Ok(()),
+            Ok(found) => return Ok(found.into()),
             Err(Error::DockerResponseServerError { status_code: 404, .. })
                 if policy == PullPolicy::IfMissing => {}
             Err(Error::DockerResponseServerError { status_code: 404, .. }) => {
@@ -39,7 +63,14 @@ pub(super) async fn ensure(engine: &Docker, image: &str, policy: PullPolicy) -> 
             }
         }
     }
-    pull(engine, image).await
+    pull(engine, image).await?;
+    let found = engine.inspect_image(image).await;
+    found.map(Defaults::from).map_err(|error| {
+        End::start_failed(
+            "image_missing",
+            format!("cannot find the image `{image}` after its pull: {}", reason(&error)),
+        )
+    })
 }
 
 async fn pull(engine: &Docker, image: &str) -> Result<(), End> {
@@ -47,7 +78,12 @@ async fn pull(engine: &Docker, image: &str) -> Result<(), End> {
     let began = Instant::now();
     let options = CreateImageOptions { from_image: Some(tagged(image)), ..CreateImageOptions::default() };
     let mut steps = Box::pin(engine.create_image(Some(options), None, credentials(image)));
-    while let Some(step) = steps.next().await {
+    loop {
+        let Ok(step) = tokio::time::timeout(STALL_MAX, steps.next()).await else {
+            let detail = format!("cannot pull the image `{image}`: no progress for {STALL_MAX:?}");
+            return Err(End::start_failed("image_pull_failed", detail));
+        };
+        let Some(step) = step else { break };
         let failure = match step {
             Ok(info) => info.error_detail.and_then(|detail| detail.message),
             Err(error) => Some(reason(&error)),
@@ -118,6 +154,7 @@ fn credentials_in(config: &str, registry: &str) -> Option<DockerCredentials> {
 /// Returns the registry of an image, as in the configuration of Docker.
 fn registry(image: &str) -> &str {
     match image.split_once('/') {
+        Some((host, _)) if DOCKER_HUB_HOSTS.contains(&host) => DOCKER_HUB,
         Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => host,
         _ => DOCKER_HUB,
     }
@@ -144,7 +181,8 @@ mod tests {
     #[test]
     fn the_registry_of_an_image_is_its_host() {
         let registries =
-            ["alpine", "team/app", "ghcr.io/team/app:1", "localhost:5000/a", "localhost/a"].map(registry);
+            ["alpine", "docker.io/team/app", "ghcr.io/team/app:1", "localhost:5000/a", "localhost/a"]
+                .map(registry);
         assert_eq!(registries, [DOCKER_HUB, DOCKER_HUB, "ghcr.io", "localhost:5000", "localhost"]);
     }
 

@@ -61,7 +61,7 @@ fn has_shim(labels: &HashMap<String, String>) -> bool {
 }
 
 /// Returns the process id and the start time of a process; `None` if it does not exist or has exited.
-fn identity(pid: u32) -> Option<String> {
+pub(super) fn identity(pid: u32) -> Option<String> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat).into_owned();
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();

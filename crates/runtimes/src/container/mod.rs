@@ -1,24 +1,31 @@
 //! The runtime `container`.
 //!
 //! ```text
-//! find the engine ─> pull the image ─> create ─> attach ─> start ─> check that it is visible ─> wait ─> remove
+//! engine ─> image ─> create with a gate ─> attach ─> start ─> check that it is visible ─> open the gate ─> wait ─> remove
 //! ```
 //!
 //! - [`engine`]: the engine on this machine, and whether it can be used. [`image`]: images and their registries.
-//! - [`definition`]: what the engine is asked to create. [`leftovers`]: removes containers of dead shims.
+//! - [`definition`]: what the engine is asked to create. [`owner`]: who owns the directory of the execution.
+//! - [`gate`]: lets the program of the job run. [`groups`]: control groups, by which its processes are found.
+//! - [`leftovers`]: removes containers of dead shims.
 //!
-//! # Freezes and kills
-//! A container is no descendant of its shim, so the supervisor finds its processes by the variable `BELFRY_EXECUTION_ID` in
-//! their environment, or as descendants of such a process. The shim checks that the first process is visible in this way,
-//! and otherwise kills the container. So a container in a virtual machine, or of an engine on another machine, is refused.
+//! # Invariants
+//! - The program of the job runs only after the shim has opened the gate, so a frozen or dead shim starts nothing, however late
+//!   the engine is. An execution ends with [`End::start_failed`] only if the gate was never opened, or the program could not be
+//!   executed.
+//! - The gate is opened only if the supervisor can find the processes of the container: they are on this machine, in a control
+//!   group with the id of the execution in its path. A container in a virtual machine is refused.
 //!
 //! # Limits
 //! The limits of the job are limits of the container. They do not apply to the shim.
 
 mod definition;
 mod engine;
+mod gate;
+mod groups;
 mod image;
 mod leftovers;
+mod owner;
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -37,12 +44,11 @@ use shim::{Runtime, ShimOrder, ShimReport};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 
+use self::gate::Gate;
 use crate::End;
 use crate::stop::Stop;
 
-/// Variable by which the supervisor finds the processes of an execution.
-const EXECUTION_VARIABLE: &str = "BELFRY_EXECUTION_ID";
-/// Time in which the first process of a container must have its environment.
+/// Time in which the first process of a container must be visible.
 const VISIBLE_MAX: Duration = Duration::from_secs(5);
 /// Time without an answer of the engine after which a container whose first process is gone counts as lost.
 const ENGINE_LOST: Duration = Duration::from_secs(60);
@@ -53,29 +59,43 @@ const OUTPUT_MAX: Duration = Duration::from_secs(10);
 /// Exit code of a program that a signal killed, as in a shell: this and the number of the signal.
 const SIGNALLED: i32 = 128;
 
-/// Returns the runtime, and removes what dead shims have left. The error says why this machine has no usable engine.
+/// Returns the runtime. The error says why this machine has no usable engine.
 pub(crate) async fn probe(address: Option<&str>) -> Result<Runtime, String> {
-    let engine = engine::connect(address).await?;
+    let engine = engine::connect(address, engine::PROBE_TIMEOUT).await?;
+    engine::cgroup_driver(&engine).await?;
     let version = engine::describe(&engine).await?;
-    leftovers::remove(&engine).await;
     Ok(Runtime { name: model::spec::Run::CONTAINER.into(), version })
 }
 
+/// Removes what dead shims have left.
+pub(crate) async fn sweep(address: Option<&str>) {
+    if let Ok(engine) = engine::connect(address, engine::PROBE_TIMEOUT).await {
+        leftovers::remove(&engine).await;
+    }
+    groups::remove_left_behind();
+}
+
 pub(crate) async fn run(order: &ShimOrder, run: &ContainerRun, stop: &mut Stop) -> End {
-    let engine = match engine::connect(order.engine.as_deref()).await {
+    let connected = tokio::select! {
+        connected = engine::connect(order.engine.as_deref(), engine::TIMEOUT) => connected,
+        signal = stop.next() => return End::Code(exit_code(SIGNALLED + signal)),
+    };
+    let engine = match connected {
         Ok(engine) => engine,
         Err(reason) => return End::start_failed("engine_unavailable", reason),
     };
     let container = Container { engine, name: format!("belfry-{}", order.execution) };
+    // Nothing of the job has run while the gate is closed, so a stop needs no grace period.
     let started = tokio::select! {
         started = container.start(order, run) => started,
         signal = stop.next() => Err(End::Code(exit_code(SIGNALLED + signal))),
     };
     let end = match started {
-        Ok(started) => container.wait(started, stop).await,
+        Ok(started) => container.run(started, &run.image, stop).await,
         Err(end) => end,
     };
     container.remove().await;
+    groups::remove(order.execution);
     end
 }
 
@@ -85,38 +105,51 @@ struct Container {
     name: String,
 }
 
-/// A container that runs.
+/// A container that is running, with a closed gate.
 struct Started {
+    gate: Gate,
     /// Forwards the output to the log.
     output: JoinHandle<io::Result<()>>,
-    /// First process; `None` if it has exited already.
-    pid: Option<i64>,
+    /// First process, with the time at which it started.
+    process: (i64, Option<String>),
 }
 
 impl Container {
     async fn start(&self, order: &ShimOrder, run: &ContainerRun) -> Result<Started, End> {
         let (engine, name) = (&self.engine, self.name.as_str());
-        image::ensure(engine, &run.image, run.pull).await?;
-        definition::prepare_folder(run).map_err(|error| {
-            End::start_failed(
-                "no_resources",
-                format!("cannot prepare the directory of the execution: {error}"),
-            )
-        })?;
-        let body = definition::definition(order, run, std::env::vars());
+        let refused = |action: &str, error: &Error| not_created(action, &run.image, error);
+        let unavailable = |reason| End::start_failed("engine_unavailable", reason);
+        let driver = engine::cgroup_driver(engine).await.map_err(unavailable)?;
+        let parent = groups::parent(Some(driver), order.execution).unwrap_or_default();
+        let image = image::ensure(engine, &run.image, run.pull).await?;
+        let program = definition::program(run, &image);
+        if program.is_empty() {
+            let detail = format!("the image `{}` has no program: set `command`", run.image);
+            return Err(End::start_failed("command_not_found", detail));
+        }
+        let folder = std::env::current_dir().and_then(|folder| {
+            definition::write_script(run)?;
+            Ok((Gate::create(&folder)?, folder))
+        });
+        let (gate, folder) = folder.map_err(|error| no_files(&error))?;
+        let body = definition::definition(order, run, (program, parent), std::env::vars());
         let options =
             CreateContainerOptions { name: Some(name.to_owned()), ..CreateContainerOptions::default() };
         let created = engine.create_container(Some(options), body).await;
-        let created = created.map_err(|error| not_created("create the container", &run.image, &error))?;
+        let created = created.map_err(|error| refused("create the container", &error))?;
         for warning in &created.warnings {
             eprintln!("belfry: {}", engine::one_line(warning));
         }
         if let Some(ignored) = ignored_limit(order, &created.warnings) {
-            return Err(End::start_failed(
-                "limit_unenforceable",
-                format!("the container engine cannot enforce a limit: {ignored}"),
-            ));
+            let detail = format!("the container engine cannot enforce a limit: {ignored}");
+            return Err(End::start_failed("limit_unenforceable", detail));
         }
+        let user = run.user.as_deref().unwrap_or(&image.user);
+        let Some(uid) = owner::number_of(engine, name, user).await else {
+            let detail = format!("the image `{}` has no user `{user}`", run.image);
+            return Err(End::start_failed("container_refused", detail));
+        };
+        owner::give(&folder, uid).map_err(|error| no_files(&error))?;
         let options = AttachContainerOptions {
             stream: true,
             stdout: true,
@@ -125,62 +158,69 @@ impl Container {
         };
         let attached = engine.attach_container(name, Some(options)).await;
         let AttachContainerResults { output, .. } =
-            attached.map_err(|error| not_created("read the output of the container", &run.image, &error))?;
+            attached.map_err(|error| refused("read the output of the container", &error))?;
         let output = tokio::spawn(forward(output, tokio::io::stdout(), tokio::io::stderr()));
         let started = engine.start_container(name, None::<StartContainerOptions>).await;
-        started.map_err(|error| not_created("start the container", &run.image, &error))?;
+        started.map_err(|error| refused("start the container", &error))?;
         let pid = self.visible_pid(order).await?;
-        if let Err(error) = shim::write_report(io::stdin(), &ShimReport::Running) {
-            eprintln!("belfry: cannot report that the container runs: {error}");
-        }
-        Ok(Started { output, pid })
+        Ok(Started { gate, output, process: (pid, process_identity(pid)) })
     }
 
-    /// Returns the first process of the container when the supervisor can find it; `None` if it has exited.
-    async fn visible_pid(&self, order: &ShimOrder) -> Result<Option<i64>, End> {
-        let mark = format!("{EXECUTION_VARIABLE}={}", order.execution);
+    /// Returns the first process of the container when the supervisor can find it.
+    async fn visible_pid(&self, order: &ShimOrder) -> Result<i64, End> {
         let began = Instant::now();
         loop {
             let state = self.state().await.map_err(|error| {
-                End::failed(
-                    "engine_failed",
-                    format!("cannot inspect the container: {}", engine::reason(&error)),
-                )
+                let detail = format!("cannot inspect the container: {}", engine::reason(&error));
+                End::start_failed("engine_unavailable", detail)
             })?;
             let Some(pid) = state.pid.filter(|pid| *pid > 0 && state.running == Some(true)) else {
-                return Ok(None);
+                let detail = format!(
+                    "the container has exited before its program was executed: {}",
+                    described(&state)
+                );
+                return Err(End::start_failed("container_refused", detail));
             };
-            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            if environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {
-                return Ok(Some(pid));
+            if groups::contains(order.execution, pid) {
+                return Ok(pid);
             }
-            // Until it executes its program, the process has the environment of the engine.
             if began.elapsed() > VISIBLE_MAX {
                 let detail = "the worker cannot see the processes of the container: the engine must run on the same machine, without a virtual machine, and the worker must not be in a container";
-                return Err(End::failed("container_not_visible", detail));
+                return Err(End::start_failed("container_not_visible", detail));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Waits for the end of the container, and passes stop signals to it.
-    async fn wait(&self, started: Started, stop: &mut Stop) -> End {
-        let exited = self.exited(started.pid);
+    /// Opens the gate, waits for the end of the container, and passes stop signals to it.
+    async fn run(&self, started: Started, image: &str, stop: &mut Stop) -> End {
+        let Started { mut gate, output, process } = started;
+        if let Err(error) = gate.open() {
+            return no_files(&error);
+        }
+        let mut not_executed = None;
+        let mut is_executed = false;
+        let exited = self.exited(&process);
         tokio::pin!(exited);
         let state = loop {
             tokio::select! {
                 state = &mut exited => break state,
                 signal = stop.next() => self.signal(signal).await,
+                error = gate.result(), if !is_executed => {
+                    is_executed = true;
+                    not_executed = error;
+                }
             }
         };
-        tokio::time::timeout(OUTPUT_MAX, started.output).await.ok();
-        match state {
-            Ok(state) => end_of(&state),
-            Err(end) => end,
+        tokio::time::timeout(OUTPUT_MAX, output).await.ok();
+        match (not_executed, state) {
+            (Some(errno), _) => not_executable(image, errno),
+            (None, Ok(state)) => end_of(&state),
+            (None, Err(end)) => end,
         }
     }
 
-    async fn exited(&self, pid: Option<i64>) -> Result<ContainerState, End> {
+    async fn exited(&self, (pid, identity): &(i64, Option<String>)) -> Result<ContainerState, End> {
         let mut unanswered: Option<Instant> = None;
         loop {
             let mut exits = Box::pin(self.engine.wait_container(&self.name, None::<WaitContainerOptions>));
@@ -194,8 +234,7 @@ impl Container {
                 }
                 Err(error) => {
                     let since = *unanswered.get_or_insert_with(Instant::now);
-                    let is_alive =
-                        pid.is_some_and(|pid| std::fs::exists(format!("/proc/{pid}")).unwrap_or(true));
+                    let is_alive = identity.is_some() && process_identity(*pid) == *identity;
                     if !is_alive && since.elapsed() > ENGINE_LOST {
                         let detail = format!(
                             "the container engine does not answer, and the container has exited: {}",
@@ -203,9 +242,9 @@ impl Container {
                         );
                         return Err(End::failed("engine_failed", detail));
                     }
-                    tokio::time::sleep(PAUSE).await;
                 }
             }
+            tokio::time::sleep(PAUSE).await;
         }
     }
 
@@ -264,6 +303,32 @@ fn ignored_limit(order: &ShimOrder, warnings: &[String]) -> Option<String> {
     let is_ignored = |warning: &&String| warning.to_ascii_lowercase().contains("discarded");
     let required = order.limits.enforcement == Enforcement::Required;
     required.then(|| warnings.iter().find(is_ignored).map(|warning| engine::one_line(warning)))?
+}
+
+fn no_files(error: &io::Error) -> End {
+    End::start_failed("no_resources", format!("cannot prepare the directory of the execution: {error}"))
+}
+
+fn not_executable(image: &str, errno: i32) -> End {
+    let error = io::Error::from_raw_os_error(errno);
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => "command_not_found",
+        io::ErrorKind::PermissionDenied => "permission_denied",
+        _ => "not_executable",
+    };
+    End::start_failed(code, format!("the program cannot be executed in a container of `{image}`: {error}"))
+}
+
+/// Returns the process id and the start time of a process; `None` if it has exited.
+fn process_identity(pid: i64) -> Option<String> {
+    leftovers::identity(u32::try_from(pid).ok()?)
+}
+
+fn described(state: &ContainerState) -> String {
+    let error = state.error.as_deref().unwrap_or_default();
+    format!("exit code {} {}", state.exit_code.unwrap_or_default(), engine::one_line(error))
+        .trim_end()
+        .to_owned()
 }
 
 fn end_of(state: &ContainerState) -> End {

@@ -120,12 +120,15 @@ pub(super) fn parse_url(text: &str, base: Option<&Url>) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Returns the URL without user info and fragment, for the log.
+/// Returns the URL without user info, query and fragment, which may have secrets, for the log.
 pub(super) fn shown_url(url: &Url) -> Url {
     let mut shown = url.clone();
     // They fail only for URLs without a host.
     let _ = shown.set_username("");
     let _ = shown.set_password(None);
+    if shown.query().is_some() {
+        shown.set_query(Some("..."));
+    }
     shown.set_fragment(None);
     shown
 }

@@ -50,8 +50,11 @@ pub(crate) trait Machine: Debug + Send + Sync {
     /// Returns the time of the supervisor's clock, on which leases are counted.
     fn boot_millis(&self) -> BootMillis;
 
-    /// Returns the runtimes that the machine has, beside `process`.
-    fn runtimes<'a>(&'a self, config: &'a AgentConfig) -> BoxFuture<'a, Vec<Runtime>>;
+    /// Returns the runtimes that need more than a shim, and that the machine has.
+    fn runtimes<'a>(&'a self, program: &'a Path, engine: Option<&'a str>) -> BoxFuture<'a, Vec<Runtime>>;
+
+    /// Removes what ended shims have left.
+    fn sweep<'a>(&'a self, program: &'a Path, engine: Option<&'a str>) -> BoxFuture<'a, ()>;
 
     /// Returns a probe for the health of the machine, with the disk of `dir`.
     fn probe(&self, dir: &Path) -> BoxedProbe;
@@ -82,8 +85,12 @@ impl Machine for Host {
         boot_millis()
     }
 
-    fn runtimes<'a>(&'a self, config: &'a AgentConfig) -> BoxFuture<'a, Vec<Runtime>> {
-        Box::pin(runtimes::probe(config))
+    fn runtimes<'a>(&'a self, program: &'a Path, engine: Option<&'a str>) -> BoxFuture<'a, Vec<Runtime>> {
+        Box::pin(runtimes::probe(program, engine))
+    }
+
+    fn sweep<'a>(&'a self, program: &'a Path, engine: Option<&'a str>) -> BoxFuture<'a, ()> {
+        Box::pin(runtimes::sweep(program, engine))
     }
 
     fn probe(&self, dir: &Path) -> BoxedProbe {

@@ -109,8 +109,9 @@ struct Shared {
     health: Arc<HealthTable>,
     /// Newest measurements of the running executions, until a heartbeat takes them.
     usage: Arc<Mutex<Option<v1::UsageBatch>>>,
-    /// Runtimes of the machine.
+    /// Runtimes of the machine, and the address of the container engine that the shims use.
     runtimes: runtimes::Found,
+    container_engine: Option<String>,
     /// Server of the open session; `None` while no session is open.
     session: watch::Sender<Option<Server>>,
 }
@@ -205,6 +206,7 @@ async fn serve(config: &Arc<AgentConfig>, machine: &Arc<dyn Machine>, servers: &
         health: Arc::default(),
         usage: Arc::default(),
         runtimes: runtimes::Found::new(None),
+        container_engine: greeting.container_engine.clone(),
         session: watch::Sender::new(None),
     };
     tracing::info!(worker_id = %shared.worker_id, "connected to the supervisor");

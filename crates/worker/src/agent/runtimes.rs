@@ -1,12 +1,15 @@
 //! Runtimes of the machine, as in `Hello`.
 //!
-//! The supervisor says which runtimes it can start; the program `shim probe` says which of them the machine has. The agent
-//! runs it again and again, because a container engine can be installed or stopped at any time. If the result changes, the
-//! session is opened again, with another `Hello`. The probe also removes containers of dead shims.
+//! The supervisor says which runtimes it can start. Those that need nothing but their shim are always there; the program `shim
+//! probe` says which of the others the machine has. The agent runs it again and again, because a container engine can be
+//! installed or stopped at any time. If the result changes, the session is opened again, with another `Hello`. Then the program
+//! `shim sweep` removes what ended shims have left in the engine.
 
+#[cfg(test)]
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use model::spec::Run;
@@ -18,10 +21,11 @@ use tokio::time::{sleep, timeout};
 
 use super::Shared;
 use super::session_error::SessionError;
-use crate::config::AgentConfig;
+use crate::link::SupervisorGreeting;
 
-/// Pause between two probes.
+/// Pause between two probes, and before a probe that confirms a loss.
 const INTERVAL: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_secs(5);
 /// Maximum time of a probe: a hung engine is one that the machine does not have.
 const PROBE_MAX: Duration = Duration::from_secs(20);
 /// Maximum time that the first session waits for the first probe.
@@ -32,13 +36,21 @@ pub(super) type Found = watch::Sender<Option<Vec<Runtime>>>;
 
 /// Keeps the runtimes of the machine up to date, without end.
 pub(super) async fn watch(shared: &Shared) {
+    let (program, engine) = (shared.config.program.as_path(), shared.container_engine.as_deref());
     loop {
-        let found = shared.machine.runtimes(&shared.config).await;
+        let mut found = shared.machine.runtimes(program, engine).await;
+        let is_missing = |known: &Runtime| !found.contains(known);
+        if shared.runtimes.borrow().as_ref().is_some_and(|known| known.iter().any(is_missing)) {
+            // A busy engine is no lost one: a change of the runtimes interrupts the session.
+            sleep(AGAIN).await;
+            found = shared.machine.runtimes(program, engine).await;
+        }
         shared.runtimes.send_if_modified(|known| {
             let is_new = known.as_ref() != Some(&found);
             *known = Some(found);
             is_new
         });
+        shared.machine.sweep(program, engine).await;
         sleep(INTERVAL).await;
     }
 }
@@ -58,41 +70,53 @@ pub(super) async fn changed(found: &Found, sent: &[Runtime]) -> Result<Infallibl
     Err(SessionError::RuntimesChanged)
 }
 
-/// Returns the capabilities of a worker: those of its supervisor, without runtimes that the machine does not have.
-pub(super) fn capabilities(supervisor: Option<&Capabilities>, found: &[Runtime]) -> Option<Capabilities> {
-    let mut capabilities = supervisor?.clone();
-    let version_of =
-        |name: &str| found.iter().find(|runtime| runtime.name == name).map(|found| found.version.clone());
-    capabilities.runtimes.retain(|name| name == Run::PROCESS || version_of(name).is_some());
-    let versions = capabilities.runtimes.iter().filter_map(|name| Some((name.clone(), version_of(name)?)));
-    let versions: HashMap<_, _> = versions.filter(|(_, version)| !version.is_empty()).collect();
-    capabilities.runtime_versions = versions;
+/// Returns the capabilities of a worker: those of its supervisor, with the runtimes that its shims and the machine have.
+pub(super) fn capabilities(greeting: &SupervisorGreeting, found: &[Runtime]) -> Option<Capabilities> {
+    let mut capabilities = greeting.capabilities.clone()?;
+    for name in &greeting.shims {
+        let probed = found.iter().find(|runtime| runtime.name == *name);
+        if name == Run::HTTP || probed.is_some() {
+            capabilities.runtimes.push(name.clone());
+        }
+        let version = probed.map(|found| found.version.clone()).filter(|version| !version.is_empty());
+        capabilities.runtime_versions.extend(version.map(|version| (name.clone(), version)));
+    }
     Some(capabilities)
 }
 
 /// Runs the probe; a failed one finds nothing.
-pub(super) async fn probe(config: &AgentConfig) -> Vec<Runtime> {
-    let mut command = Command::new(&config.program);
-    command.args([shim::COMMAND, shim::PROBE]).args(&config.container_engine);
-    command.stdin(Stdio::null()).kill_on_drop(true);
-    let output = match timeout(PROBE_MAX, command.output()).await {
-        Ok(Ok(output)) => output,
-        Ok(Err(error)) => {
-            tracing::warn!(program = %config.program.display(), %error, "cannot look for the runtimes of the machine");
-            return Vec::new();
-        }
-        Err(_) => {
-            tracing::warn!("looking for the runtimes of the machine took longer than {PROBE_MAX:?}");
-            return Vec::new();
-        }
-    };
+pub(super) async fn probe(program: &Path, engine: Option<&str>) -> Vec<Runtime> {
+    let Some(output) = run(program, shim::PROBE, engine).await else { return Vec::new() };
     let reason = String::from_utf8_lossy(&output.stderr);
-    if config.container_engine.is_some() && !reason.trim().is_empty() {
+    if engine.is_some() && !reason.trim().is_empty() {
         tracing::warn!(reason = %reason.trim(), "a runtime is not available");
     } else {
         tracing::debug!(reason = %reason.trim(), "probed the runtimes of the machine");
     }
     serde_json::from_slice(&output.stdout).unwrap_or_default()
+}
+
+/// Removes what ended shims have left in the container engine.
+pub(super) async fn sweep(program: &Path, engine: Option<&str>) {
+    run(program, shim::SWEEP, engine).await;
+}
+
+async fn run(program: &Path, what: &str, engine: Option<&str>) -> Option<Output> {
+    let mut command = Command::new(program);
+    command.args([shim::COMMAND, what]).args(engine).stdin(Stdio::null()).kill_on_drop(true);
+    match timeout(PROBE_MAX, command.output()).await {
+        Ok(Ok(output)) => Some(output),
+        Ok(Err(error)) => {
+            tracing::warn!(program = %program.display(), %error, "cannot run `shim {what}`");
+            None
+        }
+        Err(_) => {
+            tracing::warn!(
+                "`shim {what}` was killed after {PROBE_MAX:?}: check whether the container engine responds"
+            );
+            None
+        }
+    }
 }
 
 #[cfg(test)]
@@ -105,18 +129,19 @@ mod tests {
 
     #[test]
     fn a_worker_has_the_runtimes_that_both_its_supervisor_and_its_machine_have() {
-        let of = |runtimes: &[&str]| Capabilities {
-            runtimes: runtimes.iter().map(|name| (*name).to_owned()).collect(),
-            ..Capabilities::default()
+        let of = |shims: &[&str]| SupervisorGreeting {
+            capabilities: Some(Capabilities { runtimes: vec!["process".into()], ..Capabilities::default() }),
+            shims: shims.iter().map(|name| (*name).to_owned()).collect(),
+            ..SupervisorGreeting::default()
         };
-        let found = [runtime("http", ""), runtime("container", "docker 29.1"), runtime("wasm", "48")];
-        let all = capabilities(Some(&of(&["process", "container", "http"])), &found).unwrap();
+        let found = [runtime("container", "docker 29.1"), runtime("wasm", "48")];
+        let all = capabilities(&of(&["container", "http"]), &found).unwrap();
         assert_eq!(all.runtimes, ["process", "container", "http"]);
         assert_eq!(all.runtime_versions, HashMap::from([("container".into(), "docker 29.1".into())]));
-        let old_supervisor = capabilities(Some(&of(&["process"])), &found).unwrap();
+        let old_supervisor = capabilities(&of(&[]), &found).unwrap();
         assert_eq!(old_supervisor.runtimes, ["process"]);
-        let bare_machine = capabilities(Some(&of(&["process", "container"])), &[]).unwrap();
-        assert_eq!(bare_machine.runtimes, ["process"]);
+        let bare_machine = capabilities(&of(&["container", "http"]), &[]).unwrap();
+        assert_eq!(bare_machine.runtimes, ["process", "http"]);
     }
 
     #[tokio::test]

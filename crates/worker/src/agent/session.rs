@@ -248,7 +248,7 @@ impl Session<'_> {
                 custom: capacity.custom.clone().into_iter().collect(),
                 slots: capacity.slots,
             }),
-            capabilities: runtimes::capabilities(self.greeting.capabilities.as_ref(), runtimes),
+            capabilities: runtimes::capabilities(self.greeting, runtimes),
             executions: if is_on(Mutation::AgentHidesHeldExecutions) { Vec::new() } else { held },
             address,
         }

@@ -44,7 +44,7 @@ pub(crate) struct Guarded {
     pub(crate) pid: Option<i32>,
     /// Whether the main process was reaped; another process may have the same id then.
     pub(crate) is_reaped: bool,
-    /// Whether another program starts processes of the execution, so that they may appear after its main process has ended.
+    /// Whether another program starts processes of the execution, outside of its session and its own control group.
     pub(crate) is_foreign: bool,
     /// Number of the control group; 0 if there is none. Never changes.
     pub(crate) group: u32,

@@ -1,8 +1,8 @@
 //! All processes of an execution, to freeze, thaw or kill them together.
 //!
 //! A task may fork freely. Its processes are found by several marks, which survive different ways of escaping: the
-//! session, the parent, the control group if there is one, and `BELFRY_EXECUTION_ID` in the environment. A daemon
-//! that forked twice and opened its own session still has the variable. Because a process may fork during a scan,
+//! session, the parent, the control group if there is one, and `BELFRY_EXECUTION_ID` in the environment. Processes of
+//! containers have the id in the path of their control group. A daemon that forked twice and opened its own session still has the variable. Because a process may fork during a scan,
 //! freezing and killing repeat the scan until it finds no new process.
 //!
 //! A scan reads all of `/proc` (about 20 µs per process). So it is used only for tasks that leave processes behind,
@@ -36,12 +36,21 @@ pub(crate) struct Root {
     pub(crate) procs: Option<PathBuf>,
     /// Processes that are known to belong to the execution for other reasons.
     pub(crate) extra_pids: Vec<i32>,
+    /// Whether another program starts processes of the execution, in control groups with its id in their path.
+    pub(crate) is_foreign: bool,
 }
 
 impl Root {
     /// Returns a root with no mark except the execution id.
     pub(crate) fn of(execution: ExecutionId) -> Self {
-        Self { execution, pid: None, is_reaped: false, procs: None, extra_pids: Vec::new() }
+        Self {
+            execution,
+            pid: None,
+            is_reaped: false,
+            procs: None,
+            extra_pids: Vec::new(),
+            is_foreign: false,
+        }
     }
 }
 
@@ -78,10 +87,17 @@ impl Process {
     }
 }
 
-/// Scans all visible processes of the machine; the result is nearly a snapshot.
-fn scan() -> Vec<Process> {
+/// Scans all visible processes of the machine; the result is nearly a snapshot. Reads their control groups too if `with_groups`.
+fn scan(with_groups: bool) -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.filter_map(|entry| read_process(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect()
+    let read = |pid| {
+        let mut process = read_process(pid)?;
+        if with_groups && process.execution.is_none() {
+            process.execution = execution_of_group(pid);
+        }
+        Some(process)
+    };
+    entries.filter_map(|entry| read(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect()
 }
 
 /// Reads a file of a process. The name of the program in it may end within a character, because the kernel cuts it.
@@ -129,9 +145,22 @@ fn execution_of(pid: i32) -> Option<ExecutionId> {
         .and_then(|id| str::from_utf8(id).ok()?.parse().ok())
 }
 
+/// Returns the execution whose id is a part of the path of the control group of a process.
+fn execution_of_group(pid: i32) -> Option<ExecutionId> {
+    execution_in(&read_text(pid, "cgroup")?)
+}
+
+/// A container engine names the group `exe_…`, or `belfry-exe_….slice` under systemd.
+fn execution_in(groups: &str) -> Option<ExecutionId> {
+    groups.split(['/', '\n']).find_map(|part| {
+        let part = part.strip_prefix("belfry-").unwrap_or(part);
+        part.strip_suffix(".slice").unwrap_or(part).parse().ok()
+    })
+}
+
 /// Returns the living processes of each of `roots`, in their order.
 pub(crate) fn members(roots: &[Root]) -> Vec<Vec<Process>> {
-    let processes = scan();
+    let processes = scan(roots.iter().any(|root| root.is_foreign));
     let owners = owners(&processes, roots);
     let mut members = vec![Vec::new(); roots.len()];
     for process in processes {

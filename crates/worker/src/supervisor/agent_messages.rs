@@ -200,8 +200,7 @@ impl Supervisor {
             worker_id: self.worker.to_string(),
             boot_id: self.start_location.boot_id.clone(),
             capabilities: Some(v1::Capabilities {
-                // The agent removes those that the machine does not have.
-                runtimes: [Run::PROCESS, Run::CONTAINER, Run::HTTP].map(Into::into).into(),
+                runtimes: vec![Run::PROCESS.into()],
                 runtime_versions: HashMap::new(),
                 memory_limit: self.cgroups.limits_memory(),
                 cpu_limit: self.cgroups.limits_cpu(),
@@ -211,6 +210,8 @@ impl Supervisor {
                 volumes: self.config.volumes.keys().cloned().collect(),
             }),
             owner: self.user.as_ref().map(|user| Owner { uid: user.uid, gid: user.gid }),
+            shims: [Run::CONTAINER, Run::HTTP].map(Into::into).into(),
+            container_engine: self.config.container_engine.clone(),
         };
         self.send_to_agent(Answer::Greeting(greeting));
         self.repeat_saves();

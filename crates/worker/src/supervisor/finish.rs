@@ -38,10 +38,6 @@ const REMAINING_RETRY: BootMillis = 3;
 /// Time in milliseconds after which processes that do not exit (in the kernel, on a dead disk) no longer delay the
 /// end.
 const REMAINING_MAX: BootMillis = 30_000;
-/// Time in milliseconds in which a container engine may still start the container of a killed shim, and the interval at
-/// which its processes are looked for.
-const APPEARING_MAX: BootMillis = 5_000;
-const APPEARING_RETRY: BootMillis = 100;
 /// Maximum number of reads from a pipe in one turn, and at the end of the task, where it covers all bytes in a pipe.
 const READS_A_TURN: usize = 4;
 const READS_AT_END: usize = 64;
@@ -160,24 +156,16 @@ impl Supervisor {
     pub(super) fn check_remaining_processes(&mut self, id: ExecutionId) {
         let Some(task) = self.tasks.get(&id).filter(|task| task.exit.is_some()) else { return };
         let (exited, exempt, is_foreign) = (task.exited, task.order.is_exempt(), task.order.is_foreign());
-        let was_killed = task.exit.as_ref().is_some_and(|exit| exit.signal.is_some());
-        let is_starting =
-            is_foreign && was_killed && task.control.as_ref().and_then(shim::read_report).is_none();
         let (pid, group) = (Some(task.pid), task.group.as_ref().map_or(0, |group| group.number));
         // The id of the main process may belong to another process now.
         let _has_room =
             self.guards.guard(Guarded { execution: id, exempt, pid, is_reaped: true, is_foreign, group });
         let Some(root) = self.root(id) else { return };
         let alive = tree::members(std::slice::from_ref(&root)).concat();
-        let now = boot_millis();
         if alive.is_empty() {
-            // A shim that was killed may have asked the engine to start its container just before.
-            let appears_until = exited + if is_starting { APPEARING_MAX } else { 0 };
-            if now >= appears_until {
-                return self.finish(id);
-            }
-            return self.poller.alarm(now + APPEARING_RETRY, Alarm::RemainingProcesses(id));
+            return self.finish(id);
         }
+        let now = boot_millis();
         if now > exited + REMAINING_MAX {
             tracing::error!(
                 execution_id = %id, processes = alive.len(),
@@ -320,7 +308,6 @@ impl Supervisor {
 /// Adds the report of a shim to that of the end. Returns the reason if nothing of the job was run.
 fn add_report(finished: &mut v1::Finished, report: ShimReport) -> Option<StartFailure> {
     match report {
-        ShimReport::Running => {}
         ShimReport::StartFailed { code, detail } => return Some(start_failed(&code, detail)),
         // The exit code is that of the shim.
         ShimReport::Failed { code, detail } => {

@@ -11,6 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 
 use model::{ExecutionId, StopReason};
+use rustix::process::{getegid, geteuid};
 
 use super::folder_remover::FolderRemover;
 use super::task_socket::TaskSocket;
@@ -97,35 +98,40 @@ impl Folders {
 
     fn make(&self, path: &Path) -> io::Result<Option<TaskSocket>> {
         DirBuilder::new().mode(MODE).create(path)?;
-        self.prepare(path)
+        self.prepare(path, self.owner)
     }
 
     /// Creates the socket in a new folder, and then sets the owner of the folder.
-    fn prepare(&self, path: &Path) -> io::Result<Option<TaskSocket>> {
-        let door = TaskSocket::open(self.layout.task_socket(path), self.owner).inspect_err(|error| {
+    fn prepare(&self, path: &Path, owner: Option<(u32, u32)>) -> io::Result<Option<TaskSocket>> {
+        let door = TaskSocket::open(self.layout.task_socket(path), owner).inspect_err(|error| {
             // The task runs without a socket.
             tracing::warn!(
                 dir = %path.display(), %error,
                 "cannot create the socket of a task; the task runs without it"
             );
         });
-        self.own(path)?;
+        if let Some((uid, gid)) = owner {
+            chown(path, Some(uid), Some(gid))?;
+        }
         Ok(door.ok())
     }
 
-    fn own(&self, path: &Path) -> io::Result<()> {
-        self.owner.map_or(Ok(()), |(uid, gid)| chown(path, Some(uid), Some(gid)))
-    }
-
-    /// Creates a folder with the name of the execution, or moves the staged one there.
-    pub(super) fn named(&self, id: ExecutionId, staged: bool) -> io::Result<Folder> {
+    /// Creates a folder with the name of the execution, or moves the staged one there. If `is_private`, it belongs to the user
+    /// of the worker, so that no task can access it.
+    pub(super) fn named(&self, id: ExecutionId, staged: bool, is_private: bool) -> io::Result<Folder> {
         let path = self.path_of(id);
-        let door = if staged {
-            fs::rename(self.layout.stage().join(id.to_string()), &path)?;
-            self.prepare(&path)?
+        let owner = self.owner.filter(|_| !is_private);
+        if staged {
+            let staged = self.layout.stage().join(id.to_string());
+            if is_private && self.owner.is_some() {
+                let own = (geteuid().as_raw(), getegid().as_raw());
+                chown(&staged, Some(own.0), Some(own.1))?;
+            }
+            fs::rename(staged, &path)?;
         } else {
-            self.make(&path)?
-        };
+            DirBuilder::new().mode(MODE).create(&path)?;
+        }
+        let door = self.prepare(&path, owner)?;
         Ok(Folder { path, task_socket: door, is_pooled: false })
     }
 
@@ -152,7 +158,7 @@ impl Folders {
     fn is_reusable(&self, folder: &Folder) -> io::Result<bool> {
         let path = folder.path.as_path();
         let metadata = path.symlink_metadata()?;
-        let owner = self.owner.unwrap_or_else(|| (rustix::process::geteuid().as_raw(), metadata.gid()));
+        let owner = self.owner.unwrap_or_else(|| (geteuid().as_raw(), metadata.gid()));
         let unchanged = metadata.is_dir()
             && metadata.mode() & 0o7777 == MODE
             && (metadata.uid(), metadata.gid()) == owner

@@ -251,7 +251,7 @@ fn kill_leftover_processes(state: &State, boot: &str, folder: &str, cgroups: &Cg
         Held::OutputsPending { .. } | Held::Ended { .. } => false,
     };
     let started = state.held.iter().filter(|(_, held)| is_ours(held));
-    let roots: Vec<_> = started.map(|(id, _)| Root::of(*id)).collect();
+    let roots: Vec<_> = started.map(|(id, _)| Root { is_foreign: true, ..Root::of(*id) }).collect();
     let deadline = Instant::now() + LEFTOVERS_MAX;
     loop {
         let mut alive = cgroups.kill_left_behind();

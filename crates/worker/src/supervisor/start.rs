@@ -261,7 +261,7 @@ impl Supervisor {
         let failed = |code, detail: String| LaunchFailure::Failed(start_failed(code, detail));
         // The limits of a container are those that its shim passes to the engine.
         let unlimited = Limits::default();
-        let limits = if order.has_shim() { &unlimited } else { &order.spec.resources.limits };
+        let limits = if order.is_foreign() { &unlimited } else { &order.spec.resources.limits };
         let group =
             self.cgroups.create(limits).map_err(|error| failed("limit_unenforceable", describe(&error)))?;
         // The execution is guarded by the fuse before its process exists.
@@ -293,9 +293,13 @@ impl Supervisor {
         ports: &PortNumbers,
         volumes: &VolumePaths,
     ) -> io::Result<(Folder, Streams)> {
-        // A container may change the owner of its folder, so it gets none of the pool.
+        // The shim of a container changes the owner of its folder, so it gets none of the pool.
         let named = order.staged || !order.spec.outputs.is_empty() || order.is_foreign();
-        let folder = if named { self.folders.named(id, order.staged)? } else { self.folders.take_spare()? };
+        let folder = if named {
+            self.folders.named(id, order.staged, order.is_foreign())?
+        } else {
+            self.folders.take_spare()?
+        };
         let streams = match &order.spec.run {
             Run::Process(process) => self.streams_of(process, &folder.path),
             _ => control_streams(&self.shim_order(id, order, ports, volumes)),

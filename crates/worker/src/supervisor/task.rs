@@ -126,7 +126,8 @@ impl Task {
     /// Returns the marks of the task's processes.
     pub(super) fn root(&self, execution: ExecutionId) -> Root {
         let procs = self.group.as_ref().and_then(Group::procs_path);
-        Root { pid: Some(self.pid), is_reaped: self.exit.is_some(), procs, ..Root::of(execution) }
+        let is_foreign = self.order.is_foreign();
+        Root { pid: Some(self.pid), is_reaped: self.exit.is_some(), procs, is_foreign, ..Root::of(execution) }
     }
 
     /// Returns the report of the end, without output and log.

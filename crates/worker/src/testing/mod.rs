@@ -208,8 +208,12 @@ impl Machine for Simulated {
         self.world.millis()
     }
 
-    fn runtimes<'a>(&'a self, _: &'a AgentConfig) -> BoxFuture<'a, Vec<Runtime>> {
+    fn runtimes<'a>(&'a self, _: &'a Path, _: Option<&'a str>) -> BoxFuture<'a, Vec<Runtime>> {
         Box::pin(std::future::ready(Vec::new()))
+    }
+
+    fn sweep<'a>(&'a self, _: &'a Path, _: Option<&'a str>) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
     }
 
     fn probe(&self, _: &Path) -> BoxedProbe {

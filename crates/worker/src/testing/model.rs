@@ -218,6 +218,8 @@ impl Supervisor {
                         ..Default::default()
                     }),
                     owner: None,
+                    shims: Vec::new(),
+                    container_engine: None,
                 }));
             }
             Request::Sync(sync) => self.send_holdings(sync.generation),
