@@ -119,9 +119,10 @@ impl Container {
         let (engine, name) = (&self.engine, self.name.as_str());
         let refused = |action: &str, error: &Error| not_created(action, &run.image, error);
         let unavailable = |reason| End::start_failed("engine_unavailable", reason);
-        let driver = engine::cgroup_driver(engine).await.map_err(unavailable)?;
-        let parent = groups::parent(Some(driver), order.execution).unwrap_or_default();
-        let image = image::ensure(engine, &run.image, run.pull).await?;
+        let (driver, image) =
+            tokio::join!(engine::cgroup_driver(engine), image::ensure(engine, &run.image, run.pull));
+        let parent = groups::parent(Some(driver.map_err(unavailable)?), order.execution).unwrap_or_default();
+        let image = image?;
         let program = definition::program(run, &image);
         if program.is_empty() {
             let detail = format!("the image `{}` has no program: set `command`", run.image);
@@ -212,6 +213,10 @@ impl Container {
                 }
             }
         };
+        if !is_executed {
+            // The container may end before its last message is read.
+            not_executed = tokio::time::timeout(PAUSE, gate.result()).await.ok().flatten();
+        }
         tokio::time::timeout(OUTPUT_MAX, output).await.ok();
         match (not_executed, state) {
             (Some(errno), _) => not_executable(image, errno),

@@ -50,7 +50,9 @@ pub(super) async fn watch(shared: &Shared) {
             *known = Some(found);
             is_new
         });
-        shared.machine.sweep(program, engine).await;
+        if shared.runtimes.borrow().as_ref().is_some_and(|found| !found.is_empty()) {
+            shared.machine.sweep(program, engine).await;
+        }
         sleep(INTERVAL).await;
     }
 }

@@ -210,7 +210,7 @@ pub(crate) async fn a_server_without_heartbeat_connection_is_replaced_by_another
 }
 
 pub(crate) async fn heartbeats_contain_health_and_token() {
-    let rig = TestWorker::new().await;
+    let rig = TestWorker::with(|config, _| config.container_engine = Some("none".into())).await;
     let order = sh("sleep 600");
     rig.server.assign(vec![order.clone()]).await;
     rig.server.started(&order.execution_id).await;
@@ -222,7 +222,7 @@ pub(crate) async fn heartbeats_contain_health_and_token() {
     assert_eq!(rig.server.state().tokens[0], "Bearer secret");
     let hello = rig.server.state().hellos[0].clone();
     assert!(hello.capacity.unwrap().memory_bytes > 0 && hello.worker_id.starts_with("wkr_"));
-    assert_eq!(hello.capabilities.unwrap().runtimes, ["process"]);
+    assert_eq!(hello.capabilities.unwrap().runtimes, ["process", "http"]);
 }
 
 pub(crate) async fn a_supervisor_kills_its_tasks_on_shutdown_and_reports_it() {
