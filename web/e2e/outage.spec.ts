@@ -25,7 +25,7 @@ test("a page opened during an outage shows an error inside the frame, and loads 
   await page.goto("/");
   await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
   await server.stop();
-  await expect(page.getByRole("alert").filter({ hasText: "cannot be reached" })).toBeVisible();
+  await expect(page.getByRole("alert").filter({ hasText: "reconnecting" })).toBeVisible();
   await openQueues(page);
   await expect(page.getByRole("heading", { name: "This page could not be loaded" })).toBeVisible();
   await expect(page.getByRole("navigation", { name: "Main" })).toBeVisible();

@@ -162,10 +162,10 @@ test("an outage is reported, and the page resumes automatically afterwards", asy
   await page.goto("/jobs?name=after-the-restart");
   await expect(page.getByText("No job matches these filters")).toBeVisible();
   await server.stop();
-  await expect(page.getByRole("alert").filter({ hasText: "cannot be reached" })).toBeVisible();
+  await expect(page.getByRole("alert").filter({ hasText: "reconnecting" })).toBeVisible();
   await server.run();
   await server.submit(script("after-the-restart", "true"));
-  await expect(page.getByRole("alert").filter({ hasText: "cannot be reached" })).toBeHidden({
+  await expect(page.getByRole("alert").filter({ hasText: "reconnecting" })).toBeHidden({
     timeout: 20_000,
   });
   // Changes during the outage are shown too, although the page had received no event before.
