@@ -34,7 +34,7 @@ pub(super) fn contains(execution: ExecutionId, pid: i64) -> bool {
 /// Removes the groups of an execution whose container is removed. Systemd removes its slices itself.
 pub(super) fn remove(execution: ExecutionId) {
     for folder in folders() {
-        fs::remove_dir(folder.join(execution.to_string())).ok();
+        remove_empty(&folder.join(execution.to_string()));
     }
 }
 
@@ -45,9 +45,18 @@ pub(super) fn remove_left_behind() {
         let age =
             group.metadata().and_then(|metadata| metadata.modified()).ok().and_then(|at| at.elapsed().ok());
         if age.is_some_and(|age| age > LEFT_BEHIND) {
-            fs::remove_dir(group.path()).ok();
+            remove_empty(&group.path());
         }
     }
+}
+
+/// Removes a group with the groups in it: Podman leaves the one of its monitor. A group with a process cannot be removed.
+fn remove_empty(group: &Path) {
+    let entries = fs::read_dir(group).into_iter().flatten().flatten();
+    for inner in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        remove_empty(&inner.path());
+    }
+    fs::remove_dir(group).ok();
 }
 
 /// Returns the folder of the groups in each hierarchy.
@@ -61,6 +70,19 @@ fn folders() -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn empty_groups_are_removed_with_those_in_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let (empty, used) = (dir.path().join("empty"), dir.path().join("used"));
+        fs::create_dir_all(empty.join("monitor/inner")).unwrap();
+        fs::create_dir_all(used.join("monitor")).unwrap();
+        // Unlike in a real group, a file keeps its directory.
+        fs::write(used.join("monitor/cgroup.procs"), "1").unwrap();
+        remove_empty(&empty);
+        remove_empty(&used);
+        assert!(!empty.exists() && used.join("monitor").exists());
+    }
 
     #[test]
     fn the_group_of_a_container_has_the_id_of_its_execution() {
