@@ -143,9 +143,10 @@ unsafe extern "C" fn main(stack: *const usize) -> ! {
     }
     // SAFETY: as above.
     let (arguments, environment) = unsafe { (arguments.add(1), arguments.add(count + 1)) };
+    // The execution of the program closes it.
+    let result = open(RESULT, O_WRONLY);
     // SAFETY: as above.
     let error = unsafe { execute(arguments, environment) };
-    let result = open(RESULT, O_WRONLY);
     if result >= 0 {
         let byte = (-error) as u8;
         // SAFETY: the buffer has one byte.
