@@ -11,7 +11,7 @@ use client::{LogQuery, LogSource};
 use harness::{ContainerEngine, Role, Site, until, within};
 use model::api::Job;
 use model::spec::{ContainerRun, Delivery, HttpRun, InputFile, OutputFile, PullPolicy, Run, Volume};
-use model::{Bytes, JobSpec, JobStatus};
+use model::{Bytes, JobId, JobSpec, JobStatus};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -45,6 +45,11 @@ fn image(image: &str) -> ContainerRun {
 async fn ended(site: &Site, spec: &JobSpec) -> Job {
     let job = site.submit(spec).await;
     site.until_job(job, "ended", |job| job.status.is_final()).await
+}
+
+/// Returns the id of the only execution of a job.
+async fn job_execution(site: &Site, job: JobId) -> String {
+    site.client().job_executions(job).await.unwrap().items[0].id.to_string()
 }
 
 fn error(job: &Job) -> &str {
@@ -137,9 +142,10 @@ async fn a_container_runs_only_under_the_lease_of_its_worker() {
     let Some(engine) = ContainerEngine::start().await else { return };
     let (site, shared) = site_with(&engine, &[("BELFRY_SERVER__LEASE", "3s")]).await;
     let beats = || fs::read_to_string(shared.join("beats")).unwrap_or_default().len();
-    // Like many servers, it has no environment; and it would see another execution at the same time.
+    // It has erased its environment, as many servers do, and claims to belong to another execution. And it would see another
+    // execution at the same time.
     let mut spec = container(
-        "exec env -i sh -c 'cat /proc/self/environ > /volumes/shared/environment
+        "exec env -i BELFRY_EXECUTION_ID=exe_01m8n2brac03fs5r68c0002000 sh -c 'cat /proc/self/environ > /volumes/shared/environment
          while ! mkdir /volumes/shared/only; do echo >> /volumes/shared/overlap; sleep 0.05; done
          while :; do echo -n . >> /volumes/shared/beats; sleep 0.05; done'",
     );
@@ -147,7 +153,7 @@ async fn a_container_runs_only_under_the_lease_of_its_worker() {
     let job = site.submit(&spec).await;
     until("the task runs", SOON, async || (beats() > 2).then_some(())).await;
     let environment = fs::read_to_string(shared.join("environment")).unwrap();
-    assert!(!environment.contains("BELFRY"), "{environment}");
+    assert!(!environment.contains(&job_execution(&site, job).await), "{environment}");
 
     let paused = site.server.pid();
     paused.pause();
@@ -209,6 +215,36 @@ async fn a_container_whose_shim_has_ended_runs_nothing() {
     paused.resume();
     until("the engine answers", SOON, async || engine.docker(&["ps"]).map(drop)).await;
     assert!(!within(Duration::from_secs(2), async || shared.join("ran").exists()).await);
+}
+
+/// D7. An engine may start a container at any time after it was asked. The gate runs the program only when a living shim opens it.
+#[tokio::test]
+async fn a_container_with_a_closed_gate_runs_nothing() {
+    let Some(engine) = ContainerEngine::start().await else { return };
+    let (site, shared) = site_with(&engine, &[]).await;
+    let job = site.submit(&container("touch $BELFRY_VOLUME_SHARED/up; while :; do sleep 0.1; done")).await;
+    until("the task runs", SOON, async || shared.join("up").exists().then_some(())).await;
+    let mounts = "{{range .Mounts}}{{if eq .Destination \"/.belfry\"}}{{.Source}}{{end}}{{end}}";
+    let gate = engine.docker(&["inspect", "--format", mounts, &engine.containers()[0]]).unwrap();
+    let gate = PathBuf::from(gate.trim());
+    // The engine starts a second container with the same gate, which was opened once: for the first one only.
+    let (mount, volume) =
+        (format!("{}:/.belfry:ro", gate.display()), format!("{}:/shared", shared.display()));
+    let image = ContainerEngine::IMAGE;
+    let late = ["run", "--detach", "--name", "late", "-v", &mount, "-v", &volume, image];
+    engine.docker(&[&late[..], &["/.belfry/gate", "touch", "/shared/ran"]].concat()).unwrap();
+    assert!(
+        !within(Duration::from_secs(2), async || shared.join("ran").exists()).await,
+        "the gate is closed"
+    );
+    let state =
+        || engine.docker(&["inspect", "--format", "{{.State.Status}} {{.State.ExitCode}}", "late"]).unwrap();
+    assert!(state().starts_with("running"), "it waits while its shim lives: {}", state());
+    site.workers[0].tasks()[0].kill();
+    site.until_status(job, JobStatus::Failed).await;
+    until("the gate exits with its shim", SOON, async || state().starts_with("exited 125").then_some(()))
+        .await;
+    assert!(!shared.join("ran").exists());
 }
 
 /// F2. A request has the identity of its execution, and the response decides the result and the outputs.

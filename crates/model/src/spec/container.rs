@@ -32,8 +32,8 @@ pub struct ContainerRun {
     /// Interpreter of `script`, with its arguments; the image must have it [default: `["/bin/sh"]`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interpreter: Vec<String>,
-    /// Environment variables, added to those of the image. Names match `[A-Za-z_][A-Za-z0-9_]*`; `BELFRY_*` is reserved. At
-    /// most 1,000 variables of 32 KiB each.
+    /// Environment variables, added to those of the image. Names match `[A-Za-z_][A-Za-z0-9_]*`; `BELFRY_*` and
+    /// `LD_*` are reserved. At most 1,000 variables of 32 KiB each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// Working directory in the container [default: the working directory of the image].

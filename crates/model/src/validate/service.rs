@@ -4,7 +4,7 @@ use super::workflow::{NOT_REPLACED, texts_with_references};
 use super::{Check, Invalid};
 use crate::limits;
 use crate::service::{QueryMetric, Scaling, ScalingMetric, ServiceSpec, UpdatePolicy};
-use crate::spec::{Delivery, JobSpec, PriorityClass, RequiredService, RetryPolicy};
+use crate::spec::{Delivery, JobSpec, PriorityClass, RequiredService, RetryPolicy, Run};
 use crate::time::{Duration, Timestamp};
 
 /// Checks a service spec beyond its types, including its job; paths of the job start with `job.`.
@@ -154,6 +154,9 @@ fn job_of(check: &mut Check, spec: &ServiceSpec, job: &JobSpec, now: Timestamp) 
         }));
     }
     // A script may contain the syntax of a reference for another purpose; a shell rejects this syntax outside quotes.
+    check.ensure(!matches!(job.run, Run::Http(_)), "job.run", || {
+        "is a request, which ends with its response: expected `process` or `container`".into()
+    });
     let is_script = |path: &String| path == "job.run.process.script";
     let references =
         serde_json::to_value(job).map(|job| texts_with_references(&job, "job")).unwrap_or_default();
@@ -208,7 +211,7 @@ mod tests {
     use super::*;
     use crate::quantity::{Bytes, Millicores};
     use crate::service::{CpuMetric, MemoryMetric, ScalingSchedule};
-    use crate::spec::{CheckedPort, HealthCheck, HealthChecks, Port, TcpCheck};
+    use crate::spec::{CheckedPort, HealthCheck, HealthChecks, HttpRun, Port, TcpCheck};
 
     fn web() -> ServiceSpec {
         let mut job = JobSpec::command(["server"]);
@@ -275,6 +278,19 @@ mod tests {
         };
         assert_eq!([require("db", 1), require("web", 0)], ["", ""]);
         assert!(require("web", 1).contains("job.requires[0].service: a service cannot wait for itself"));
+    }
+
+    #[test]
+    fn a_request_is_no_service() {
+        let run = HttpRun { url: "http://x".into(), ..HttpRun::default() };
+        let found = problems(|spec| {
+            spec.job.ports.clear();
+            spec.job.run = Run::Http(Box::new(run.clone()));
+        });
+        assert_eq!(
+            found,
+            "job.run: is a request, which ends with its response: expected `process` or `container`"
+        );
     }
 
     #[test]

@@ -50,7 +50,7 @@ use crate::stop::Stop;
 
 /// Time in which the first process of a container must be visible.
 const VISIBLE_MAX: Duration = Duration::from_secs(5);
-/// Time without an answer of the engine after which a container whose first process is gone counts as lost.
+/// Time without a response of the engine after which an execution ends, if the first process of its container has exited.
 const ENGINE_LOST: Duration = Duration::from_secs(60);
 /// Pause between two attempts to reach the engine.
 const PAUSE: Duration = Duration::from_millis(500);

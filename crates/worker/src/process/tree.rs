@@ -1,8 +1,9 @@
 //! All processes of an execution, to freeze, thaw or kill them together.
 //!
 //! A task may fork freely. Its processes are found by several marks, which survive different ways of escaping: the
-//! session, the parent, the control group if there is one, and `BELFRY_EXECUTION_ID` in the environment. Processes of
-//! containers have the id in the path of their control group. A daemon that forked twice and opened its own session still has the variable. Because a process may fork during a scan,
+//! session, the parent, the control group if there is one, and `BELFRY_EXECUTION_ID` in the environment. A daemon
+//! that forked twice and opened its own session still has the variable. Processes of containers have the id in the
+//! path of their control group, which comes before the variable. Because a process may fork during a scan,
 //! freezing and killing repeat the scan until it finds no new process.
 //!
 //! A scan reads all of `/proc` (about 20 µs per process). So it is used only for tasks that leave processes behind,
@@ -92,8 +93,9 @@ fn scan(with_groups: bool) -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let read = |pid| {
         let mut process = read_process(pid)?;
-        if with_groups && process.execution.is_none() {
-            process.execution = execution_of_group(pid);
+        if with_groups {
+            // A process chooses its environment, but not its control group.
+            process.execution = execution_of_group(pid).or(process.execution);
         }
         Some(process)
     };
