@@ -14,7 +14,7 @@
 //! - [`failure`]: rendering of errors, and exit codes.
 //! - [`logging`]: logs of servers and workers.
 //!
-//! `belfry supervisor`, `belfry fuse`, `belfry task-runner` and `belfry shim` are internal processes of a worker, which starts
+//! `belfry supervisor`, `belfry fuse` and `belfry shim` are internal processes of a worker, which starts
 //! them itself. Their arguments are private to it, so they are dispatched before the command line is parsed.
 
 mod args;
@@ -50,7 +50,6 @@ fn main() -> ExitCode {
     let result = match arguments.next().as_deref().and_then(std::ffi::OsStr::to_str) {
         Some("supervisor") => commands::serve::supervisor(arguments),
         Some("fuse") => commands::serve::fuse(),
-        Some("task-runner") => return worker::run_task(arguments),
         Some("shim") => return runtimes::run_shim(arguments),
         _ => command_line(std::env::args_os().collect()),
     };

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use indexmap::{IndexMap, IndexSet};
-use model::spec::{Constraint, Delivery, Enforcement, JobSpec, Placement, PriorityClass, RetryPolicy};
+use model::spec::{
+    Constraint, Delivery, Enforcement, JobSpec, Placement, PriorityClass, RetryPolicy, SandboxLevel,
+};
 use model::{Bytes, Duration, Millicores};
 
 use crate::names::name_hash;
@@ -30,6 +32,8 @@ pub(crate) struct Shape {
     pub(crate) pids_limit: bool,
     /// Whether the job has ports or health checks, which the worker must support.
     pub(crate) health_checks: bool,
+    /// Level of the sandbox that the worker must support.
+    pub(crate) sandbox: SandboxLevel,
     /// Names of the volumes that the worker must have.
     pub(crate) volumes: Vec<String>,
     pub(crate) constraints: Vec<Constraint>,
@@ -181,6 +185,7 @@ impl Profiles {
             cpu_limit: required && resources.limits.cpu.is_some(),
             pids_limit: required && resources.limits.pids.is_some(),
             health_checks: !spec.ports.is_empty() || spec.health.is_some(),
+            sandbox: spec.run.as_process().map_or(SandboxLevel::None, |process| process.sandbox.level),
             volumes: spec.volumes.iter().map(|volume| volume.name.clone()).collect(),
             constraints: spec.constraints.clone(),
             placement: spec.placement,

@@ -29,8 +29,6 @@ pub const LABEL_LEN_MAX: usize = 63;
 pub const LABEL_PREFIX_LEN_MAX: usize = 253;
 /// Maximum number of arguments of a command.
 pub const COMMAND_ARGS_MAX: usize = 1_000;
-/// Maximum size of the sidecars and hooks of a job together, as JSON in bytes. The worker passes them as one argument.
-pub const COMPANIONS_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of sidecars of a job.
 pub const SIDECARS_MAX: usize = 8;
 /// Maximum number of hooks before, and after, the process of a job.

@@ -1,4 +1,4 @@
-//! Settings of namespaces: their quotas.
+//! Settings of namespaces: their quotas, and the minimum sandbox.
 //!
 //! A namespace need not be created: a namespace without stored settings has no limits. [`crate::validate::namespace`] checks
 //! the ranges; the engine enforces the limits.
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::quantity::{Bytes, Millicores};
-use crate::spec::PriorityClass;
+use crate::spec::{PriorityClass, Sandbox};
 
 /// Settings of a namespace: limits on its jobs.
 ///
@@ -24,6 +24,10 @@ pub struct NamespaceSettings {
     /// [default: `high`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_priority_class: Option<PriorityClass>,
+    /// Minimum sandbox of the processes in the namespace: a job that is created with a lower level gets this one, and a job
+    /// whose network is more open gets this network. Other runtimes are not affected [default: no sandbox].
+    #[serde(skip_serializing_if = "Sandbox::is_none")]
+    pub sandbox: Sandbox,
     /// Reason for the limits, as text for users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,

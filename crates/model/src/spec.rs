@@ -13,6 +13,7 @@ mod hook;
 mod http;
 mod log;
 mod requires;
+mod sandbox;
 mod sidecar;
 mod spread;
 mod stop_signal;
@@ -33,6 +34,7 @@ pub use hook::Hook;
 pub use http::{HttpMethod, HttpPoll, HttpRun, StatusRange};
 pub use log::{LogKeep, LogPolicy};
 pub use requires::RequiredService;
+pub use sandbox::{Sandbox, SandboxLevel, SandboxNetwork};
 pub use sidecar::{Sidecar, SidecarCheck};
 pub use spread::JobSpread;
 pub use stop_signal::StopSignal;
@@ -339,6 +341,9 @@ pub struct ProcessRun {
     /// Standard input of the process [default: empty].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
+    /// What the process can see and do on the worker [default: as any process of its user].
+    #[serde(default, skip_serializing_if = "Sandbox::is_none")]
+    pub sandbox: Sandbox,
     /// Programs that run beside the process, for its duration; at most 8. They start in their order, and stop in the reverse
     /// order after the process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

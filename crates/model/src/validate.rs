@@ -14,8 +14,8 @@ use crate::limits;
 use crate::namespace::{NamespaceSettings, Quota};
 use crate::queue::QueueSettings;
 use crate::spec::{
-    Backoff, Constraint, FinishBy, Hook, JobSpec, Operator, ProcessRun, RequiredService, Run, Sidecar,
-    SidecarCheck, Volume,
+    Backoff, Constraint, FinishBy, Hook, JobSpec, Operator, ProcessRun, RequiredService, Run, Sandbox,
+    SandboxLevel, Sidecar, SidecarCheck, Volume,
 };
 use crate::time::{Duration, Timestamp};
 
@@ -202,12 +202,6 @@ impl Check {
             self.arguments(&at, list);
         }
         self.sidecars(&format!("{at}.sidecars"), &process.sidecars);
-        let companions = serde_json::to_string(&(&process.sidecars, &process.pre_start, &process.post_stop));
-        let size = companions.map_or(0, |text| text.len());
-        self.ensure(size <= limits::COMPANIONS_BYTES_MAX, at, || {
-            let max = limits::COMPANIONS_BYTES_MAX;
-            format!("has {size} bytes in `sidecars`, `pre_start` and `post_stop`: expected at most {max}; move long scripts into files")
-        });
         for (hooks, name) in [(&process.pre_start, "pre_start"), (&process.post_stop, "post_stop")] {
             let at = format!("{at}.{name}");
             self.ensure(hooks.len() <= limits::HOOKS_MAX, &at, || too_many(hooks.len(), limits::HOOKS_MAX));
@@ -385,7 +379,10 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
     upstream(&mut check, spec);
     required_services(&mut check, spec);
     match &spec.run {
-        Run::Process(process) => check.process("run.process", process),
+        Run::Process(process) => {
+            check.process("run.process", process);
+            runtimes::sandbox(&mut check, spec, &process.sandbox);
+        }
         Run::Container(container) => runtimes::container(&mut check, spec, container),
         Run::Http(http) => runtimes::http(&mut check, spec, http),
     }
@@ -590,6 +587,12 @@ fn retry(check: &mut Check, spec: &JobSpec) {
     }
 }
 
+/// Returns why the sandbox of a job excludes one of its fields; `None` if it excludes none. [`job`] checks the same. A
+/// namespace may give a job its minimum sandbox after that check.
+pub fn sandbox_conflict(spec: &JobSpec) -> Option<String> {
+    runtimes::conflict(spec)
+}
+
 /// Checks the settings of a queue.
 ///
 /// # Errors
@@ -659,6 +662,10 @@ pub fn namespace(name: &str, settings: &NamespaceSettings) -> Result<(), Invalid
             format!("`{jobs}` is out of range: expected 1 to {}", limits::NAMESPACE_JOBS_MAX),
         );
     }
+    let Sandbox { level, network } = settings.sandbox;
+    check.ensure(level != SandboxLevel::None || network.is_none(), "sandbox.network", || {
+        "needs a sandbox: set `level` to `basic` or `strict`".into()
+    });
     let note = settings.note.as_ref().map_or(0, String::len);
     check.ensure(note <= limits::NOTE_LEN_MAX, "note", || {
         format!("has {note} bytes: expected at most {}", limits::NOTE_LEN_MAX)

@@ -13,7 +13,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::run::StepCause;
-use crate::spec::{FinishAction, UpstreamCondition};
+use crate::spec::{FinishAction, SandboxLevel, UpstreamCondition};
 use crate::workflow::{JoinRule, Section};
 use crate::{Bytes, Duration, JobId, JobStatus, Millicores, RunId, StepStatus, Timestamp, WorkerId};
 
@@ -357,6 +357,11 @@ pub enum FailedFilter {
     },
     /// The worker does not support ports and health checks: its version is too old.
     HealthChecks,
+    /// The worker cannot create the sandbox of the job: its kernel lacks a feature or forbids it.
+    Sandbox {
+        /// Level of the sandbox.
+        level: SandboxLevel,
+    },
     /// The worker declined an execution recently. The server tries again within a second.
     Declined,
     /// The free capacity of the worker is reserved for a schedule.

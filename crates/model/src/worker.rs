@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::quantity::{Bytes, Millicores};
+use crate::spec::SandboxLevel;
 use crate::status::words;
 
 /// Total resources and slots of a worker.
@@ -47,6 +48,9 @@ pub struct Capabilities {
     /// Names of the volumes of the worker: directories that tasks can use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
+    /// Levels of sandboxes that the kernel of the worker supports.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sandbox_levels: Vec<SandboxLevel>,
 }
 
 impl Capabilities {
@@ -61,6 +65,7 @@ impl Capabilities {
             separate_user: true,
             health_checks: true,
             volumes: Vec::new(),
+            sandbox_levels: vec![SandboxLevel::Basic, SandboxLevel::Strict],
         }
     }
 }

@@ -1,5 +1,7 @@
-//! Shims: the runtimes beside `process`. The crate `shim` has their protocol with the supervisor.
+//! Shims: everything that runs an execution and is not just one process. The crate `shim` has their protocol with the
+//! supervisor.
 //!
+//! - [`process`]: runs a process in a sandbox, or with sidecars and hooks.
 //! - [`container`]: runs a container in Docker or Podman.
 //! - [`http`]: sends a request and judges the response.
 //! - [`stop`]: stop signals of the supervisor.
@@ -14,6 +16,7 @@
 
 mod container;
 mod http;
+mod process;
 mod stop;
 
 use std::ffi::OsString;
@@ -21,7 +24,8 @@ use std::io;
 use std::process::ExitCode;
 
 use model::spec::Run;
-use shim::{Runtime, ShimReport};
+use serde::{Deserialize, Serialize};
+use shim::{Runtime, ShimOrder, ShimReport};
 
 /// Exit code for a wrong use of the program.
 const USAGE: u8 = 2;
@@ -29,10 +33,12 @@ const USAGE: u8 = 2;
 const FAILED: u8 = 1;
 
 /// How an execution ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum End {
     /// With an exit code.
     Code(u8),
+    /// By a signal.
+    Signal(i32),
     /// As a report says.
     Reported(ShimReport),
 }
@@ -50,6 +56,12 @@ impl End {
 /// Runs a shim; `arguments` follow `shim`. Returns its exit code.
 pub fn run_shim(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<_> = arguments.map(|argument| argument.into_string().unwrap_or_default()).collect();
+    match arguments.first().map(String::as_str) {
+        // Without the threads of a runtime: they cannot create namespaces.
+        Some(Run::PROCESS) => return process::run_shim(),
+        Some(shim::PROBE_SANDBOX) => return probe_sandbox(),
+        _ => {}
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -88,23 +100,43 @@ async fn probe(engine: Option<&str>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-async fn run() -> ExitCode {
-    // Other tasks of the same user could read the order and replace the report through `/proc`.
-    let hidden = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    if let Err(error) = hidden {
-        return finish(End::start_failed(
-            "no_resources",
-            format!("cannot hide the order of the shim: {error}"),
-        ));
+/// Prints the levels of sandboxes that the user of this process can create, as JSON.
+fn probe_sandbox() -> ExitCode {
+    let found = sandbox::probe();
+    for reason in &found.reasons {
+        eprintln!("{reason}");
     }
-    let order = match shim::read_order(io::stdin()) {
+    println!("{}", serde_json::to_string(&found.levels).unwrap_or_default());
+    ExitCode::SUCCESS
+}
+
+/// Reads the order of the supervisor.
+///
+/// # Errors
+/// Nothing of the job was run.
+fn read_order() -> Result<ShimOrder, End> {
+    shim::read_order(io::stdin()).map_err(|error| {
+        let detail =
+            format!("this version of the worker's program cannot read the order of its supervisor: {error}");
+        End::start_failed("spec_not_understood", detail)
+    })
+}
+
+/// Hides the order and the report from other tasks of the same user, which could read and replace them through `/proc`.
+///
+/// # Errors
+/// Nothing of the job was run.
+fn hide_order() -> Result<(), End> {
+    let hidden = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    hidden.map_err(|error| {
+        End::start_failed("no_resources", format!("cannot hide the order of the shim: {error}"))
+    })
+}
+
+async fn run() -> ExitCode {
+    let order = match hide_order().and_then(|()| read_order()) {
         Ok(order) => order,
-        Err(error) => {
-            let detail = format!(
-                "this version of the worker's program cannot read the order of its supervisor: {error}"
-            );
-            return finish(End::start_failed("spec_not_understood", detail));
-        }
+        Err(failed) => return finish(failed),
     };
     let mut stop = match stop::Stop::new() {
         Ok(stop) => stop,
@@ -127,6 +159,11 @@ async fn run() -> ExitCode {
 fn finish(end: End) -> ExitCode {
     match end {
         End::Code(code) => ExitCode::from(code),
+        End::Signal(number) => {
+            process::exit_as(number);
+            // A signal that ends no process: as a shell shows it.
+            ExitCode::from(u8::try_from(128 + number).unwrap_or(FAILED))
+        }
         End::Reported(report) => {
             if let Err(error) = shim::write_report(io::stdin(), &report) {
                 eprintln!("belfry: cannot report the end of the execution: {error}");

@@ -360,6 +360,7 @@ fn hello(shared: &Shared) -> v1::Hello {
             separate_user: true,
             health_checks: true,
             volumes: Vec::new(),
+            sandbox_levels: vec!["basic".into(), "strict".into()],
         }),
         executions: held.collect(),
         ..v1::Hello::default()

@@ -1,6 +1,6 @@
 //! Protocol between the supervisor of a worker and its shims.
 //!
-//! A shim runs one execution of a runtime other than `process`. It is a child process of the supervisor, and the main
+//! A shim runs one execution that is not just one process: of another runtime, in a sandbox, or with sidecars. It is a child process of the supervisor, and the main
 //! process of the task:
 //!
 //! ```text
@@ -33,7 +33,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use model::ExecutionId;
-use model::spec::{Limits, Run};
+use model::spec::{Limits, Run, SandboxLevel};
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +53,10 @@ pub struct ShimOrder {
     pub worker: String,
     /// What to run, in the runtime of the shim.
     pub run: Run,
+    /// Program and arguments of a process; empty in other runtimes.
+    pub command: Vec<String>,
+    /// What a sandbox shows and hides of the worker.
+    pub sandbox: SandboxPaths,
     /// Resource limits of the job.
     pub limits: Limits,
     /// Ports of the worker that the task listens on.
@@ -61,6 +65,17 @@ pub struct ShimOrder {
     pub volumes: Vec<MountedVolume>,
     /// Address of the container engine [default: the first one that is found].
     pub engine: Option<String>,
+}
+
+/// Paths of a worker that concern sandboxes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SandboxPaths {
+    /// Further files and directories that the level `strict` shows, read-only.
+    pub readable: Vec<PathBuf>,
+    /// Directories of the worker itself, which no sandbox shows.
+    pub hidden: Vec<PathBuf>,
+    /// Symbolic links that the variables of the task need, as (link, target).
+    pub links: Vec<(PathBuf, PathBuf)>,
 }
 
 /// A port of the worker, which belongs to the task.
@@ -105,6 +120,8 @@ pub enum ShimReport {
     OutOfMemory,
 }
 
+/// Second argument of the program that lists the levels of sandboxes that its user can create, as JSON.
+pub const PROBE_SANDBOX: &str = "probe-sandbox";
 /// Second argument of the program that removes what ended shims have left.
 pub const SWEEP: &str = "sweep";
 /// Maximum size of a report, in bytes.
@@ -118,6 +135,15 @@ pub struct Runtime {
     /// Program and version behind it, for people: `docker 29.1`. Empty if there is none.
     #[serde(default)]
     pub version: String,
+}
+
+/// What a machine has for its shims.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Probed {
+    /// Runtimes that need more than their shim.
+    pub runtimes: Vec<Runtime>,
+    /// Levels of sandboxes that the user of the tasks can create.
+    pub sandbox_levels: Vec<SandboxLevel>,
 }
 
 /// Returns a control file with an order: the standard input of a shim.
@@ -181,6 +207,8 @@ mod tests {
             limits: Limits::default(),
             ports: Vec::new(),
             volumes: Vec::new(),
+            command: Vec::new(),
+            sandbox: SandboxPaths::default(),
             engine: None,
         };
         let control = control_file(&order).unwrap();

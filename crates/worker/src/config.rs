@@ -57,6 +57,8 @@ pub struct AgentConfig {
     pub volumes: BTreeMap<String, PathBuf>,
     /// See [`SupervisorConfig::container_engine`].
     pub container_engine: Option<String>,
+    /// See [`SupervisorConfig::sandbox_paths`].
+    pub sandbox_paths: Vec<PathBuf>,
     /// Host name or IP address under which tasks of the worker can be reached [default: the local IP address of the
     /// connection to the server].
     pub address: Option<String>,
@@ -90,6 +92,7 @@ impl AgentConfig {
             port_range: supervisor.port_range,
             volumes: supervisor.volumes,
             container_engine: supervisor.container_engine,
+            sandbox_paths: supervisor.sandbox_paths,
             address: None,
             cache_bytes_max: 4 << 30,
             lock_timeout: Duration::from_secs(5),
@@ -110,6 +113,7 @@ impl AgentConfig {
             port_range: self.port_range,
             volumes: self.volumes.clone(),
             container_engine: self.container_engine.clone(),
+            sandbox_paths: self.sandbox_paths.clone(),
         }
     }
 }
@@ -137,6 +141,8 @@ pub struct SupervisorConfig {
     pub volumes: BTreeMap<String, PathBuf>,
     /// Socket of the container engine, as `unix:///PATH`, or `none` [default: the first one that is found].
     pub container_engine: Option<String>,
+    /// Further files and directories that sandboxes of the level `strict` show, read-only, as absolute paths [default: none].
+    pub sandbox_paths: Vec<PathBuf>,
 }
 
 /// A range of ports, written as `FIRST-LAST`. It contains at least one port, and not the port 0.
@@ -230,6 +236,7 @@ impl SupervisorConfig {
             port_range: PortRange::default(),
             volumes: BTreeMap::new(),
             container_engine: None,
+            sandbox_paths: Vec::new(),
         }
     }
 
@@ -252,6 +259,9 @@ impl SupervisorConfig {
         }
         if let Some(engine) = &self.container_engine {
             args.extend(["--container-engine".into(), engine.into()]);
+        }
+        for path in &self.sandbox_paths {
+            args.extend(["--sandbox-path".into(), path.into()]);
         }
         for (name, value) in [("--orphan-limit-ms", self.orphan_limit), ("--idle-exit-ms", self.idle_exit)] {
             args.extend([name.into(), value.as_millis().to_string().into()]);
@@ -287,6 +297,7 @@ impl SupervisorConfig {
                     config.container_engine =
                         Some(value("--container-engine")?.to_string_lossy().into_owned());
                 }
+                Some("--sandbox-path") => config.sandbox_paths.push(value("--sandbox-path")?.into()),
                 Some("--orphan-limit-ms") => {
                     config.orphan_limit = millis("--orphan-limit-ms", &value("--orphan-limit-ms")?)?;
                 }
@@ -345,6 +356,7 @@ mod tests {
         config.control_groups = false;
         config.port_range = PortRange::new(7, 9).unwrap();
         config.volumes.insert("data".into(), "/srv/a=b".into());
+        config.sandbox_paths = vec!["/srv/models".into(), "/srv/tools".into()];
         config.orphan_limit = Duration::from_secs(7);
         assert_eq!(SupervisorConfig::from_args(config.to_args()).unwrap(), config);
     }

@@ -57,6 +57,11 @@ impl Layout {
         }
     }
 
+    /// Returns the short link to the folder with its target, if there is one.
+    pub(crate) fn link(&self) -> Option<(PathBuf, PathBuf)> {
+        (self.short != self.dir).then(|| (self.short.clone(), self.dir.clone()))
+    }
+
     /// Lock file of the supervisor; only one runs per folder.
     pub(crate) fn lock(&self) -> PathBuf {
         self.dir.join("lock")

@@ -11,7 +11,6 @@
 //!   server. It has no durable state, so it can be killed, restarted and upgraded at any time.
 //! - [`run_supervisor`] owns the worker folder and is the parent process of every task. It writes each start to its
 //!   journal *before* it starts the task. It keeps running while the agent restarts.
-//! - [`run_task`] is the main process of a task that has sidecars or hooks beside its process.
 //! - [`run_fuse`] is one small process for all tasks of a supervisor. It freezes the tasks when the lease expires and
 //!   the supervisor cannot do so. It kills them when the supervisor has exited.
 //!
@@ -64,7 +63,6 @@ mod layout;
 mod link;
 mod process;
 mod supervisor;
-mod task_runner;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -74,4 +72,3 @@ pub use agent::{AgentError, run_agent};
 pub use config::{AgentConfig, ArgumentError, PortRange, PortRangeError, SupervisorConfig};
 pub use fuse::{FuseError, run_fuse};
 pub use process::user::UserError;
-pub use task_runner::run_task;

@@ -4,7 +4,7 @@
 //! [`crate::commands::namespaces`](crate::commands).
 
 use clap::{Args, Subcommand};
-use model::spec::PriorityClass;
+use model::spec::{PriorityClass, SandboxLevel, SandboxNetwork};
 use model::{Bytes, Millicores};
 
 use super::examples;
@@ -45,6 +45,7 @@ pub(crate) struct NamespaceArgs {
     "belfry namespace set team-a --cpu 8 --memory 16GiB --resource gpu=2"
     "belfry namespace set team-a --running 100 --jobs 10000"
     "belfry namespace set team-a --cpu none --max-priority-class normal"
+    "belfry namespace set guests --sandbox strict"
 })]
 pub(crate) struct NamespaceSetArgs {
     /// Name of the namespace
@@ -68,6 +69,12 @@ pub(crate) struct NamespaceSetArgs {
     /// Highest priority class of the jobs: high, normal or preemptible; `none` allows every class
     #[arg(long, value_name = "CLASS", value_parser = class)]
     pub(crate) max_priority_class: Option<OptionalLimit<PriorityClass>>,
+    /// Minimum sandbox of processes: basic or strict; `none` removes it
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) sandbox: Option<SandboxLevel>,
+    /// Most open network of sandboxes: none, loopback or host
+    #[arg(long, value_name = "NETWORK")]
+    pub(crate) sandbox_network: Option<SandboxNetwork>,
     /// Note for users, for example the reason for a limit; an empty text deletes the note
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,

@@ -182,6 +182,9 @@ pub(crate) struct WorkerRunArgs {
     /// Socket of Docker or Podman, as unix:///PATH, or `none` [default: the first one that is found]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) container_engine: Option<String>,
+    /// Further file or directory that jobs in a `strict` sandbox can read, as an absolute path; repeatable
+    #[arg(long = "sandbox-path", value_name = "PATH")]
+    pub(crate) sandbox_paths: Vec<String>,
     /// Host name or IP address under which tasks of the worker can be reached [default: the local address of its
     /// connection to the server]
     #[arg(long, value_name = "HOST")]

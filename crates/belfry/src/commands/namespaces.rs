@@ -4,6 +4,7 @@ use client::{Client, Error};
 use futures::TryStreamExt as _;
 use model::api::Namespace;
 use model::namespace::NamespaceSettings;
+use model::spec::{Sandbox, SandboxLevel};
 
 use super::{Context, for_each_item};
 use crate::args::namespace::{NamespaceCommand, NamespaceSetArgs};
@@ -59,6 +60,8 @@ fn changed(mut settings: NamespaceSettings, args: &NamespaceSetArgs) -> Result<N
         && args.running.is_none()
         && args.jobs.is_none()
         && args.max_priority_class.is_none()
+        && args.sandbox.is_none()
+        && args.sandbox_network.is_none()
         && args.note.is_none();
     if nothing {
         return Err(Failure::usage("nothing to change")
@@ -85,6 +88,12 @@ fn changed(mut settings: NamespaceSettings, args: &NamespaceSetArgs) -> Result<N
     if let Some(class) = args.max_priority_class {
         settings.max_priority_class = class.0;
     }
+    match args.sandbox {
+        Some(SandboxLevel::None) => settings.sandbox = Sandbox::default(),
+        Some(level) => settings.sandbox.level = level,
+        None => {}
+    }
+    settings.sandbox.network = args.sandbox_network.or(settings.sandbox.network);
     if args.note.is_some() {
         settings.note = args.note.clone().filter(|note| !note.is_empty());
     }
@@ -95,7 +104,7 @@ fn changed(mut settings: NamespaceSettings, args: &NamespaceSetArgs) -> Result<N
 mod tests {
     use clap::Parser as _;
     use model::namespace::Quota;
-    use model::spec::PriorityClass;
+    use model::spec::{PriorityClass, SandboxNetwork};
     use model::{Bytes, Millicores};
 
     use super::*;
@@ -124,7 +133,12 @@ mod tests {
         let line = ["--memory", "none", "--resource", "gpu=none", "--max-priority-class", "normal"];
         let second = set(first, &line).unwrap();
         let expected = Quota { memory: None, custom: [].into(), ..expected };
-        assert_eq!((second.quota, second.max_priority_class), (expected, Some(PriorityClass::Normal)));
+        assert_eq!((&second.quota, second.max_priority_class), (&expected, Some(PriorityClass::Normal)));
+        let third = set(second, &["--sandbox", "strict", "--sandbox-network", "loopback"]).unwrap();
+        let strict = Sandbox { level: SandboxLevel::Strict, network: Some(SandboxNetwork::Loopback) };
+        assert_eq!((&third.quota, third.sandbox), (&expected, strict));
+        let fourth = set(third, &["--sandbox", "none"]).unwrap();
+        assert_eq!((fourth.quota, fourth.sandbox), (expected, Sandbox::default()));
     }
 
     #[test]

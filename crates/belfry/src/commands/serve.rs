@@ -94,6 +94,7 @@ pub(super) fn worker(context: &Context, args: &WorkerRunArgs) -> Result<(), Fail
     sources.flag("worker.port_range", "--port-range", args.port_range.as_ref());
     sources.flag("worker.volumes", "--volume", joined(&args.volumes));
     sources.flag("worker.container_engine", "--container-engine", args.container_engine.as_ref());
+    sources.flag("worker.sandbox_paths", "--sandbox-path", joined(&args.sandbox_paths));
     sources.flag("worker.address", "--address", args.address.as_ref());
     sources.flag("worker.task_user", "--task-user", args.task_user.as_ref());
     sources.flag("worker.allow_root_tasks", "--allow-root-tasks", args.allow_root_tasks.then_some(true));

@@ -18,7 +18,7 @@ use model::api::{
     Artifact, CancelledJob, Execution, FeedEvent, Job, JobEvent, JobResult, Namespace, Queue, SubmittedJob,
 };
 use model::record::FileVersion;
-use model::spec::{PriorityClass, Run};
+use model::spec::{PriorityClass, Run, Sandbox, SandboxLevel};
 use model::{ExecutionStatus, JobStatus, RunId, Timestamp};
 use serde::Serialize;
 
@@ -189,6 +189,9 @@ impl Detail for Job {
         lines.extend(self.retry_of.map(|job| ("Retry of", job.to_string().into())));
         lines.extend(started_runs(&self.started_runs));
         lines.extend(self.spec.as_ref().map(|spec| ("Command", describe_command(&spec.run).into())));
+        let process = self.spec.as_ref().and_then(|spec| spec.run.as_process());
+        let sandbox = process.map(|process| process.sandbox).filter(|sandbox| !sandbox.is_none());
+        lines.extend(sandbox.map(|sandbox| ("Sandbox", describe_sandbox(&sandbox).into())));
         lines
     }
 }
@@ -230,6 +233,14 @@ pub(super) fn describe_command(run: &Run) -> String {
         }
         Run::Http(http) => short(&format!("{} {}", http.effective_method(), http.url), 100),
         other => other.runtime().to_owned(),
+    }
+}
+
+/// Returns a sandbox as `strict (network: none)`.
+fn describe_sandbox(sandbox: &Sandbox) -> String {
+    match sandbox.level {
+        SandboxLevel::None => sandbox.level.to_string(),
+        level => format!("{level} (network: {})", sandbox.network()),
     }
 }
 
@@ -560,6 +571,7 @@ impl Detail for Namespace {
                 of_quota(&bytes(usage.memory.0), limit_of_memory.as_ref().map(|limit| limit as _)),
             ),
             ("Highest priority class", class.to_string().into()),
+            ("Sandbox", describe_sandbox(&self.settings.sandbox).into()),
             ("Note", self.settings.note.as_deref().into()),
             ("Version", self.version.to_string().into()),
         ];

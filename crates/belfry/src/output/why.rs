@@ -288,6 +288,11 @@ fn failed_filter(look: &OutputOptions, filter: &FailedFilter) -> String {
         FailedFilter::HealthChecks => {
             "does not support ports and health checks: its version is too old".into()
         }
+        FailedFilter::Sandbox { level } => {
+            format!(
+                "cannot create a sandbox of the level `{level}`: its kernel lacks a feature or forbids it"
+            )
+        }
         FailedFilter::Declined => "declined an execution recently".into(),
         FailedFilter::Slots { slots } => format!("no free slot ({slots} of {slots} in use)"),
         FailedFilter::ReservedForJob { job } => format!("capacity reserved for job {job}"),

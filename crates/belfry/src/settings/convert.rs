@@ -240,6 +240,7 @@ impl Settings {
             config.volumes = volumes.iter().map(volume).collect::<Result<_, _>>()?;
         }
         config.container_engine = self.text("worker.container_engine");
+        config.sandbox_paths = self.sandbox_paths()?;
         config.address = self.text("worker.address");
         config.task_user = self.text("worker.task_user");
         config.allow_root_tasks = self.is_set("worker.allow_root_tasks");
@@ -247,6 +248,17 @@ impl Settings {
         set(&mut config.idle_exit, self.duration("worker.idle_exit"));
         set(&mut config.cache_bytes_max, self.bytes("worker.cache_size_max").map(|b| b.0));
         Ok(())
+    }
+
+    fn sandbox_paths(&self) -> Result<Vec<PathBuf>, Failure> {
+        let paths = self.list("worker.sandbox_paths").unwrap_or_default().into_iter().map(|path| {
+            if path.starts_with('/') {
+                return Ok(path.into());
+            }
+            let problem = format!("`{path}` is not an absolute path");
+            Err(Failure::usage(format!("invalid setting `worker.sandbox_paths`: {problem}")))
+        });
+        paths.collect()
     }
 
     fn port_range(&self, key: &str) -> Result<Option<PortRange>, Failure> {

@@ -310,6 +310,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "socket of Docker or Podman, as `unix:///PATH`, or `none` [default: the first one that is found]",
     ),
     plain(
+        "worker.sandbox_paths",
+        Kind::List,
+        "",
+        "further files and directories that jobs in a `strict` sandbox can read, as absolute paths",
+    ),
+    plain(
         "worker.address",
         Kind::Text,
         "",

@@ -1,10 +1,10 @@
-//! Requests of operators about a namespace: set or remove its settings.
+//! Requests of operators about a namespace: set or remove its settings; and what these settings mean for new jobs.
 
 use std::sync::Arc;
 
 use model::Refusal;
 use model::namespace::NamespaceSettings;
-use model::record::{Change, NamespaceRecord};
+use model::record::{Change, JobHead, NamespaceRecord};
 use model::spec::PriorityClass;
 
 use crate::context::Context;
@@ -54,6 +54,22 @@ impl Jobs {
             Some(limit) => Err(Refusal::NamespaceJobLimit { index, namespace: namespace.into(), limit }),
             None => Ok(()),
         }
+    }
+
+    /// Returns a new job with the minimum sandbox of its namespace; `None` if it has that already, or is no process.
+    ///
+    /// All jobs pass here when they are created, so also those of schedules, workflows and services that were applied before
+    /// the namespace got its minimum.
+    pub(crate) fn with_min_sandbox(&self, head: &JobHead) -> Option<JobHead> {
+        let minimum = self.queues.quotas().min_sandbox(&head.spec.namespace)?;
+        let own = head.spec.run.as_process()?.sandbox;
+        let sandbox = own.tightened(&minimum);
+        if sandbox == own {
+            return None;
+        }
+        let mut spec = (*head.spec).clone();
+        spec.run.as_process_mut()?.sandbox = sandbox;
+        Some(JobHead { body: spec.compact_json().into(), spec: Arc::new(spec), ..head.clone() })
     }
 
     /// Checks that a namespace allows jobs of a priority class.

@@ -107,6 +107,11 @@ impl Jobs {
         profile: Arc<Profile>,
         due_at: Timestamp,
     ) {
+        let tightened = self.with_min_sandbox(head).map(Arc::new);
+        let (head, profile) = match &tightened {
+            Some(head) => (head, cx.profiles.of(&head.spec)),
+            None => (head, profile),
+        };
         let mut job = Job::new(cx, head, profile, initial_state(cx.now, due_at), id.created_at());
         cx.statistics.count_submitted(&job.source);
         job.new = true;

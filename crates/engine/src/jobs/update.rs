@@ -66,6 +66,8 @@ impl Jobs {
     /// Replaces the spec of a job that is in no queue, and arms its timers again.
     fn respec(&mut self, cx: &mut Context, id: JobId, head: &Arc<JobHead>) {
         let now = cx.now;
+        let tightened = self.with_min_sandbox(head).map(Arc::new);
+        let head = tightened.as_ref().unwrap_or(head);
         let profile = cx.profiles.of(&head.spec);
         let Some(job) = self.all.get_mut(&id) else { return };
         // Users cannot change the origin of a job.

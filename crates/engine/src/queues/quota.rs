@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use model::namespace::{NamespaceSettings, NamespaceUsage};
 use model::record::NamespaceRecord;
-use model::spec::PriorityClass;
+use model::spec::{PriorityClass, Sandbox};
 use model::why::Reason;
 use mutation::{Mutation, is_on};
 
@@ -155,6 +155,12 @@ impl Quotas {
     /// Returns the highest priority class of a namespace, if `class` is higher.
     pub(crate) fn class_limit(&self, namespace: &str, class: PriorityClass) -> Option<PriorityClass> {
         self.namespaces.get(namespace)?.settings.max_priority_class.filter(|&highest| class > highest)
+    }
+
+    /// Returns the minimum sandbox of a namespace, if it has one.
+    pub(crate) fn min_sandbox(&self, namespace: &str) -> Option<Sandbox> {
+        let sandbox = self.namespaces.get(namespace)?.settings.sandbox;
+        (!sandbox.is_none()).then_some(sandbox)
     }
 
     pub(crate) fn job_created(&mut self, namespace: &Arc<str>) {

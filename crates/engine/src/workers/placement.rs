@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use model::service::ReplicaOrigin;
-use model::spec::{Constraint, Operator, Placement};
+use model::spec::{Constraint, Operator, Placement, SandboxLevel};
 use model::why::FailedFilter;
 use model::worker::{Admission, WorkerStatus};
 use model::{Bytes, Millicores, WorkerId};
@@ -140,6 +140,9 @@ fn check_worker(
     }
     if shape.health_checks && !can.health_checks {
         found(&|| FailedFilter::HealthChecks)?;
+    }
+    if shape.sandbox != SandboxLevel::None && !can.sandbox_levels.contains(&shape.sandbox) {
+        found(&|| FailedFilter::Sandbox { level: shape.sandbox })?;
     }
     for volume in shape.volumes.iter().filter(|volume| !can.volumes.contains(volume)) {
         found(&|| FailedFilter::Volume { volume: volume.clone() })?;

@@ -1,14 +1,57 @@
-//! Checks of the runtimes `container` and `http`.
+//! Checks of the runtimes `container` and `http`, and of the sandbox of a process.
 
 use std::collections::BTreeMap;
 
 use super::{Check, shown, too_long, too_many};
 use crate::expression::{Expression, Names, Type};
 use crate::limits;
-use crate::spec::{ContainerRun, HttpPoll, HttpRun, JobSpec, Run, StatusRange};
+use crate::spec::{
+    ContainerRun, HttpPoll, HttpRun, JobSpec, Run, Sandbox, SandboxLevel, SandboxNetwork, StatusRange,
+};
 
 /// Headers that the connection determines.
 const RESERVED_HEADERS: [&str; 4] = ["host", "content-length", "connection", "transfer-encoding"];
+
+/// Checks the sandbox of a process, and what it cannot be combined with.
+pub(super) fn sandbox(check: &mut Check, spec: &JobSpec, sandbox: &Sandbox) {
+    check.ensure(
+        sandbox.level != SandboxLevel::None || sandbox.network.is_none(),
+        "run.process.sandbox.network",
+        || "needs a sandbox: set `level` to `basic` or `strict`".into(),
+    );
+    for (at, problem) in conflicts(spec, sandbox) {
+        check.fail(&at, problem);
+    }
+}
+
+/// Returns the first field of a job that its sandbox excludes, with the problem. The namespace of a job may have given it a
+/// sandbox after the job was checked.
+pub(super) fn conflict(spec: &JobSpec) -> Option<String> {
+    let sandbox = spec.run.as_process()?.sandbox;
+    conflicts(spec, &sandbox).into_iter().next().map(|(at, problem)| format!("`{at}` {problem}"))
+}
+
+fn conflicts(spec: &JobSpec, sandbox: &Sandbox) -> Vec<(String, String)> {
+    if sandbox.level == SandboxLevel::None {
+        return Vec::new();
+    }
+    let network = sandbox.network();
+    let has_checks = spec.health.as_deref().is_some_and(|checks| !checks.is_empty());
+    let needs_host = [("ports", !spec.ports.is_empty()), ("health", has_checks)];
+    let needs_host = needs_host.into_iter().filter(|(_, is_set)| *is_set && network != SandboxNetwork::Host);
+    let needs_host = needs_host.map(|(field, _)| {
+        let problem = format!(
+            "cannot be combined with the network `{network}` of the sandbox: set `run.process.sandbox.network` to `host`, or omit `{field}`"
+        );
+        (field.to_owned(), problem)
+    });
+    let checks = spec.health.as_deref().into_iter().flat_map(|checks| checks.iter());
+    let commands = checks.filter(|(_, check)| !check.command.is_empty()).map(|(name, _)| {
+        let problem = "has a `command`, which would run outside the sandbox: use `http`, `tcp` or `grpc`";
+        (format!("health.{name}"), problem.to_owned())
+    });
+    needs_host.chain(commands).collect()
+}
 
 pub(super) fn container(check: &mut Check, spec: &JobSpec, container: &ContainerRun) {
     let at = |field: &str| format!("run.container.{field}");

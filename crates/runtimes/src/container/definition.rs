@@ -160,6 +160,8 @@ mod tests {
             job_name: "web".into(),
             worker: "w".into(),
             run: Run::Container(Box::default()),
+            command: Vec::new(),
+            sandbox: shim::SandboxPaths::default(),
             limits: Limits {
                 memory: Some(Bytes(1 << 20)),
                 cpu: Some(Millicores(500)),

@@ -122,6 +122,7 @@ impl Ran {
     fn end(&self) -> String {
         match &self.end {
             End::Code(code) => format!("exit code {code}"),
+            End::Signal(number) => format!("signal {number}"),
             End::Reported(ShimReport::StartFailed { code, detail }) => {
                 stable(&format!("start_failed {code}: {detail}"))
             }

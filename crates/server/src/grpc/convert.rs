@@ -13,7 +13,7 @@ use engine::{HealthReport, Input, Join, Report, Session, TaskRequest};
 use model::api::UsageSample;
 use model::record::{FileVersion, Files, MeasuredUsage, Outcome, Usage};
 use model::run::StepOrigin;
-use model::spec::HealthStatus;
+use model::spec::{HealthStatus, SandboxLevel};
 use model::worker::{Capabilities, Capacity, Health};
 use model::{Bytes, Duration, ExecutionId, Fence, Millicores, Timestamp, WorkerId, limits};
 use proto::v1;
@@ -91,9 +91,18 @@ pub(crate) fn join(hello: v1::Hello, session: Session) -> Result<Join, Malformed
             separate_user: capabilities.separate_user,
             health_checks: capabilities.health_checks,
             volumes: capabilities.volumes.into_iter().map(truncated).collect(),
+            // A newer worker may know further levels, which no job of this server asks for.
+            sandbox_levels: sandbox_levels(&capabilities.sandbox_levels),
         },
         held: hello.executions.iter().map(held).collect::<Result<_, _>>()?,
     })
+}
+
+fn sandbox_levels(names: &[String]) -> Vec<SandboxLevel> {
+    let mut levels: Vec<SandboxLevel> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    levels.sort_unstable();
+    levels.dedup();
+    levels
 }
 
 /// Returns the address of a worker: a host name or an IP address. Anything else counts as unknown, because the worker works

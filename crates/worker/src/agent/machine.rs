@@ -10,7 +10,7 @@ use std::path::Path;
 use std::pin::Pin;
 
 use proto::v1::Health;
-use shim::Runtime;
+use shim::Probed;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::transport::{Channel, Endpoint, Error};
 
@@ -20,6 +20,7 @@ use super::runtimes;
 use super::supervisor::{self, ConnectError};
 use crate::clock::{BootMillis, boot_millis};
 use crate::config::AgentConfig;
+use crate::link::Owner;
 
 /// A connection of any kind.
 pub(crate) type BoxedStream = Box<dyn Stream>;
@@ -51,7 +52,12 @@ pub(crate) trait Machine: Debug + Send + Sync {
     fn boot_millis(&self) -> BootMillis;
 
     /// Returns the runtimes that need more than a shim, and that the machine has.
-    fn runtimes<'a>(&'a self, program: &'a Path, engine: Option<&'a str>) -> BoxFuture<'a, Vec<Runtime>>;
+    fn runtimes<'a>(
+        &'a self,
+        program: &'a Path,
+        engine: Option<&'a str>,
+        owner: Option<Owner>,
+    ) -> BoxFuture<'a, Probed>;
 
     /// Removes what ended shims have left.
     fn sweep<'a>(&'a self, program: &'a Path, engine: Option<&'a str>) -> BoxFuture<'a, ()>;
@@ -85,8 +91,13 @@ impl Machine for Host {
         boot_millis()
     }
 
-    fn runtimes<'a>(&'a self, program: &'a Path, engine: Option<&'a str>) -> BoxFuture<'a, Vec<Runtime>> {
-        Box::pin(runtimes::probe(program, engine))
+    fn runtimes<'a>(
+        &'a self,
+        program: &'a Path,
+        engine: Option<&'a str>,
+        owner: Option<Owner>,
+    ) -> BoxFuture<'a, Probed> {
+        Box::pin(runtimes::probe(program, engine, owner))
     }
 
     fn sweep<'a>(&'a self, program: &'a Path, engine: Option<&'a str>) -> BoxFuture<'a, ()> {

@@ -1,8 +1,8 @@
 //! Runtimes of the machine, as in `Hello`.
 //!
 //! The supervisor says which runtimes it can start. Those that need nothing but their shim are always there; the program `shim
-//! probe` says which of the others the machine has. The agent runs it again and again, because a container engine can be
-//! installed or stopped at any time. If the result changes, the session is opened again, with another `Hello`. Then the program
+//! probe` says which of the others the machine has, and `shim probe-sandbox`, as the user of the tasks, which sandboxes this
+//! user can create. The agent runs them again and again, because a container engine can be installed or stopped at any time. If the result changes, the session is opened again, with another `Hello`. Then the program
 //! `shim sweep` removes what ended shims have left in the engine.
 
 #[cfg(test)]
@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use model::spec::Run;
 use proto::v1::Capabilities;
+use shim::Probed;
+#[cfg(test)]
 use shim::Runtime;
 use tokio::process::Command;
 use tokio::sync::watch;
@@ -21,7 +23,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Shared;
 use super::session_error::SessionError;
-use crate::link::SupervisorGreeting;
+use crate::link::{Owner, SupervisorGreeting};
 
 /// Pause between two probes, and before a probe that confirms a loss.
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -31,52 +33,63 @@ const PROBE_MAX: Duration = Duration::from_secs(20);
 /// Maximum time that the first session waits for the first probe.
 const FIRST_MAX: Duration = Duration::from_secs(5);
 
-/// Runtimes of the machine; `None` before the first probe.
-pub(super) type Found = watch::Sender<Option<Vec<Runtime>>>;
+/// What the machine has; `None` before the first probe.
+pub(super) type Found = watch::Sender<Option<Probed>>;
 
 /// Keeps the runtimes of the machine up to date, without end.
 pub(super) async fn watch(shared: &Shared) {
     let (program, engine) = (shared.config.program.as_path(), shared.container_engine.as_deref());
+    let probe = || shared.machine.runtimes(program, engine, shared.owner);
     loop {
-        let mut found = shared.machine.runtimes(program, engine).await;
-        let is_missing = |known: &Runtime| !found.contains(known);
-        if shared.runtimes.borrow().as_ref().is_some_and(|known| known.iter().any(is_missing)) {
+        let mut found = probe().await;
+        if shared.runtimes.borrow().as_ref().is_some_and(|known| is_less(&found, known)) {
             // A busy engine is no lost one: a change of the runtimes interrupts the session.
             sleep(AGAIN).await;
-            found = shared.machine.runtimes(program, engine).await;
+            found = probe().await;
         }
         shared.runtimes.send_if_modified(|known| {
             let is_new = known.as_ref() != Some(&found);
             *known = Some(found);
             is_new
         });
-        if shared.runtimes.borrow().as_ref().is_some_and(|found| !found.is_empty()) {
+        if shared.runtimes.borrow().as_ref().is_some_and(|found| !found.runtimes.is_empty()) {
             shared.machine.sweep(program, engine).await;
         }
         sleep(INTERVAL).await;
     }
 }
 
+/// Returns whether the machine has lost something that it had.
+fn is_less(found: &Probed, known: &Probed) -> bool {
+    known.runtimes.iter().any(|runtime| !found.runtimes.contains(runtime))
+        || known.sandbox_levels.iter().any(|level| !found.sandbox_levels.contains(level))
+}
+
 /// Waits for the first probe, for a limited time.
-pub(super) async fn known(found: &Found) -> Vec<Runtime> {
+pub(super) async fn known(found: &Found) -> Probed {
     let mut changes = found.subscribe();
     let first = timeout(FIRST_MAX, changes.wait_for(Option::is_some)).await;
     first.ok().and_then(Result::ok).and_then(|known| known.clone()).unwrap_or_default()
 }
 
 /// Waits until the runtimes differ from those that the server knows.
-pub(super) async fn changed(found: &Found, sent: &[Runtime]) -> Result<Infallible, SessionError> {
-    let is_other = |now: &Option<Vec<Runtime>>| now.as_deref().is_some_and(|now| now != sent);
+pub(super) async fn changed(found: &Found, sent: &Probed) -> Result<Infallible, SessionError> {
+    let is_other = |now: &Option<Probed>| now.as_ref().is_some_and(|now| now != sent);
     // The sender lives as long as the agent.
     found.subscribe().wait_for(is_other).await.ok();
     Err(SessionError::RuntimesChanged)
 }
 
 /// Returns the capabilities of a worker: those of its supervisor, with the runtimes that its shims and the machine have.
-pub(super) fn capabilities(greeting: &SupervisorGreeting, found: &[Runtime]) -> Option<Capabilities> {
+pub(super) fn capabilities(greeting: &SupervisorGreeting, found: &Probed) -> Option<Capabilities> {
     let mut capabilities = greeting.capabilities.clone()?;
     for name in &greeting.shims {
-        let probed = found.iter().find(|runtime| runtime.name == *name);
+        if name == Run::PROCESS {
+            // The runtime is there without its shim, which is for sandboxes.
+            capabilities.sandbox_levels = found.sandbox_levels.iter().map(ToString::to_string).collect();
+            continue;
+        }
+        let probed = found.runtimes.iter().find(|runtime| runtime.name == *name);
         if name == Run::HTTP || probed.is_some() {
             capabilities.runtimes.push(name.clone());
         }
@@ -86,11 +99,28 @@ pub(super) fn capabilities(greeting: &SupervisorGreeting, found: &[Runtime]) -> 
     Some(capabilities)
 }
 
-/// Runs the probe; a failed one finds nothing.
-pub(super) async fn probe(program: &Path, engine: Option<&str>) -> Vec<Runtime> {
-    let Some(output) = run(program, shim::PROBE, engine).await else { return Vec::new() };
+/// Runs the probes; a failed one finds nothing.
+pub(super) async fn probe(program: &Path, engine: Option<&str>, owner: Option<Owner>) -> Probed {
+    let as_task = || {
+        let mut command = shim(program, shim::PROBE_SANDBOX);
+        if let Some(owner) = owner {
+            // Also drops the supplementary groups of root.
+            command.uid(owner.uid).gid(owner.gid);
+        }
+        command
+    };
+    let mut as_worker = shim(program, shim::PROBE);
+    as_worker.args(engine);
+    let (runtimes, sandbox_levels) =
+        tokio::join!(found(as_worker, engine.is_some()), found(as_task(), false));
+    Probed { runtimes, sandbox_levels }
+}
+
+/// Returns what a probe prints, and logs why it does not find more.
+async fn found<T: serde::de::DeserializeOwned>(command: Command, is_wanted: bool) -> Vec<T> {
+    let Some(output) = run(command).await else { return Vec::new() };
     let reason = String::from_utf8_lossy(&output.stderr);
-    if engine.is_some() && !reason.trim().is_empty() {
+    if is_wanted && !reason.trim().is_empty() {
         tracing::warn!(reason = %reason.trim(), "a runtime is not available");
     } else {
         tracing::debug!(reason = %reason.trim(), "probed the runtimes of the machine");
@@ -100,21 +130,28 @@ pub(super) async fn probe(program: &Path, engine: Option<&str>) -> Vec<Runtime> 
 
 /// Removes what ended shims have left in the container engine.
 pub(super) async fn sweep(program: &Path, engine: Option<&str>) {
-    run(program, shim::SWEEP, engine).await;
+    let mut command = shim(program, shim::SWEEP);
+    command.args(engine);
+    run(command).await;
 }
 
-async fn run(program: &Path, what: &str, engine: Option<&str>) -> Option<Output> {
+fn shim(program: &Path, what: &str) -> Command {
     let mut command = Command::new(program);
-    command.args([shim::COMMAND, what]).args(engine).stdin(Stdio::null()).kill_on_drop(true);
+    command.args([shim::COMMAND, what]).stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+async fn run(mut command: Command) -> Option<Output> {
     match timeout(PROBE_MAX, command.output()).await {
         Ok(Ok(output)) => Some(output),
         Ok(Err(error)) => {
-            tracing::warn!(program = %program.display(), %error, "cannot run `shim {what}`");
+            tracing::warn!(?command, %error, "cannot run a probe of the runtimes");
             None
         }
         Err(_) => {
             tracing::warn!(
-                "`shim {what}` was killed after {PROBE_MAX:?}: check whether the container engine responds"
+                ?command,
+                "a probe of the runtimes was killed after {PROBE_MAX:?}: check whether the container engine responds"
             );
             None
         }
@@ -123,6 +160,8 @@ async fn run(program: &Path, what: &str, engine: Option<&str>) -> Option<Output>
 
 #[cfg(test)]
 mod tests {
+    use model::spec::SandboxLevel;
+
     use super::*;
 
     fn runtime(name: &str, version: &str) -> Runtime {
@@ -136,26 +175,32 @@ mod tests {
             shims: shims.iter().map(|name| (*name).to_owned()).collect(),
             ..SupervisorGreeting::default()
         };
-        let found = [runtime("container", "docker 29.1"), runtime("wasm", "48")];
-        let all = capabilities(&of(&["container", "http"]), &found).unwrap();
+        let found = Probed {
+            runtimes: vec![runtime("container", "docker 29.1"), runtime("wasm", "48")],
+            sandbox_levels: vec![SandboxLevel::Basic, SandboxLevel::Strict],
+        };
+        let all = capabilities(&of(&["process", "container", "http"]), &found).unwrap();
         assert_eq!(all.runtimes, ["process", "container", "http"]);
         assert_eq!(all.runtime_versions, HashMap::from([("container".into(), "docker 29.1".into())]));
+        assert_eq!(all.sandbox_levels, ["basic", "strict"]);
         let old_supervisor = capabilities(&of(&[]), &found).unwrap();
         assert_eq!(old_supervisor.runtimes, ["process"]);
-        let bare_machine = capabilities(&of(&["container", "http"]), &[]).unwrap();
+        assert!(old_supervisor.sandbox_levels.is_empty());
+        let bare_machine = capabilities(&of(&["process", "container", "http"]), &Probed::default()).unwrap();
         assert_eq!(bare_machine.runtimes, ["process", "http"]);
+        assert!(bare_machine.sandbox_levels.is_empty());
     }
 
     #[tokio::test]
     async fn the_session_ends_when_the_runtimes_change() {
         let found = Found::new(None);
-        let sent = vec![runtime("http", "")];
+        let sent = Probed { runtimes: vec![runtime("http", "")], ..Probed::default() };
         found.send_replace(Some(sent.clone()));
         assert_eq!(known(&found).await, sent);
         let waiting = changed(&found, &sent);
         tokio::pin!(waiting);
         assert!(futures_are_pending(&mut waiting).await);
-        found.send_replace(Some(Vec::new()));
+        found.send_replace(Some(Probed::default()));
         assert!(matches!(waiting.await, Err(SessionError::RuntimesChanged)));
     }
 

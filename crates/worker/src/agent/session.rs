@@ -16,7 +16,7 @@ use prost::Message as _;
 use proto::v1::server_message::Body as ServerBody;
 use proto::v1::worker_message::Body as WorkerBody;
 use proto::v1::{self, ServerMessage, WorkerMessage};
-use shim::Runtime;
+use shim::Probed;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
@@ -233,7 +233,7 @@ impl Session<'_> {
         }
     }
 
-    fn hello(&self, held: Vec<v1::JournaledExecution>, address: String, runtimes: &[Runtime]) -> v1::Hello {
+    fn hello(&self, held: Vec<v1::JournaledExecution>, address: String, runtimes: &Probed) -> v1::Hello {
         let config = &self.shared.config;
         let capacity = &config.capacity;
         v1::Hello {

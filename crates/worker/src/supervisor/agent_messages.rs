@@ -208,9 +208,10 @@ impl Supervisor {
                 separate_user: self.user.is_some(),
                 health_checks: true,
                 volumes: self.config.volumes.keys().cloned().collect(),
+                sandbox_levels: Vec::new(),
             }),
             owner: self.user.as_ref().map(|user| Owner { uid: user.uid, gid: user.gid }),
-            shims: [Run::CONTAINER, Run::HTTP].map(Into::into).into(),
+            shims: [Run::PROCESS, Run::CONTAINER, Run::HTTP].map(Into::into).into(),
             container_engine: self.config.container_engine.clone(),
         };
         self.send_to_agent(Answer::Greeting(greeting));

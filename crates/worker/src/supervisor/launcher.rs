@@ -37,7 +37,6 @@ use crate::process::cgroup::Group;
 use crate::process::spawn::{Program, SpawnError, Spawner, Started, Step, dev_null};
 use crate::process::tree::EXECUTION_VARIABLE;
 use crate::process::user::TaskUser;
-use crate::task_runner::{self, Companions};
 
 /// Maximum number of concurrent launches; limits the launches that are delayed when the lease expires.
 const LAUNCHES_MAX: usize = 64;
@@ -247,7 +246,7 @@ struct Thread {
     user: Option<TaskUser>,
     dev_null: OwnedFd,
     lease_until: Arc<AtomicU64>,
-    /// Path of this program, which is also the task runner.
+    /// Path of this program, which is also the shims.
     program: Arc<Path>,
 }
 
@@ -256,9 +255,7 @@ impl Thread {
         let Launch { id, order, prepared, launch_state } = launch;
         let (folder, streams) = (&prepared.folder, &prepared.streams);
         let argv = match &order.spec.run {
-            Run::Process(process) => {
-                with_companions(&self.program, process, arguments(process, &folder.path))
-            }
+            Run::Process(process) if !order.has_shim() => arguments(process, &folder.path),
             run => {
                 [&self.program.display().to_string(), shim::COMMAND, run.runtime()].map(str::to_owned).into()
             }
@@ -266,7 +263,8 @@ impl Thread {
         // Only the user of the worker may use the container engine.
         let user = self.user.as_ref().filter(|_| !order.is_foreign());
         let search = order.spec.run.as_process().and_then(|process| process.env.get("PATH"));
-        let directory = working_directory(order, folder);
+        // A working directory may exist only in the sandbox, whose shim enters it.
+        let directory = if order.is_sandboxed() { &folder.path } else { working_directory(order, folder) };
         let program = Program {
             argv: c_strings(&argv)?,
             env: c_strings(&environment(*id, order, folder, (&prepared.ports, &prepared.volumes)))?,
@@ -300,7 +298,8 @@ impl Thread {
     }
 }
 
-fn arguments(process: &ProcessRun, folder: &Path) -> Vec<String> {
+/// Returns the program and the arguments of a process.
+pub(super) fn arguments(process: &ProcessRun, folder: &Path) -> Vec<String> {
     if process.script.is_none() {
         return process.command.clone();
     }
@@ -308,13 +307,6 @@ fn arguments(process: &ProcessRun, folder: &Path) -> Vec<String> {
         if process.interpreter.is_empty() { vec![SHELL.to_owned()] } else { process.interpreter.clone() };
     argv.push(folder.join(SCRIPT_FILE).display().to_string());
     argv
-}
-
-/// Returns the arguments of the task runner, if the process of the job has sidecars or hooks; `argv` otherwise.
-fn with_companions(program: &Path, process: &ProcessRun, argv: Vec<String>) -> Vec<String> {
-    let Some(companions) = Companions::of(process) else { return argv };
-    let runner = [program.display().to_string(), task_runner::COMMAND.to_owned(), companions.to_argument()];
-    runner.into_iter().chain(argv).collect()
 }
 
 /// Returns the working directory of a task [default: the folder of its execution].

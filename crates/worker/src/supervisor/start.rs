@@ -25,7 +25,7 @@ use proto::logframe::Stream;
 use proto::v1;
 use rustix::fs::{MemfdFlags, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
-use shim::{ForwardedPort, MountedVolume, ShimOrder};
+use shim::{ForwardedPort, MountedVolume, SandboxPaths, ShimOrder};
 use supervisor::{Assigned, EarlyExit, Event, LaunchFailure, StartFailure};
 
 use super::Supervisor;
@@ -33,7 +33,7 @@ use super::checkpoint::CheckpointFile;
 use super::convert::start_failed;
 use super::error_line::LastOutput;
 use super::folders::{Folder, SCRIPT_FILE};
-use super::launcher::{Launch, LaunchState, Launched, NotStarted, Prepared, Process, Streams};
+use super::launcher::{Launch, LaunchState, Launched, NotStarted, Prepared, Process, Streams, arguments};
 use super::logs::{Bounds, ExecutionLog};
 use super::ports::PortNumbers;
 use super::task::{StartRequest, Task};
@@ -301,8 +301,14 @@ impl Supervisor {
             self.folders.take_spare()?
         };
         let streams = match &order.spec.run {
-            Run::Process(process) => self.streams_of(process, &folder.path),
-            _ => control_streams(&self.shim_order(id, order, ports, volumes)),
+            Run::Process(process) => self.write_script_of(process, &folder.path).and_then(|()| {
+                if order.has_shim() {
+                    control_streams(&self.shim_order(id, order, &folder.path, ports, volumes))
+                } else {
+                    streams_of(process)
+                }
+            }),
+            _ => control_streams(&self.shim_order(id, order, &folder.path, ports, volumes)),
         };
         match streams {
             Ok(streams) => Ok((folder, streams)),
@@ -313,20 +319,12 @@ impl Supervisor {
         }
     }
 
-    /// Returns the streams of a process, and writes its script into the folder.
-    fn streams_of(&self, process: &ProcessRun, folder: &Path) -> io::Result<Streams> {
-        if let Some(script) = &process.script {
-            self.write_script(&folder.join(SCRIPT_FILE), script)?;
-        }
-        let stdin = process.stdin.as_deref().map(in_memory).transpose()?;
-        Ok(Streams { stdin, stdout: output_pipe()?, stderr: output_pipe()? })
-    }
-
     /// Returns the order for the shim of an execution.
     fn shim_order(
         &self,
         id: ExecutionId,
         order: &StartRequest,
+        folder: &Path,
         ports: &PortNumbers,
         volumes: &VolumePaths,
     ) -> ShimOrder {
@@ -336,6 +334,7 @@ impl Supervisor {
             variable: volume.variable(),
             path: path.clone(),
         });
+        let process = order.spec.run.as_process();
         ShimOrder {
             execution: id,
             job_name: order.spec.name.clone(),
@@ -344,11 +343,20 @@ impl Supervisor {
             limits: order.spec.resources.limits.clone(),
             ports: ports.collect(),
             volumes: volumes.collect(),
+            command: process.map(|process| arguments(process, folder)).unwrap_or_default(),
+            sandbox: SandboxPaths {
+                readable: self.config.sandbox_paths.clone(),
+                hidden: vec![self.layout.dir.clone()],
+                links: self.layout.link().into_iter().collect(),
+            },
             engine: self.config.container_engine.clone(),
         }
     }
 
-    fn write_script(&self, path: &Path, script: &str) -> io::Result<()> {
+    /// Writes the script of a process into its folder, if it has one.
+    fn write_script_of(&self, process: &ProcessRun, folder: &Path) -> io::Result<()> {
+        let Some(script) = &process.script else { return Ok(()) };
+        let path = folder.join(SCRIPT_FILE);
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
         if let Some(user) = &self.user {
             fchown(&file, Some(user.uid), Some(user.gid))?;
@@ -441,6 +449,12 @@ impl Supervisor {
 fn guarded(id: ExecutionId, order: &StartRequest, pid: Option<i32>, group: u32) -> Guarded {
     let (exempt, is_foreign) = (order.is_exempt(), order.is_foreign());
     Guarded { execution: id, exempt, pid, is_reaped: false, is_foreign, group }
+}
+
+/// Returns the streams of a process without a shim.
+fn streams_of(process: &ProcessRun) -> io::Result<Streams> {
+    let stdin = process.stdin.as_deref().map(in_memory).transpose()?;
+    Ok(Streams { stdin, stdout: output_pipe()?, stderr: output_pipe()? })
 }
 
 fn in_memory(text: &str) -> io::Result<OwnedFd> {

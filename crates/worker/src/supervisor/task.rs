@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use model::ExecutionId;
-use model::spec::{Delivery, JobSpec, Run};
+use model::spec::{Delivery, JobSpec, Run, SandboxLevel};
 use proto::v1;
 use proto::v1::finished::How;
 use supervisor::{BootMillis, EndReason, ExecutionPolicy, StartFailure};
@@ -44,7 +44,10 @@ impl StartRequest {
         inputs: Vec<v1::FileVersion>,
     ) -> Result<Self, StartFailure> {
         match serde_json::from_slice::<JobSpec>(&assignment.spec) {
-            Ok(spec) => Ok(Self { assignment, spec, staged, inputs }),
+            Ok(spec) => match model::validate::sandbox_conflict(&spec) {
+                Some(problem) => Err(start_failed("sandbox_conflict", problem)),
+                None => Ok(Self { assignment, spec, staged, inputs }),
+            },
             Err(error) => {
                 let detail = format!("this worker cannot parse the job spec: {error}");
                 Err(start_failed("spec_not_understood", detail))
@@ -57,9 +60,19 @@ impl StartRequest {
         self.spec.delivery == Delivery::AtMostOnce
     }
 
-    /// Returns whether a shim runs the execution.
+    /// Returns whether a shim runs the execution: anything but one process without a sandbox.
     pub(super) fn has_shim(&self) -> bool {
-        !matches!(self.spec.run, Run::Process(_))
+        let Run::Process(process) = &self.spec.run else { return true };
+        self.is_sandboxed()
+            || !process.sidecars.is_empty()
+            || !process.pre_start.is_empty()
+            || !process.post_stop.is_empty()
+    }
+
+    /// Returns whether the process of the execution is in a sandbox.
+    pub(super) fn is_sandboxed(&self) -> bool {
+        let process = self.spec.run.as_process();
+        process.is_some_and(|process| process.sandbox.level != SandboxLevel::None)
     }
 
     /// Returns whether another program than this worker starts processes of the execution.

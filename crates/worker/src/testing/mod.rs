@@ -21,7 +21,7 @@ use std::sync::Arc;
 use ::model::{ExecutionId, Fence, JobId, JobSpec, WorkerId};
 use hyper_util::rt::TokioIo;
 use proto::v1::Health;
-use shim::Runtime;
+use shim::Probed;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::sync::{Notify, mpsc};
 use tonic::transport::{Channel, Endpoint, Error, Uri};
@@ -31,6 +31,7 @@ pub use disk::Disk;
 use crate::agent::machine::{BoxFuture, BoxedProbe, BoxedStream, Machine};
 use crate::agent::supervisor::ConnectError;
 use crate::config::AgentConfig;
+use crate::link::Owner;
 
 /// A bidirectional byte stream.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -208,8 +209,8 @@ impl Machine for Simulated {
         self.world.millis()
     }
 
-    fn runtimes<'a>(&'a self, _: &'a Path, _: Option<&'a str>) -> BoxFuture<'a, Vec<Runtime>> {
-        Box::pin(std::future::ready(Vec::new()))
+    fn runtimes<'a>(&'a self, _: &'a Path, _: Option<&'a str>, _: Option<Owner>) -> BoxFuture<'a, Probed> {
+        Box::pin(std::future::ready(Probed::default()))
     }
 
     fn sweep<'a>(&'a self, _: &'a Path, _: Option<&'a str>) -> BoxFuture<'a, ()> {

@@ -214,7 +214,6 @@ fn main() -> ExitCode {
             ended(worker::run_supervisor(config))
         }
         Some("fuse") => ended(worker::run_fuse()),
-        Some("task-runner") => worker::run_task(args),
         Some("shim") => runtimes::run_shim(args),
         Some("sibling") => stop::make_sibling(),
         Some("service") => services::serve(args.next().expect("the file of the answers").as_ref()),

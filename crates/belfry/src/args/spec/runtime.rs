@@ -1,19 +1,25 @@
-//! Options that choose a runtime other than `process`, and what it runs.
+//! Options that choose a runtime other than `process`, and what it runs; and the sandbox of a process.
 
 use std::path::Path;
 
 use clap::Args;
-use model::spec::{HttpMethod, PullPolicy, Run};
+use model::spec::{HttpMethod, PullPolicy, Run, SandboxLevel, SandboxNetwork};
 use model::status::UnknownWord;
 use serde_json::{Value, json};
 
 use super::{Pair, Patch, parse_pair, read_text};
 use crate::failure::Failure;
 
-/// Options for the runtimes `container` and `http`.
+/// Options for the runtimes `container` and `http`, and for sandboxes.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Runtime")]
 pub(crate) struct RuntimeArgs {
+    /// Sandbox of the process: none, basic, strict [default: none]
+    #[arg(long, value_name = "LEVEL", conflicts_with_all = ["image", "http"])]
+    pub(crate) sandbox: Option<SandboxLevel>,
+    /// Network in the sandbox: none, loopback, host [default: host with `basic`, none with `strict`]
+    #[arg(long, value_name = "NETWORK", conflicts_with_all = ["image", "http"])]
+    pub(crate) sandbox_network: Option<SandboxNetwork>,
     /// Image of a container that runs the command or the script: alpine:3.20 [default: a process on the worker]
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["stdin", "pre_start", "post_stop"])]
     pub(crate) image: Option<String>,
@@ -72,6 +78,8 @@ impl RuntimeArgs {
 
     /// Adds the given options to a patch. The chosen runtime replaces that of a file.
     pub(crate) fn patch(&self, patch: &mut Patch) -> Result<(), Failure> {
+        patch.set("run.process.sandbox.level", self.sandbox)?;
+        patch.set("run.process.sandbox.network", self.sandbox_network)?;
         let Some(chosen) = self.chosen() else { return Ok(()) };
         for other in [Run::PROCESS, Run::CONTAINER, Run::HTTP].iter().filter(|name| **name != chosen) {
             patch.set(&format!("run.{other}"), Some(Value::Null))?;

@@ -26,7 +26,8 @@ use model::record::{
     MeasuredUsage, NamespaceRecord, Outcome, QueueRecord, Usage, WorkerRecord,
 };
 use model::spec::{
-    Concurrency, Constraint, Delivery, Operator, PriorityClass, UpstreamCondition, UpstreamJob,
+    Concurrency, Constraint, Delivery, Operator, PriorityClass, Sandbox, SandboxLevel, SandboxNetwork,
+    UpstreamCondition, UpstreamJob,
 };
 use model::statistics::{CommitStatistics, JobSource, Level, SourceTally, Subject, Tally};
 use model::worker::{Admission, Capabilities, Capacity, WorkerStatus};
@@ -355,6 +356,10 @@ impl Sampler {
         let settings = NamespaceSettings {
             quota,
             max_priority_class: self.maybe(|s| s.pick(PriorityClass::ALL)),
+            sandbox: Sandbox {
+                level: self.pick(SandboxLevel::ALL),
+                network: self.maybe(|s| s.pick(SandboxNetwork::ALL)),
+            },
             note: self.maybe(Self::text),
         };
         NamespaceRecord {

@@ -35,9 +35,9 @@ impl Sidecars {
         let Some((program, arguments)) = sidecar.command.split_first() else { return Exit::SUCCESS };
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null());
-        let pid = match children.start_group(&mut command) {
+        let pid = match children.start_group(command) {
             Ok(pid) => pid,
-            Err(exit) => return exit,
+            Err(error) => return error.say(),
         };
         let name = sidecar.name.clone();
         self.running.push(Running { name, pid, grace: sidecar.grace.to_std() });
@@ -96,7 +96,7 @@ fn is_ready(children: &mut Children, check: &SidecarCheck, timeout: Duration) ->
             let Some((program, arguments)) = words.split_first() else { return true };
             let mut command = Command::new(program);
             command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            let started = children.start_group(&mut command);
+            let started = children.start_group(command).map_err(|error| error.say());
             started.is_ok_and(|pid| children.wait_for_group(pid, Some(timeout), true) == Some(Exit::SUCCESS))
         }
     }

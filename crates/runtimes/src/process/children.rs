@@ -1,15 +1,15 @@
-//! Children of the task runner, and the stop signals that it gets.
+//! Children of the shim, and the stop signals that it gets.
 //!
-//! All children are reaped here by their process ids, because the runner waits for any of them.
+//! All children are reaped here by their process ids, because the shim waits for any of them.
 //!
-//! The process of the task is in the process group of the runner, to which the supervisor sends stop signals. A signal that
+//! The process of the task is in the process group of the shim, to which the supervisor sends stop signals. A signal that
 //! arrives between the check for it and the start of the process does not reach it, so it is sent again after the start. Hooks
-//! and sidecars have their own groups: hooks of `pre_start` get the signal from the runner.
+//! and sidecars have their own groups: hooks of `pre_start` get the signal from the shim.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
@@ -17,8 +17,6 @@ use nix::errno::Errno;
 use nix::sys::signal::{self, SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-
-use crate::process::spawn::signal_name;
 
 /// Exit codes of a shell for a program that does not exist, or cannot be executed.
 const NOT_FOUND: u8 = 127;
@@ -38,6 +36,30 @@ const STOP_SIGNALS: [Signal; 7] = [
 
 /// Last stop signal; 0 before the first one.
 static STOP_SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// Process group that gets the stop signals of this process; 0 if there is none.
+static FORWARD_TO: AtomicI32 = AtomicI32::new(0);
+
+/// Handles the stop signals from now on. A handler, unlike an ignored signal, is not inherited by executed programs.
+#[expect(unsafe_code, reason = "signal handlers have no safe interface")]
+pub(super) fn handle_stop_signals() -> nix::Result<()> {
+    let action = SigAction::new(SigHandler::Handler(remember), SaFlags::SA_RESTART, SigSet::empty());
+    for signal in STOP_SIGNALS {
+        // SAFETY: the handler only uses atomics and sends a signal, which is allowed in a signal handler.
+        unsafe { sigaction(signal, &action) }?;
+    }
+    Ok(())
+}
+
+/// Passes all stop signals to the process group of `leader`, also one that has arrived before.
+///
+/// The leader may not have its group yet. Then it was in the group of this process when the signal arrived, and got it
+/// itself.
+pub(super) fn forward_stop_signals(leader: Pid) {
+    FORWARD_TO.store(leader.as_raw(), Ordering::SeqCst);
+    if let Ok(signal) = Signal::try_from(STOP_SIGNAL.load(Ordering::SeqCst)) {
+        signal::killpg(leader, signal).ok();
+    }
+}
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,12 +86,32 @@ impl std::fmt::Display for Exit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Code(code) => write!(f, "exited with code {code}"),
-            Self::Signal(number) => write!(f, "was killed by signal {number} ({})", signal_name(*number)),
+            Self::Signal(number) => {
+                let name = Signal::try_from(*number).map_or("an unknown signal", Signal::as_str);
+                write!(f, "was killed by signal {number} ({name})")
+            }
         }
     }
 }
 
-/// Children of the runner.
+/// A program that cannot be executed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot execute `{program}`: {source}")]
+pub(super) struct StartError {
+    program: String,
+    pub(super) source: io::Error,
+}
+
+impl StartError {
+    /// Says it in the log; returns the exit code of a shell for it.
+    pub(super) fn say(&self) -> Exit {
+        eprintln!("belfry: {self}");
+        let is_missing = self.source.kind() == io::ErrorKind::NotFound;
+        Exit::Code(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE })
+    }
+}
+
+/// Children of the shim.
 #[derive(Debug)]
 pub(super) struct Children {
     /// Children that have ended.
@@ -77,14 +119,9 @@ pub(super) struct Children {
 }
 
 impl Children {
-    /// Handles the stop signals from now on. A handler, unlike an ignored signal, is not inherited by executed programs.
-    #[expect(unsafe_code, reason = "signal handlers have no safe interface")]
+    /// Handles the stop signals from now on.
     pub(super) fn new() -> nix::Result<Self> {
-        let action = SigAction::new(SigHandler::Handler(remember), SaFlags::SA_RESTART, SigSet::empty());
-        for signal in STOP_SIGNALS {
-            // SAFETY: the handler only stores to an atomic, which is allowed in a signal handler.
-            unsafe { sigaction(signal, &action) }?;
-        }
+        handle_stop_signals()?;
         Ok(Self { ended: HashMap::new() })
     }
 
@@ -100,7 +137,7 @@ impl Children {
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub(super) fn start_process(&self, command: &mut Command) -> Result<Pid, Exit> {
+    pub(super) fn start_process(&self, command: Command) -> Result<Pid, StartError> {
         let pid = self.start(command)?;
         if let Ok(signal) = Signal::try_from(STOP_SIGNAL.load(Ordering::SeqCst)) {
             signal::kill(pid, signal).ok();
@@ -112,30 +149,29 @@ impl Children {
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub(super) fn start_group(&self, command: &mut Command) -> Result<Pid, Exit> {
-        self.start(command.process_group(0))
+    pub(super) fn start_group(&self, mut command: Command) -> Result<Pid, StartError> {
+        command.process_group(0);
+        self.start(command)
     }
 
-    /// Starts a command. It is killed with the runner, as the runner is with the supervisor.
+    /// Starts a command. It is killed with the shim, as the shim is with the supervisor.
     ///
     /// # Errors
-    /// The exit code of a shell for a program that cannot be executed, after a line in the log.
+    /// The program cannot be executed.
     #[expect(unsafe_code, reason = "what a child does before exec has no safe interface")]
-    fn start(&self, command: &mut Command) -> Result<Pid, Exit> {
-        let runner = rustix::process::getpid();
-        let die_with_runner = move || {
+    fn start(&self, mut command: Command) -> Result<Pid, StartError> {
+        let shim = rustix::process::getpid();
+        let die_with_shim = move || {
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-            // The runner may have ended before.
-            let is_alive = rustix::process::getppid() == Some(runner);
+            // The shim may have ended before.
+            let is_alive = rustix::process::getppid() == Some(shim);
             if is_alive { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
         };
         // SAFETY: the closure only makes system calls, and allocates nothing.
-        unsafe { command.pre_exec(die_with_runner) };
-        let started = command.spawn();
-        let child = started.map_err(|error| {
-            eprintln!("belfry: cannot execute `{}`: {error}", command.get_program().to_string_lossy());
-            let is_missing = error.kind() == io::ErrorKind::NotFound;
-            Exit::Code(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE })
+        unsafe { command.pre_exec(die_with_shim) };
+        let child = command.spawn().map_err(|source| {
+            let program = command.get_program().to_string_lossy().into_owned();
+            StartError { program, source }
         })?;
         Ok(Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX)))
     }
@@ -219,21 +255,19 @@ fn ended(status: WaitStatus) -> Option<(Pid, Exit)> {
 
 extern "C" fn remember(number: libc::c_int) {
     STOP_SIGNAL.store(number, Ordering::SeqCst);
+    let (leader, signal) = (FORWARD_TO.load(Ordering::SeqCst), Signal::try_from(number));
+    if let (1.., Ok(signal)) = (leader, signal) {
+        signal::killpg(Pid::from_raw(leader), signal).ok();
+    }
 }
 
-/// Exits with this code, or ends by the same signal.
+/// Ends this process by a signal. Returns if the signal ends no process.
 #[expect(unsafe_code, reason = "signal handlers have no safe interface")]
-pub(super) fn exit_as(exit: Exit) -> ExitCode {
-    let number = match exit {
-        Exit::Code(code) => return ExitCode::from(code),
-        Exit::Signal(number) => number,
-    };
+pub(crate) fn exit_as(number: i32) {
     if let Ok(signal) = Signal::try_from(number) {
         let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
         // SAFETY: the default action runs no code of this program.
         unsafe { sigaction(signal, &default) }.ok();
         signal::raise(signal).ok();
     }
-    // A signal whose default action ends no process.
-    ExitCode::from(u8::try_from(exit.shell_code()).unwrap_or(u8::MAX))
 }
