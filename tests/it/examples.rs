@@ -24,9 +24,9 @@ async fn every_job_file_of_the_examples_succeeds() {
 
 /// F2.
 #[tokio::test]
-async fn the_containers_and_requests_of_the_examples_are_valid() {
+async fn the_runtimes_of_the_examples_are_valid() {
     let site = Site::start().await;
-    for file in ["container.yaml", "http.yaml"] {
+    for file in ["container.yaml", "http.yaml", "sandbox.yaml"] {
         let file = repository().join("examples/runtimes").join(file);
         site.belfry(&["submit", "--dry-run", "-f", file.to_str().unwrap()]).await.success();
     }

@@ -30,6 +30,7 @@ mod preemption;
 mod repository_rules;
 mod restoring;
 mod runtimes;
+mod sandbox;
 mod services;
 mod survival;
 mod timekeeping;

@@ -857,6 +857,31 @@ mod tests {
     }
 
     #[test]
+    fn a_sandbox_excludes_what_would_be_outside() {
+        use crate::spec::{Sandbox, SandboxLevel, SandboxNetwork};
+        let with = |level, network, change: &dyn Fn(&mut JobSpec)| {
+            problems(|spec| {
+                process(spec).sandbox = Sandbox { level, network };
+                change(spec);
+            })
+        };
+        let ports = |spec: &mut JobSpec| {
+            spec.ports = vec![crate::spec::Port { name: "http".into(), port: None }];
+        };
+        let (basic, strict) = (SandboxLevel::Basic, SandboxLevel::Strict);
+        assert_eq!(with(basic, None, &ports), "fine");
+        assert_eq!(with(strict, Some(SandboxNetwork::Host), &ports), "fine");
+        assert!(with(strict, None, &ports).starts_with("ports: cannot be combined with the network `none`"));
+        let command = |spec: &mut JobSpec| {
+            let check = serde_json::json!({"liveness": {"command": ["true"]}});
+            spec.health = serde_json::from_value(check).unwrap();
+        };
+        assert!(with(basic, None, &command).starts_with("health.liveness: has a `command`"));
+        let no_level = with(SandboxLevel::None, Some(SandboxNetwork::None), &|_| {});
+        assert!(no_level.starts_with("run.process.sandbox.network: needs a sandbox"), "{no_level}");
+    }
+
+    #[test]
     fn paths_must_stay_in_the_working_directory() {
         for path in ["", "/a", "a/../b", "..", "a//b", "./a", "a/", "a\0b"] {
             let found = problems(|spec| {

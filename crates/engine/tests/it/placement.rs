@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use model::spec::{JobSpread, Placement, PriorityClass, Volume};
+use model::spec::{JobSpread, Placement, PriorityClass, SandboxLevel, Volume};
 use model::why::{FailedFilter, Reason};
 use model::{Bytes, JobSpec, JobStatus};
 
@@ -69,6 +69,25 @@ fn a_job_runs_on_a_worker_with_its_volumes() {
     assert_eq!(t.state(job).worker, Some(with_data));
     let both = t.job().spec(needs(&["data", "logs"])).submit();
     assert_eq!(t.status(both), JobStatus::Waiting);
+}
+
+/// F2. A job with a sandbox runs only where the kernel has its level.
+#[test]
+fn a_job_runs_on_a_worker_with_its_sandbox() {
+    let mut t = Scenario::new();
+    t.worker().sandbox_levels(&[SandboxLevel::Basic]).join();
+    let in_sandbox = |level: SandboxLevel| {
+        move |spec: &mut JobSpec| spec.run.as_process_mut().unwrap().sandbox.level = level
+    };
+    let basic = t.job().spec(in_sandbox(SandboxLevel::Basic)).submit();
+    assert_eq!(t.status(basic), JobStatus::Running);
+    let strict = t.job().spec(in_sandbox(SandboxLevel::Strict)).submit();
+    let reasons = t.why(strict);
+    let [Reason::NoEligibleWorker { workers, .. }] = &reasons[..] else { panic!("{reasons:?}") };
+    let missing = FailedFilter::Sandbox { level: SandboxLevel::Strict };
+    assert_eq!(known(workers[0].failed_filters.clone()), [missing]);
+    let able = t.worker().sandbox_levels(&[SandboxLevel::Basic, SandboxLevel::Strict]).join();
+    assert_eq!(t.state(strict).worker, Some(able));
 }
 
 #[test]

@@ -1,14 +1,14 @@
-//! Quotas of namespaces: limits on running jobs, on live jobs, and on the priority class.
+//! Settings of namespaces: limits on running jobs, on live jobs and on the priority class, and the minimum sandbox.
 
 use engine::Input;
 use model::namespace::{NamespaceSettings, Quota};
-use model::spec::PriorityClass;
+use model::spec::{PriorityClass, Sandbox, SandboxLevel, SandboxNetwork};
 use model::why::Reason;
-use model::{Bytes, JobStatus, Millicores, Refusal};
+use model::{Bytes, JobId, JobStatus, Millicores, Refusal};
 
 use crate::scenario::Scenario;
 
-fn statuses<const N: usize>(t: &Scenario, jobs: [model::JobId; N]) -> [JobStatus; N] {
+fn statuses<const N: usize>(t: &Scenario, jobs: [JobId; N]) -> [JobStatus; N] {
     jobs.map(|job| t.status(job))
 }
 
@@ -142,6 +142,34 @@ fn a_namespace_can_exclude_priority_classes() {
     let actor = "alice".into();
     let update = t.ask(|ticket| Input::Update { ticket, job, head, expected_version: None, actor });
     assert_eq!(update.unwrap_err(), refusal);
+}
+
+/// H2. Every way of creating a job leads to the minimum of the namespace.
+#[test]
+fn all_new_jobs_of_a_namespace_have_its_minimum_sandbox() {
+    let mut t = Scenario::new();
+    let before = t.job().submit();
+    let schedule = t.schedule("every").cron("* * * * *").apply();
+    let strict = Sandbox { level: SandboxLevel::Strict, network: Some(SandboxNetwork::Loopback) };
+    t.namespace("default", NamespaceSettings { sandbox: strict, ..Default::default() });
+    let sandbox_of = |t: &Scenario, job: JobId| t.rows.jobs[&job].0.spec.run.as_process().unwrap().sandbox;
+    let submitted = t.job().submit();
+    let own = Sandbox { level: SandboxLevel::Basic, network: Some(SandboxNetwork::None) };
+    let stricter = t.job().spec(move |spec| spec.run.as_process_mut().unwrap().sandbox = own).submit();
+    t.pass(61);
+    let fired = t.runs(schedule)[0];
+    assert_eq!(sandbox_of(&t, before), Sandbox::default());
+    assert_eq!([submitted, fired].map(|job| sandbox_of(&t, job)), [strict; 2]);
+    assert_eq!(sandbox_of(&t, stricter), Sandbox { network: Some(SandboxNetwork::None), ..strict });
+    let head = t.job().head();
+    let (job, actor) = (before, "alice".into());
+    t.ask(|ticket| Input::Update { ticket, job, head, expected_version: None, actor }).unwrap();
+    assert_eq!(sandbox_of(&t, before), strict, "an update creates the job again");
+    assert_eq!(t.why(submitted).len(), 1, "it waits for a worker with the sandbox");
+    t.worker().sandbox_levels(&[]).join();
+    assert_eq!(t.status(submitted), JobStatus::Waiting);
+    t.worker().sandbox_levels(&[SandboxLevel::Strict]).join();
+    assert_eq!(t.status(submitted), JobStatus::Running);
 }
 
 /// D5.

@@ -42,7 +42,7 @@ use model::run::{
     BatchKey, ElementBatch, RunHead, RunState, StepKey, StepRecord, StepState, WorkflowHead, WorkflowState,
 };
 use model::service::{ServiceHead, ServiceState};
-use model::spec::{Concurrency, Constraint, Delivery, Operator, Placement, PriorityClass};
+use model::spec::{Concurrency, Constraint, Delivery, Operator, Placement, PriorityClass, SandboxLevel};
 use model::statistics::Tally;
 use model::why::{OpenEnum, Reason};
 use model::worker::{Admission, Capabilities, Capacity, Health};
@@ -852,6 +852,11 @@ impl WorkerBuilder<'_> {
 
     pub(crate) fn volumes(mut self, names: &[&str]) -> Self {
         self.capabilities.volumes = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+
+    pub(crate) fn sandbox_levels(mut self, levels: &[SandboxLevel]) -> Self {
+        self.capabilities.sandbox_levels = levels.to_vec();
         self
     }
 
