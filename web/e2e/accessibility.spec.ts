@@ -38,6 +38,9 @@ async function allViews(server: Server, account: string): Promise<string[]> {
   await server.waitForStatus(other, "failed");
   const http = await server.submit({ name: "calls", run: { http: { url: "http://127.0.0.1:9/" } } });
   const container = await server.submit({ name: "boxed", run: { container: { image: "alpine:3.20" } } });
+  const process = { script: "true", sandbox: { level: "strict" } };
+  const sandboxed = await server.submit({ name: "sandboxed", run: { process } });
+  await server.call("PUT", "/api/v1/namespaces/guests", { sandbox: { level: "strict", network: "none" } });
   const job = { run: { process: { script: "echo one; exit 1" } } };
   const list = { over: { items: ["a", "b"] } };
   const steps = [
@@ -64,6 +67,7 @@ async function allViews(server: Server, account: string): Promise<string[]> {
     `/access/accounts/${account}`,
     ...[`/jobs/${id}`, `/jobs/${id}?tab=timeline`, `/jobs/${id}?tab=spec`],
     ...[`/jobs/${http}`, `/submit?from=${http}`, `/jobs/${container}`, `/submit?from=${container}`],
+    ...[`/jobs/${sandboxed}`, `/submit?from=${sandboxed}`],
     ...["/jobs/named/readable", "/jobs/named/unknown", `/failures/${group}`],
     ...["/compare", `/compare?a=${id}&b=${other}`, `/compare?a=${run}&b=${again}`],
     ...[`/schedules/${nightly}`, `/schedules/${nightly}?tab=backfills`, `/schedules/${nightly}/edit`],

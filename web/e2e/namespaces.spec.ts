@@ -1,4 +1,4 @@
-/** H1. The namespace switcher, and the column of namespaces in lists. */
+/** H1. The namespace switcher, the column of namespaces in lists, and the settings of namespaces. */
 
 import { expect, script, test } from "./fixtures";
 
@@ -80,4 +80,48 @@ test("runs, schedules and workflows have a column of namespaces", async ({ page,
     await expect(row).toBeVisible();
     await expect(page.getByRole("columnheader", { name: "Namespace" })).toHaveCount(0);
   }
+});
+
+test("the minimum sandbox of a namespace is set beside its quotas, which are kept", async ({
+  page,
+  server,
+}) => {
+  const quota = { running: 8, custom: { gpu: 2 } };
+  await server.call("PUT", "/api/v1/namespaces/guests", { quota, note: "free plan" });
+  await page.goto("/namespaces");
+  const row = page.getByRole("row").filter({ hasText: "guests" });
+  await expect(row).toContainText("free plan");
+  await expect(row).not.toContainText("Minimum sandbox");
+  const open = () => page.getByRole("button", { name: "Settings of namespace guests", exact: true }).click();
+  const dialog = page.getByRole("dialog");
+  const choose = async (field: string, option: string) => {
+    await dialog.getByRole("combobox", { name: field }).click();
+    await page.getByRole("option", { name: option, exact: true }).click();
+  };
+  const settings = async () => (await server.get<{ settings: object }>("/api/v1/namespaces/guests")).settings;
+
+  await open();
+  await expect(
+    dialog.getByText("Each new process in the namespace has at least this sandbox."),
+  ).toBeVisible();
+  await expect(dialog.getByRole("combobox", { name: "Most open network" })).toHaveCount(0);
+  await choose("Minimum sandbox", "Strict");
+  await choose("Most open network", "No network");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await expect(row).toContainText("Minimum sandbox: Strict");
+  await expect(row).toContainText("Most open network: No network");
+  const sandbox = { level: "strict", network: "none" };
+  expect(await settings()).toMatchObject({ quota, note: "free plan", sandbox });
+
+  await open();
+  await dialog.getByRole("textbox", { name: "Running jobs" }).fill("9");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await expect(row).toContainText("of 9");
+  expect(await settings(), "a change of a quota keeps the sandbox").toMatchObject({ sandbox });
+
+  await open();
+  await choose("Minimum sandbox", "None");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await expect(row).not.toContainText("Minimum sandbox");
+  expect(await settings()).not.toHaveProperty("sandbox");
 });

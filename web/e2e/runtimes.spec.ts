@@ -1,4 +1,4 @@
-/** F2, H1. Jobs of the runtimes `http` and `container` in the form and on their pages. */
+/** F2, H1. Runtimes and sandboxes of jobs in the forms and on the pages of jobs and workers. */
 
 import { createServer, type IncomingMessage, type Server as HttpServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -144,4 +144,78 @@ test("the page of a container shows its image and command", async ({ page, serve
   await page.getByRole("button", { name: "Container", exact: true }).click();
   await expect(page.getByLabel("Working directory")).toHaveValue("/data");
   await server.call("POST", `/api/v1/jobs/${id}/cancel`, {});
+});
+
+test("a sandbox is chosen in the form, is shown on the page, and leaves the rest of the job as it is", async ({
+  page,
+  server,
+}) => {
+  // No worker has the label, so that the test needs no sandbox on its machine.
+  const constraints = [{ label: "no-such-label", operator: "exists" }];
+  const process = { script: "ls /\n", env: { REGION: "eu" }, stdin: "x" };
+  const id = await server.submit({ name: "boxed-process", run: { process }, constraints });
+  await page.goto(`/submit?from=${id}`);
+  const editor = page.locator(".cm-content");
+  const sandbox = page.getByTestId("sandbox");
+  const network = page.getByTestId("sandbox-network");
+  const choose = async (field: typeof sandbox, option: string) => {
+    await field.click();
+    await page.getByRole("option", { name: option, exact: true }).click();
+  };
+  await expect(sandbox).toHaveValue("None");
+  await expect(network).toHaveCount(0);
+  await choose(sandbox, "Basic");
+  await expect(network).toHaveValue("Default: Network of the worker");
+  await expect(editor).toContainText("level: basic");
+  await choose(network, "Loopback only");
+  await choose(sandbox, "Strict");
+  await expect(network, "a level keeps the network").toHaveValue("Loopback only");
+  await expect(editor).toContainText("network: loopback");
+  await choose(sandbox, "None");
+  await expect(network).toHaveCount(0);
+  await expect(editor).not.toContainText("sandbox");
+  await choose(sandbox, "Strict");
+  await expect(network).toHaveValue("Default: No network");
+  await page.getByTestId("submit").click();
+
+  await expect(page.getByRole("heading", { name: "boxed-process" })).toBeVisible();
+  await expect(page).not.toHaveURL(new RegExp(id));
+  const row = (name: string) =>
+    page
+      .locator("dl > div")
+      .filter({ has: page.locator("dt", { hasText: new RegExp(`^${name}$`) }) })
+      .locator("dd");
+  await expect(row("Sandbox")).toHaveText("Strict");
+  await expect(row("Network")).toHaveText("No network");
+  const again = page.url().split("/").at(-1)?.split("?")[0];
+  const { spec } = await server.get<{ spec: { run: object; constraints: object[] } }>(
+    `/api/v1/jobs/${again}`,
+  );
+  expect(spec.run).toEqual({ process: { ...process, sandbox: { level: "strict" } } });
+  expect(spec.constraints).toHaveLength(1);
+  for (const job of [id, again]) await server.call("POST", `/api/v1/jobs/${job}/cancel`, {});
+});
+
+test("the forms of schedules and services have the sandbox too", async ({ page }) => {
+  for (const [path, file] of [
+    ["/schedules/new", "Schedule file"],
+    ["/services/new", "Service file"],
+  ] as const) {
+    await page.goto(path);
+    await page.getByTestId("sandbox").click();
+    await page.getByRole("option", { name: "Basic", exact: true }).click();
+    await expect(page.getByRole("textbox", { name: file }), path).toContainText("level: basic");
+    await expect(page.getByTestId("sandbox-network"), path).toBeVisible();
+  }
+});
+
+test("the page of a worker lists the sandboxes that it can create", async ({ page, server }) => {
+  const { items } = await server.get<{
+    items: Array<{ id: string; capabilities: { sandbox_levels?: string[] } }>;
+  }>("/api/v1/workers");
+  const levels = items[0]?.capabilities.sandbox_levels ?? [];
+  const names: Record<string, string> = { basic: "Basic", strict: "Strict" };
+  await page.goto(`/workers/${items[0]?.id}`);
+  const row = page.locator("dl > div").filter({ has: page.getByText("Sandboxes", { exact: true }) });
+  await expect(row.locator("dd")).toHaveText(levels.map((level) => names[level]).join(", ") || "None");
 });

@@ -24,8 +24,8 @@ pub struct NamespaceSettings {
     /// [default: `high`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_priority_class: Option<PriorityClass>,
-    /// Minimum sandbox of the processes in the namespace: a job that is created with a lower level gets this one, and a job
-    /// whose network is more open gets this network. Other runtimes are not affected [default: no sandbox].
+    /// Minimum sandbox of new processes in the namespace. A process without a sandbox gets this one; any other gets at least
+    /// this level, and no network that is more open. Other runtimes are not affected [default: no sandbox].
     #[serde(skip_serializing_if = "Sandbox::is_none")]
     pub sandbox: Sandbox,
     /// Reason for the limits, as text for users.

@@ -46,6 +46,7 @@ const TERMS: ReadonlyArray<[english: string, chinese: string]> = [
   ["containers?", "容器"],
   ["images?", "镜像"],
   ["registry", "镜像仓库"],
+  ["sandbox(?:es)?", "沙箱"],
   ["runtimes?", "运行方式"],
   ["labels?", "标签"],
   ["artifacts?", "制品"],

@@ -132,6 +132,8 @@ const SECTIONS: ReadonlyArray<[schema: string, ...sections: string[]]> = [
   ["FinishAction", "finishAction"],
   ["PriorityClass", "priorityClass", "priorityClassHint"],
   ["PullPolicy", "pullPolicy"],
+  ["SandboxLevel", "sandboxLevel", "sandboxLevelHint"],
+  ["SandboxNetwork", "sandboxNetwork", "sandboxNetworkHint"],
   ["UpstreamCondition", "upstreamCondition"],
   ["Reason", "why"],
   ["FailedFilter", "unschedulable"],

@@ -55,11 +55,13 @@ test("every error code of the runtimes has a text", () => {
   expect(codes.filter((code) => !(code in english.result))).toEqual([]);
 });
 
-test("the advice about a container or request says what to check", () => {
+test("the advice about a container, request or sandbox says what to check", () => {
   expect(adviceFor("image_not_found")).toBe("image");
   expect(adviceFor("engine_unavailable")).toBe("engine");
   expect(adviceFor("unexpected_status")).toBe("httpResponse");
   expect(adviceFor("connect_failed")).toBe("httpConnection");
+  expect(adviceFor("sandbox_unavailable")).toBe("sandbox");
+  expect(adviceFor("sandbox_conflict")).toBe("sandboxConflict");
   expect(adviceFor("request_timeout"), "other than a timeout of the job").toBe("httpTimeout");
 });
 

@@ -8,6 +8,7 @@ import { customUsage, formOf, parseCustom, QUOTA_RESOURCES, settingsOf, usageOf 
 const settings: NamespaceSettings = {
   quota: { cpu: "10500m", memory: "16GiB", running: 8, custom: { gpu: 2 } },
   max_priority_class: "normal",
+  sandbox: { level: "strict", network: "loopback" },
   note: "free plan",
 };
 const namespace: Namespace = {
@@ -46,6 +47,16 @@ test("an unchanged form has the same settings, without defaults", () => {
     custom: "gpu=2, license=5",
     highest: "high",
   });
+});
+
+test("the minimum sandbox is omitted if there is none, and so is its network", () => {
+  expect(formOf({})).toMatchObject({ sandbox: "none", network: null });
+  expect(settingsOf(formOf({ sandbox: { level: "none" } }))?.sandbox).toBeUndefined();
+  expect(settingsOf(formOf({ sandbox: { level: "basic", network: null } }))?.sandbox).toEqual({
+    level: "basic",
+  });
+  expect(settingsOf({ ...formOf(settings), sandbox: "none" })?.sandbox).toBeUndefined();
+  expect(settingsOf({ ...formOf(settings), network: null })?.sandbox).toEqual({ level: "strict" });
 });
 
 test("custom resources are names with whole numbers, each name once", () => {

@@ -2,7 +2,13 @@
 
 import type { TFunction } from "i18next";
 
-import type { Namespace, NamespaceSettings, PriorityClass } from "../api/schema";
+import type {
+  Namespace,
+  NamespaceSettings,
+  PriorityClass,
+  SandboxLevel,
+  SandboxNetwork,
+} from "../api/schema";
 import { PRIORITY_CLASSES } from "./priorityClasses";
 import { formatBytes, parseBytes, parseCpu } from "./quantities";
 
@@ -67,6 +73,10 @@ export interface QuotaForm {
   /** Custom resources, such as `gpu=2, license=5`. */
   custom: string;
   highest: PriorityClass;
+  /** Minimum sandbox of processes. */
+  sandbox: SandboxLevel;
+  /** Most open network of sandboxes; null if jobs can have any. */
+  network: SandboxNetwork | null;
   note: string;
 }
 
@@ -82,6 +92,8 @@ export function formOf(settings: NamespaceSettings): QuotaForm {
       .map(([name, amount]) => `${name}=${amount}`)
       .join(", "),
     highest: highestClass(settings),
+    sandbox: settings.sandbox?.level ?? "none",
+    network: settings.sandbox?.network ?? null,
     note: settings.note ?? "",
   };
 }
@@ -110,6 +122,9 @@ export function settingsOf(form: QuotaForm): NamespaceSettings | null {
       jobs: number(form.jobs),
       custom,
     },
+    // A network needs a sandbox.
+    sandbox:
+      form.sandbox === "none" ? undefined : { level: form.sandbox, network: form.network ?? undefined },
     max_priority_class: form.highest === DEFAULT_HIGHEST_CLASS ? undefined : form.highest,
     note: amount(form.note),
   };

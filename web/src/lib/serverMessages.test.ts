@@ -148,6 +148,26 @@ test("the message of a result is translated", () => {
       "无法拉取镜像 web:1：manifest unknown",
       "cannot pull the image web:1: manifest unknown",
     ],
+    [
+      "cannot create the sandbox: cannot create its namespaces: Operation not permitted (os error 1); check that the kernel allows user namespaces to ordinary users (`user.max_user_namespaces`, `kernel.unprivileged_userns_clone`)",
+      "无法创建沙箱：cannot create its namespaces: Operation not permitted (os error 1)；请检查内核是否允许普通用户使用用户命名空间（user.max_user_namespaces, kernel.unprivileged_userns_clone）",
+      "cannot create the sandbox: cannot create its namespaces: Operation not permitted (os error 1); check that the kernel allows user namespaces to ordinary users (user.max_user_namespaces, kernel.unprivileged_userns_clone)",
+    ],
+    [
+      "cannot create the sandbox: cannot show `/data`: No such file or directory (os error 2)",
+      "无法创建沙箱：cannot show `/data`: No such file or directory (os error 2)",
+      "cannot create the sandbox: cannot show `/data`: No such file or directory (os error 2)",
+    ],
+    [
+      "`ports` cannot be combined with the network `none` of the sandbox: set `run.process.sandbox.network` to `host`, or omit `ports`",
+      "ports 不能与沙箱的网络 none 同时使用：请把 run.process.sandbox.network 设为 host，或去掉 ports",
+      "ports cannot be combined with the network none of the sandbox: set run.process.sandbox.network to host, or omit ports",
+    ],
+    [
+      "`health.liveness` has a `command`, which would run outside the sandbox: use `http`, `tcp` or `grpc`",
+      "health.liveness 使用 command，而命令会在沙箱之外运行：请改用 http、tcp 或 grpc",
+      "health.liveness has a command, which would run outside the sandbox: use http, tcp or grpc",
+    ],
   ] as const) {
     expect(translateMessage(message, zh)).toBe(chinese);
     expect(translateMessage(message, en)).toBe(english);
@@ -228,6 +248,9 @@ const SOURCES: ReadonlyArray<[file: string, found: RegExp, count: number]> = [
     /"(the (?:query|result|answer) (?:has|is|must)[^"]*)"|format!\(\s*"(the [^"]+)"/g,
     9,
   ],
+  ["sandbox/src/error.rs", /#\[error\("([^"]+)"/g, 1],
+  ["runtimes/src/process/sandboxed.rs", /format!\("((?:cannot enter|the first process)[^"]+)"/g, 2],
+  ["model/src/validate/runtimes.rs", /"([^"]+ of the sandbox: [^"]+|[^"]+ outside the sandbox: [^"]+)"/g, 2],
   ["worker/src/agent/health_checks/state.rs", /format!\("([^"]+ check failed[^"]+)"/g, 2],
 ];
 
@@ -256,6 +279,8 @@ test("every message that the server or a worker writes has a translation", () =>
         .replace(/\\\n\s*/g, "")
         .replaceAll("({})", "(SIGKILL)")
         .replaceAll("{} check", "liveness check")
+        // The path of the field is added later.
+        .replace(/^(?=(?:cannot be combined with|has a `command`))/, "`ports` ")
         .replace(/\{(\w*)\}/g, (_, name: string) => VALUES[name] ?? "9");
       if (translateMessage(message, zh) !== message) continue;
       problems.push(

@@ -175,6 +175,30 @@ const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
   ],
   [/^cannot pull the image `([^`]+)`: ([\s\S]+)$/, (t, image, why) => t("step.notPulled", { image, why })],
   [/^the container was removed while it ran$/, (t) => t("step.containerRemoved")],
+  // Sandboxes.
+  [
+    /^cannot create the sandbox: ([\s\S]+?)(?:; check that the kernel allows [^(]+\((.+)\))?$/,
+    (t, why, settings = "") =>
+      settings
+        ? t("step.sandboxForbidden", { why, settings: settings.replaceAll("`", "") })
+        : t("step.notSandboxed", { why }),
+  ],
+  [
+    /^cannot enter the working directory `([^`]+)` in the sandbox: ([\s\S]+)$/,
+    (t, directory, why) => t("step.notEntered", { directory, why }),
+  ],
+  [
+    /^the first process of the sandbox ended without a report: ([\s\S]+)$/,
+    (t, why) => t("step.sandboxLost", { why }),
+  ],
+  [
+    /^`([^`]+)` cannot be combined with the network `([^`]+)` of the sandbox\b.*$/,
+    (t, field, network) => t("step.networkConflict", { field, network }),
+  ],
+  [
+    /^`([^`]+)` has a `command`, which would run outside the sandbox\b.*$/,
+    (t, field) => t("step.commandConflict", { field }),
+  ],
   [/^cannot connect to `([^`]+)`: ([\s\S]+)$/, (t, server, why) => t("step.notConnected", { server, why })],
   [
     /^no complete response from `([^`]+)` within (\S+)$/,

@@ -18,7 +18,7 @@ use model::api::{
     Artifact, CancelledJob, Execution, FeedEvent, Job, JobEvent, JobResult, Namespace, Queue, SubmittedJob,
 };
 use model::record::FileVersion;
-use model::spec::{PriorityClass, Run, Sandbox, SandboxLevel};
+use model::spec::{PriorityClass, Run, Sandbox};
 use model::{ExecutionStatus, JobStatus, RunId, Timestamp};
 use serde::Serialize;
 
@@ -236,11 +236,16 @@ pub(super) fn describe_command(run: &Run) -> String {
     }
 }
 
-/// Returns a sandbox as `strict (network: none)`.
+/// Returns the sandbox of a process as `strict (network: none)`.
 fn describe_sandbox(sandbox: &Sandbox) -> String {
-    match sandbox.level {
-        SandboxLevel::None => sandbox.level.to_string(),
-        level => format!("{level} (network: {})", sandbox.network()),
+    format!("{} (network: {})", sandbox.level, sandbox.network())
+}
+
+/// Returns the minimum sandbox of a namespace as `strict (network: at most loopback)`.
+fn describe_minimum(sandbox: &Sandbox) -> String {
+    match sandbox.network {
+        Some(network) => format!("{} (network: at most {network})", sandbox.level),
+        None => sandbox.level.to_string(),
     }
 }
 
@@ -571,7 +576,7 @@ impl Detail for Namespace {
                 of_quota(&bytes(usage.memory.0), limit_of_memory.as_ref().map(|limit| limit as _)),
             ),
             ("Highest priority class", class.to_string().into()),
-            ("Sandbox", describe_sandbox(&self.settings.sandbox).into()),
+            ("Minimum sandbox", describe_minimum(&self.settings.sandbox).into()),
             ("Note", self.settings.note.as_deref().into()),
             ("Version", self.version.to_string().into()),
         ];

@@ -64,15 +64,17 @@ impl Sandbox {
         *self == Self::default()
     }
 
-    /// Returns this sandbox, made at least as strict as `minimum`.
+    /// Returns this sandbox, made at least as strict as `minimum`. A process without a sandbox gets `minimum`.
     pub fn tightened(&self, minimum: &Self) -> Self {
+        if self.level == SandboxLevel::None {
+            return *minimum;
+        }
         let level = self.level.max(minimum.level);
-        let own = self.network.filter(|_| self.level != SandboxLevel::None);
-        let network = match (own, minimum.network) {
-            (Some(own), Some(most)) => Some(own.min(most)),
-            (own, most) => own.or(most),
-        };
-        Self { level, network }
+        let by_default = Self { level, network: None }.network();
+        let own = self.network.unwrap_or(by_default);
+        let network = minimum.network.map_or(own, |most| own.min(most));
+        let is_explicit = self.network.is_some() || network != by_default;
+        Self { level, network: is_explicit.then_some(network) }
     }
 
     /// Returns the network, with its default.
@@ -107,7 +109,7 @@ mod tests {
                         let about = format!("{own:?}, {minimum:?}: {result:?}");
                         assert!(result.level >= own.level && result.level >= minimum.level, "{about}");
                         assert!(most.is_none_or(|most| result.network() <= most), "{about}");
-                        assert!(network.is_none_or(|network| result.network() <= network), "{about}");
+                        assert!(level == Level::None || result.network() <= own.network(), "{about}");
                         assert_eq!(result.tightened(&minimum), result, "{about}");
                     }
                 }
@@ -122,5 +124,7 @@ mod tests {
         let none = Sandbox::default();
         let strict = sandbox(SandboxLevel::Strict, None);
         assert_eq!(none.tightened(&strict).network(), SandboxNetwork::None);
+        let open = sandbox(SandboxLevel::Basic, Some(SandboxNetwork::Host));
+        assert_eq!(strict.tightened(&open), strict, "a minimum opens no network");
     }
 }

@@ -1,6 +1,7 @@
 //! Children of the shim, and the stop signals that it gets.
 //!
-//! All children are reaped here by their process ids, because the shim waits for any of them.
+//! All children are reaped here by their process ids, because the shim waits for any of them. In a sandbox, orphans of the task
+//! become children too; they are reaped and forgotten, because their ids are used again.
 //!
 //! The process of the task is in the process group of the shim, to which the supervisor sends stop signals. A signal that
 //! arrives between the check for it and the start of the process does not reach it, so it is sent again after the start. Hooks
@@ -13,10 +14,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::sys::signal::{self, SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use rustix::io::Errno;
+use rustix::process::{WaitOptions, WaitStatus, wait};
 
 /// Exit codes of a shell for a program that does not exist, or cannot be executed.
 const NOT_FOUND: u8 = 127;
@@ -114,15 +115,15 @@ impl StartError {
 /// Children of the shim.
 #[derive(Debug)]
 pub(super) struct Children {
-    /// Children that have ended.
-    ended: HashMap<Pid, Exit>,
+    /// Started children, and how they have ended.
+    started: HashMap<Pid, Option<Exit>>,
 }
 
 impl Children {
     /// Handles the stop signals from now on.
     pub(super) fn new() -> nix::Result<Self> {
         handle_stop_signals()?;
-        Ok(Self { ended: HashMap::new() })
+        Ok(Self { started: HashMap::new() })
     }
 
     /// Returns how the task ends if a stop signal has arrived and no command has ended because of it.
@@ -137,7 +138,7 @@ impl Children {
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub(super) fn start_process(&self, command: Command) -> Result<Pid, StartError> {
+    pub(super) fn start_process(&mut self, command: Command) -> Result<Pid, StartError> {
         let pid = self.start(command)?;
         if let Ok(signal) = Signal::try_from(STOP_SIGNAL.load(Ordering::SeqCst)) {
             signal::kill(pid, signal).ok();
@@ -149,7 +150,7 @@ impl Children {
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub(super) fn start_group(&self, mut command: Command) -> Result<Pid, StartError> {
+    pub(super) fn start_group(&mut self, mut command: Command) -> Result<Pid, StartError> {
         command.process_group(0);
         self.start(command)
     }
@@ -159,7 +160,7 @@ impl Children {
     /// # Errors
     /// The program cannot be executed.
     #[expect(unsafe_code, reason = "what a child does before exec has no safe interface")]
-    fn start(&self, mut command: Command) -> Result<Pid, StartError> {
+    fn start(&mut self, mut command: Command) -> Result<Pid, StartError> {
         let shim = rustix::process::getpid();
         let die_with_shim = move || {
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
@@ -173,7 +174,9 @@ impl Children {
             let program = command.get_program().to_string_lossy().into_owned();
             StartError { program, source }
         })?;
-        Ok(Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX)))
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
+        self.started.insert(pid, None);
+        Ok(pid)
     }
 
     /// Waits until a child has ended. `other` is called for each other child that ends.
@@ -221,22 +224,25 @@ impl Children {
 
     /// Reaps children until `child` has ended, or, with `is_polling`, until no further one has.
     fn reap(&mut self, child: Pid, is_polling: bool, other: &mut impl FnMut(Pid, Exit)) -> Option<Exit> {
-        let flags = is_polling.then_some(WaitPidFlag::WNOHANG);
+        let options = if is_polling { WaitOptions::NOHANG } else { WaitOptions::empty() };
         loop {
-            if let Some(exit) = self.ended.get(&child) {
-                return Some(*exit);
+            match self.started.get(&child) {
+                Some(None) => {}
+                Some(exit) => return *exit,
+                None => return Some(Exit::KILLED),
             }
-            match waitpid(Pid::from_raw(-1), flags) {
-                Ok(WaitStatus::StillAlive) => return None,
-                Ok(status) => {
-                    if let Some((pid, exit)) = ended(status) {
+            match wait(options) {
+                Ok(None) => return None,
+                Ok(Some((pid, status))) => {
+                    let pid = Pid::from_raw(pid.as_raw_nonzero().get());
+                    if let (Some(known @ None), Some(exit)) = (self.started.get_mut(&pid), ended(status)) {
+                        *known = Some(exit);
                         if pid != child {
                             other(pid, exit);
                         }
-                        self.ended.insert(pid, exit);
                     }
                 }
-                Err(Errno::EINTR) => {}
+                Err(Errno::INTR) => {}
                 // There is no such child.
                 Err(_) => return Some(Exit::KILLED),
             }
@@ -244,13 +250,10 @@ impl Children {
     }
 }
 
-fn ended(status: WaitStatus) -> Option<(Pid, Exit)> {
-    match status {
-        // The kernel keeps only eight bits.
-        WaitStatus::Exited(pid, code) => Some((pid, Exit::Code(u8::try_from(code).unwrap_or(u8::MAX)))),
-        WaitStatus::Signaled(pid, signal, _) => Some((pid, Exit::Signal(signal as i32))),
-        _ => None,
-    }
+fn ended(status: WaitStatus) -> Option<Exit> {
+    // The kernel keeps only eight bits.
+    let code = status.exit_status().map(|code| Exit::Code(u8::try_from(code).unwrap_or(u8::MAX)));
+    code.or_else(|| status.terminating_signal().map(Exit::Signal))
 }
 
 extern "C" fn remember(number: libc::c_int) {

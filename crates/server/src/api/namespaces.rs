@@ -196,7 +196,8 @@ async fn set(
 
 /// Delete the settings of a namespace
 ///
-/// The jobs of the namespace have no limits then; nothing else of the namespace changes.
+/// The jobs of the namespace have no limits and its new processes no minimum sandbox then; nothing else of the namespace
+/// changes.
 #[utoipa::path(delete, path = "/api/v1/namespaces/{name}", tag = "namespaces", params(("name" = String, Path)), responses(
     (status = 204, description = "Deleted"),
 ))]

@@ -167,6 +167,7 @@ const CHANGES_SPEC = new Set<Advice>([
   "finishDeadline",
   "healthCheck",
   "ports",
+  "sandboxConflict",
   "image",
   "container",
   "httpRequest",
@@ -186,6 +187,8 @@ const CONCERNS_WORKER = new Set<Advice>([
   "unknownOutcome",
   "ports",
   "volume",
+  "sandbox",
+  "sandboxLost",
   "image",
   "engine",
   "httpConnection",
@@ -211,6 +214,11 @@ function AdviceLinks({ advice, job, logLink }: { advice: Advice; job: Job; logLi
         </Link>
       )}
       {advice === "artifact" && <Link to="/artifacts">{t("nav.artifacts")}</Link>}
+      {advice === "sandboxConflict" && (
+        <AllowedSomewhere verb="read" on="namespaces">
+          <Link to="/namespaces">{t("nav.namespaces")}</Link>
+        </AllowedSomewhere>
+      )}
       {advice === "stepStopped" && step && (
         <Link to="/runs/$id" params={{ id: step.run }}>
           {t("failure.showRun")}

@@ -27,6 +27,7 @@ import { usePreferences } from "../../lib/preferences";
 import { isShownClass } from "../../lib/priorityClasses";
 import { formatBytes, formatDuration, parseDuration, peakMemory } from "../../lib/quantities";
 import { programOf } from "../../lib/runtimes";
+import { sandboxOf } from "../../lib/sandboxes";
 import { resultText, translateMessage } from "../../lib/serverMessages";
 import { isLive, isScheduled } from "../../lib/statuses";
 import { formatExact } from "../../lib/time";
@@ -213,6 +214,7 @@ export function Summary({ job, execution, selected, isExplained }: Props) {
 function programRows(spec: Job["spec"], t: TFunction): Array<[string, ReactNode] | undefined> {
   const program = spec && programOf(spec);
   if (!program) return [];
+  const sandbox = sandboxOf(spec);
   const row = (name: string, text: string | undefined): [string, ReactNode] | undefined =>
     text ? [name, <ProgramText key="" text={text} />] : undefined;
   return [
@@ -221,6 +223,8 @@ function programRows(spec: Job["spec"], t: TFunction): Array<[string, ReactNode]
     row(t("submit.command"), program.command),
     row(t("submit.script"), program.script),
     row(t("job.details.request"), program.request),
+    sandbox ? [t("submit.sandbox"), t(`sandboxLevel.${sandbox.level}`)] : undefined,
+    sandbox ? [t("submit.network"), t(`sandboxNetwork.${sandbox.network}`)] : undefined,
   ];
 }
 

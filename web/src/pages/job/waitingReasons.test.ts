@@ -143,3 +143,15 @@ test("a namespace that has used its quota is named, with amounts in their units 
   );
   expect(quota("running", 8, 1, 8)).toContain("运行中 8 个，上限 8 个");
 });
+
+test("a worker that cannot create the sandbox of a job is named with the level", async () => {
+  const filters = [{ filter: "sandbox", level: "strict" }, { filter: "declined" }] as const;
+  const workers = [{ worker: "wkr_1", name: "big-1", failed_filters: [...filters] }];
+  const reason: Reason = { reason: "no_eligible_worker", workers, more: 0 };
+  expect(textOf(reason)).toBe(
+    "The only worker is not eligible: [big-1](/workers/wkr_1)cannot create a sandbox of the level strict: its kernel " +
+      "lacks a feature or forbids it; declined the job recently",
+  );
+  await i18next.changeLanguage("zh-CN");
+  expect(textOf(reason)).toContain("无法创建 strict 级别的沙箱：内核缺少所需的功能，或禁止使用；");
+});

@@ -9,9 +9,13 @@ import { ApiError } from "../../api/errors";
 import type { Namespace } from "../../api/schema";
 import { PRIORITY_CLASSES } from "../../lib/priorityClasses";
 import { formOf, type QuotaForm, settingsOf } from "../../lib/quotas";
+import { SANDBOX_LEVELS, SANDBOX_NETWORKS } from "../../lib/sandboxes";
 import { ErrorBox } from "../../ui/kit";
 import { notify } from "../../ui/notify";
 import style from "./namespaces.module.css";
+
+/** Choice of the most open network if the namespace sets none. */
+const ANY_NETWORK = "default";
 
 /** `namespace` is null for a new namespace. */
 export function NamespaceDialog({
@@ -121,6 +125,31 @@ export function NamespaceDialog({
           }}
           allowDeselect={false}
         />
+        <div className={form.sandbox === "none" ? undefined : style.pair}>
+          <Select
+            label={t("namespace.minSandbox")}
+            description={t("namespace.minSandboxHint")}
+            inputWrapperOrder={["label", "input", "description", "error"]}
+            data={SANDBOX_LEVELS.map((value) => ({ value, label: t(`sandboxLevel.${value}`) }))}
+            value={form.sandbox}
+            onChange={(sandbox) => sandbox !== null && setForm({ ...form, sandbox })}
+            allowDeselect={false}
+          />
+          {form.sandbox !== "none" && (
+            <Select
+              label={t("namespace.maxNetwork")}
+              data={[
+                { value: ANY_NETWORK, label: t("namespace.anyNetwork") },
+                ...SANDBOX_NETWORKS.map((value) => ({ value, label: t(`sandboxNetwork.${value}`) })),
+              ]}
+              value={form.network ?? ANY_NETWORK}
+              onChange={(value) =>
+                setForm({ ...form, network: SANDBOX_NETWORKS.find((each) => each === value) ?? null })
+              }
+              allowDeselect={false}
+            />
+          )}
+        </div>
         <TextInput label={t("namespace.note")} placeholder={t("common.optional")} {...text("note")} />
         {apiError && <ErrorBox error={apiError} />}
         <Group justify="flex-end" gap="xs">

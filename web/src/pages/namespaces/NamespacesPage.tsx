@@ -78,6 +78,7 @@ function NamespaceRow({ namespace, onEdit }: { namespace: Namespace; onEdit: () 
   const [deleting, setDeleting] = useState(false);
   const { name, settings, version } = namespace;
   const custom = customUsage(namespace);
+  const { sandbox } = settings;
   return (
     <div className={style.row} role="row">
       <span role="cell" className={style.name}>
@@ -87,6 +88,20 @@ function NamespaceRow({ namespace, onEdit }: { namespace: Namespace; onEdit: () 
           </Link>
         ) : (
           name
+        )}
+        {sandbox && sandbox.level && sandbox.level !== "none" && (
+          <span className={style.custom}>
+            {t("namespace.minSandbox")}
+            {t("common.colon")}
+            {t(`sandboxLevel.${sandbox.level}`)}
+          </span>
+        )}
+        {sandbox?.network && (
+          <span className={style.custom}>
+            {t("namespace.maxNetwork")}
+            {t("common.colon")}
+            {t(`sandboxNetwork.${sandbox.network}`)}
+          </span>
         )}
         {settings.note && <q className="quiet clip">{settings.note}</q>}
         {custom.map((each) => (

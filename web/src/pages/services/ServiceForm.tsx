@@ -5,6 +5,7 @@ import {
   ActionIcon,
   Autocomplete,
   Button,
+  Input,
   NumberInput,
   Select,
   Switch,
@@ -181,6 +182,7 @@ function PortFields({ job, set, fields }: JobFieldsProps) {
   const replace = (index: number, port: Port) => change(ports.map((each, i) => (i === index ? port : each)));
   const error = (index: number, member: string) =>
     fields.find(({ path }) => path === `ports[${index}].${member}` || path === `ports[${index}]`)?.detail;
+  const errorOfList = fields.find(({ path }) => path === "ports")?.detail;
   const free = ["http", "grpc", "admin"].find((name) => !ports.some((port) => port.name === name));
   return (
     <>
@@ -224,6 +226,7 @@ function PortFields({ job, set, fields }: JobFieldsProps) {
           {t("service.addPort")}
         </Button>
       </div>
+      {errorOfList && <Input.Error>{errorOfList}</Input.Error>}
     </>
   );
 }

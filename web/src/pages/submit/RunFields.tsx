@@ -28,6 +28,14 @@ import {
   withProgram,
   wordsOf,
 } from "../../lib/runtimes";
+import {
+  defaultNetwork,
+  levelChange,
+  levelOf,
+  networkOf,
+  SANDBOX_LEVELS,
+  SANDBOX_NETWORKS,
+} from "../../lib/sandboxes";
 import { CommandLine, Interpreter, KeyValueField, ListField, Script } from "./fields";
 import style from "./submit.module.css";
 
@@ -136,7 +144,63 @@ function ProcessFields({ spec, set, fields }: Props) {
           error={error("command") ?? errorOfRun}
         />
       )}
+      <SandboxFields spec={spec} set={set} fields={fields} />
     </>
+  );
+}
+
+/** Choice of the network of a sandbox that sets none: the one of its level. */
+const NETWORK_OF_LEVEL = "default";
+
+/** The sandbox of a process. */
+function SandboxFields({ spec, set, fields }: Props) {
+  const { t } = useTranslation();
+  const process = fieldsOf(spec, "process") ?? {};
+  const level = levelOf(process);
+  const isSandboxed = level !== null && level !== "none";
+  const network = networkOf(process);
+  const error = errorsOf(fields, "process");
+  const errorOfSandbox = fields.find(({ path }) => path === "run.process.sandbox")?.detail;
+  const at = (path: readonly string[]) => ["run", "process", ...path];
+  return (
+    <div className={isSandboxed ? style.pair : undefined}>
+      <Select
+        label={t("submit.sandbox")}
+        description={level !== null && t(`sandboxLevelHint.${level}`)}
+        inputWrapperOrder={["label", "input", "description", "error"]}
+        data={SANDBOX_LEVELS.map((value) => ({ value, label: t(`sandboxLevel.${value}`) }))}
+        value={level}
+        onChange={(next) => {
+          if (next === null) return;
+          const { path, value } = levelChange(process, next);
+          set(at(path), value);
+        }}
+        allowDeselect={false}
+        error={isSandboxed ? (error("sandbox.level") ?? errorOfSandbox) : error("sandbox")}
+        data-testid="sandbox"
+      />
+      {isSandboxed && (
+        <Select
+          label={t("submit.network")}
+          description={t(`sandboxNetworkHint.${network ?? defaultNetwork(level)}`)}
+          inputWrapperOrder={["label", "input", "description", "error"]}
+          data={[
+            {
+              value: NETWORK_OF_LEVEL,
+              label: t("submit.defaultNetwork", { network: t(`sandboxNetwork.${defaultNetwork(level)}`) }),
+            },
+            ...SANDBOX_NETWORKS.map((value) => ({ value, label: t(`sandboxNetwork.${value}`) })),
+          ]}
+          value={network ?? NETWORK_OF_LEVEL}
+          onChange={(value) =>
+            set(at(["sandbox", "network"]), value === NETWORK_OF_LEVEL ? undefined : value)
+          }
+          allowDeselect={false}
+          error={error("sandbox.network")}
+          data-testid="sandbox-network"
+        />
+      )}
+    </div>
   );
 }
 

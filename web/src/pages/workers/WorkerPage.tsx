@@ -151,6 +151,12 @@ function WorkerSummary({ worker }: { worker: Worker }) {
           t("worker.runtimes"),
           can.runtimes.map((each) => runtimeWithVersion(each, can.runtime_versions)).join(", "),
         ],
+        [
+          t("worker.sandboxes"),
+          can.sandbox_levels?.length
+            ? can.sandbox_levels.map((level) => t(`sandboxLevel.${level}`)).join(", ")
+            : t("sandboxLevel.none"),
+        ],
         [t("worker.memoryLimit"), yes(can.memory_limit)],
         [t("worker.cpuLimit"), yes(can.cpu_limit)],
         [t("worker.pidsLimit"), yes(can.pids_limit)],
