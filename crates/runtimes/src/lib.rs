@@ -102,11 +102,9 @@ async fn probe(engine: Option<&str>) -> ExitCode {
 
 /// Prints the levels of sandboxes that the user of this process can create, as JSON.
 fn probe_sandbox() -> ExitCode {
-    let found = sandbox::probe();
-    for reason in &found.reasons {
-        eprintln!("{reason}");
-    }
-    println!("{}", serde_json::to_string(&found.levels).unwrap_or_default());
+    let sandbox::Probed { levels, reasons } = sandbox::probe();
+    let found = shim::Sandboxes { levels, reasons };
+    println!("{}", serde_json::to_string(&found).unwrap_or_default());
     ExitCode::SUCCESS
 }
 

@@ -16,11 +16,15 @@ impl SandboxError {
     }
 }
 
-/// Step whose failure has a usual reason.
+/// Steps whose failure has a usual reason.
+pub(crate) const PROC: &str = "create `/proc`";
 pub(crate) const NAMESPACES: &str = "create its namespaces";
 
 /// Returns what to check on the machine, for the steps that a machine may forbid.
 fn hint(step: &str) -> &'static str {
+    if step == PROC {
+        return "; a worker that runs in a container needs a container with a complete `/proc`";
+    }
     if step != NAMESPACES {
         return "";
     }

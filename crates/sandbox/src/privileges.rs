@@ -22,9 +22,10 @@ pub(crate) fn drop_all() -> Result<(), SandboxError> {
     set_capabilities_secure_bits(locked).step(step)?;
     clear_ambient_capability_set().step(step)?;
     for number in 0..u64::BITS {
-        // A number that the kernel does not know is the end of its list.
-        if remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)).is_err() {
-            break;
+        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
+            // The kernel does not know this number: it is the end of its list.
+            Err(rustix::io::Errno::INVAL) => break,
+            removed => removed.step(step)?,
         }
     }
     let none = CapabilitySet::empty();

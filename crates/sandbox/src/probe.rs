@@ -64,7 +64,8 @@ fn enter_as_grandchild(sandbox: &Sandbox) -> Result<(), String> {
     match unsafe { fork() }.map_err(|error| error.to_string())? {
         ForkResult::Child => {
             drop(reader);
-            let view = View { directory: std::env::temp_dir(), ..View::default() };
+            // Any directory that all users can enter.
+            let view = View { directory: "/usr".into(), ..View::default() };
             let result: Result<(), SandboxError> = enter(sandbox, &view);
             if let Err(error) = result {
                 write!(writer, "{error}").ok();
@@ -83,5 +84,108 @@ fn enter_as_grandchild(sandbox: &Sandbox) -> Result<(), String> {
                 (false, _) => Err(reason),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs `test` in a process with one thread; returns what it returns.
+    fn in_child(test: impl FnOnce() -> String) -> String {
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        // SAFETY: the child uses no lock that another thread of the test may hold, except that of the allocator, which the C
+        // library releases in the child.
+        match unsafe { fork() }.unwrap() {
+            ForkResult::Child => {
+                drop(reader);
+                writer.write_all(test().as_bytes()).ok();
+                // SAFETY: ends the process without running the exit handlers of the test.
+                unsafe { libc::_exit(0) }
+            }
+            ForkResult::Parent { child } => {
+                drop(writer);
+                let mut text = String::new();
+                reader.read_to_string(&mut text).unwrap();
+                waitpid(child, None).unwrap();
+                text
+            }
+        }
+    }
+
+    fn levels() -> String {
+        in_child(|| format!("{:?}", probe()))
+    }
+
+    #[test]
+    fn a_machine_without_user_namespaces_says_what_to_check() {
+        if levels().contains("levels: []") {
+            eprintln!("skipped: the sandbox of this test needs user namespaces");
+            return;
+        }
+        // In a sandbox, a further one is refused.
+        let inside = in_child(|| {
+            let basic = Sandbox { level: SandboxLevel::Basic, network: None };
+            let view = View { directory: "/usr".into(), ..View::default() };
+            let entered = unshare(&basic).and_then(|()| {
+                // SAFETY: this process has one thread.
+                match unsafe { fork() } {
+                    Ok(ForkResult::Parent { child }) => {
+                        waitpid(child, None).ok();
+                        // SAFETY: as above; the child has written the result.
+                        unsafe { libc::_exit(0) }
+                    }
+                    Ok(ForkResult::Child) => enter(&basic, &view),
+                    Err(error) => panic!("{error}"),
+                }
+            });
+            entered.map_or_else(|error| error.to_string(), |()| format!("{:?}", probe()))
+        });
+        assert!(inside.starts_with("Probed { levels: []"), "{inside}");
+        assert!(inside.contains("user.max_user_namespaces"), "{inside}");
+    }
+
+    #[test]
+    fn hidden_paths_are_covered_wherever_they_are() {
+        for level in [SandboxLevel::Basic, SandboxLevel::Strict] {
+            let seen = in_child(|| {
+                let view = View {
+                    directory: "/usr/share".into(),
+                    hidden: vec!["/usr".into(), "/etc/services".into()],
+                    ..View::default()
+                };
+                let sandbox = Sandbox { level, network: None };
+                let entered = unshare(&sandbox).and_then(|()| {
+                    // SAFETY: this process has one thread.
+                    match unsafe { fork() } {
+                        Ok(ForkResult::Child) => enter(&sandbox, &view),
+                        parent => {
+                            waitpid(nix::unistd::Pid::from_raw(-1), None).ok();
+                            // SAFETY: as above; the child has written the result.
+                            unsafe { libc::_exit(i32::from(parent.is_err())) }
+                        }
+                    }
+                });
+                let names = std::fs::read_dir("/usr").into_iter().flatten().flatten();
+                let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+                let text = std::fs::read_to_string("/etc/services");
+                format!("{:?} {names:?} {text:?}", entered.map_err(|error| error.to_string()))
+            });
+            let expected = r#"Ok(()) ["share"] Ok("")"#;
+            assert!(seen == expected || levels().contains("levels: []"), "{level}: {seen}");
+        }
+    }
+
+    #[test]
+    fn a_missing_directory_is_named() {
+        let result = in_child(|| {
+            let view = View { directory: "/no/such".into(), ..View::default() };
+            let basic = Sandbox { level: SandboxLevel::Basic, network: None };
+            let result = unshare(&basic).and_then(|()| enter(&basic, &view));
+            result.map_or_else(|error| error.to_string(), |()| "entered".into())
+        });
+        let expected =
+            "cannot create the sandbox: cannot show `/no/such`: No such file or directory (os error 2)";
+        assert!(result == expected || levels().contains("levels: []"), "{result}");
     }
 }

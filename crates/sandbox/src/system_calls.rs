@@ -31,6 +31,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_fsmount,
     libc::SYS_fspick,
     libc::SYS_mount_setattr,
+    OPEN_TREE_ATTR,
     libc::SYS_open_by_handle_at,
     libc::SYS_quotactl,
     libc::SYS_quotactl_fd,
@@ -72,6 +73,28 @@ const REFUSED: &[c_long] = &[
     libc::SYS_ioperm,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_iopl,
+];
+
+/// `open_tree_attr` (Linux 6.15), which has the same number on all architectures.
+const OPEN_TREE_ATTR: c_long = 467;
+/// `fchmodat2` (Linux 6.6), likewise.
+const FCHMODAT2: c_long = 452;
+
+/// Calls that set the mode of a file: the number of that argument, and of the flags if the mode counts only with `O_CREAT`.
+const MODES: &[(c_long, u8, Option<u8>)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 2, Some(1)),
+    (libc::SYS_fchmod, 1, None),
+    (libc::SYS_fchmodat, 2, None),
+    (FCHMODAT2, 2, None),
+    (libc::SYS_mknodat, 2, None),
+    (libc::SYS_openat, 3, Some(2)),
 ];
 
 /// Also refused at the level `strict`: one process controls or reads another one.
@@ -128,15 +151,24 @@ fn filters(level: SandboxLevel) -> Result<[(Rules, i32); 3], seccompiler::Backen
         });
         refused.insert(call, rules.into_iter().collect::<Result<_, _>>()?);
     }
+    // A program with the mode "set user id" in a volume would give the rights of this user to others outside.
+    for (call, mode, open_flags) in MODES {
+        let set = |argument: u8, bit: u32| (argument, SeccompCmpOp::MaskedEq(bit.into()), u64::from(bit));
+        let rules = [libc::S_ISUID, libc::S_ISGID].map(|bit| {
+            let created = open_flags.map(|flags| set(flags, libc::O_CREAT.cast_unsigned()));
+            rule(&[set(*mode, bit)].into_iter().chain(created).collect::<Vec<_>>())
+        });
+        refused.insert(*call, rules.into_iter().collect::<Result<_, _>>()?);
+    }
     let terminal = TERMINAL_INPUT.map(|request| rule(&[(1, SeccompCmpOp::Eq, request)]));
     refused.insert(libc::SYS_ioctl, terminal.into_iter().collect::<Result<_, _>>()?);
     let other = SOCKETS.map(|kind| (0, SeccompCmpOp::Ne, u64::from(kind.cast_unsigned())));
     let sockets = [libc::SYS_socket, libc::SYS_socketpair];
     let sockets = sockets.map(|call| Ok((call, vec![rule(&other)?])));
     let sockets = sockets.into_iter().collect::<Result<Rules, _>>()?;
-    // A filter cannot see the flags of `clone3`. With this error, the C library uses `clone`.
-    let clone3 = Rules::from([(libc::SYS_clone3, Vec::new())]);
-    Ok([(refused, libc::EPERM), (sockets, libc::EAFNOSUPPORT), (clone3, libc::ENOSYS)])
+    // A filter cannot see the flags of these. With this error, programs use `clone` and `openat`.
+    let unknown = Rules::from([(libc::SYS_clone3, Vec::new()), (libc::SYS_openat2, Vec::new())]);
+    Ok([(refused, libc::EPERM), (sockets, libc::EAFNOSUPPORT), (unknown, libc::ENOSYS)])
 }
 
 /// Returns a rule that holds if all conditions on arguments do.

@@ -16,10 +16,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::CWD;
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
 
-use crate::error::{SandboxError, Step as _};
+use crate::error::{PROC, SandboxError, Step as _};
 
 /// What a sandbox shows of the machine, beside what all sandboxes of its level show.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,7 +30,7 @@ pub struct View {
     pub writable: Vec<PathBuf>,
     /// Further files and directories that the level `strict` shows, read-only.
     pub readable: Vec<PathBuf>,
-    /// Directories that the level `basic` hides.
+    /// Files and directories that no sandbox shows, also if they are below a directory that it shows.
     pub hidden: Vec<PathBuf>,
     /// Symbolic links to create, as (link, target), if the directory of the link is private to the sandbox.
     pub links: Vec<(PathBuf, PathBuf)>,
@@ -40,7 +40,7 @@ pub struct View {
 const PROGRAMS: [&str; 9] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store"];
 /// Public settings that programs and libraries read. Nothing here may be secret, also if tasks run as root.
-const SETTINGS: [&str; 42] = [
+const SETTINGS: [&str; 44] = [
     "/etc/alternatives",
     "/etc/bash.bashrc",
     "/etc/ca-certificates",
@@ -52,6 +52,8 @@ const SETTINGS: [&str; 42] = [
     "/etc/host.conf",
     "/etc/hosts",
     "/etc/inputrc",
+    "/etc/java",
+    "/etc/ld-musl-aarch64.path",
     "/etc/ld-musl-x86_64.path",
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
@@ -60,7 +62,6 @@ const SETTINGS: [&str; 42] = [
     "/etc/locale.conf",
     "/etc/localtime",
     "/etc/lsb-release",
-    "/etc/machine-id",
     "/etc/magic",
     "/etc/mime.types",
     "/etc/nsswitch.conf",
@@ -78,6 +79,7 @@ const SETTINGS: [&str; 42] = [
     "/etc/resolv.conf",
     "/etc/rpc",
     "/etc/services",
+    "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
@@ -89,6 +91,8 @@ const JAVA: &str = "java-";
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Directories that are empty and private in the level `basic`. `/run` has the sockets of services of the machine.
 const PRIVATE: [&str; 3] = ["/tmp", "/var/tmp", "/run"];
+/// Settings of `ssh`, which refuses files of owners that are unknown in the sandbox.
+const SSH_SETTINGS: &str = "/etc/ssh/ssh_config.d";
 const RESOLVER: &str = "/etc/resolv.conf";
 
 /// Sizes of the file systems in memory. Their content counts as memory of the task.
@@ -109,15 +113,28 @@ struct Part {
 }
 
 impl Part {
-    /// Copies what is at `path`, with all mounts below it.
+    /// Copies what is at `path`, with all mounts below it. Follows links, so the path must not be under the control of a task.
     fn copy(path: &Path, attributes: u64) -> Result<Self, SandboxError> {
+        Self::copy_resolved(path, attributes, ResolveFlags::empty())
+    }
+
+    /// Copies what is at `path`, in which a task could have replaced a directory by a link.
+    fn copy_without_links(path: &Path, attributes: u64) -> Result<Self, SandboxError> {
+        Self::copy_resolved(path, attributes, ResolveFlags::NO_SYMLINKS)
+    }
+
+    fn copy_resolved(path: &Path, attributes: u64, resolve: ResolveFlags) -> Result<Self, SandboxError> {
         let step = || format!("show `{}`", path.display());
-        let flags =
-            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-        let tree = rustix::mount::open_tree(CWD, path, flags).step(step())?;
+        let place = openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve);
+        let place = place.step(step())?;
+        let kind = FileType::from_raw_mode(fstat(&place).step(step())?.st_mode);
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_RECURSIVE
+            | OpenTreeFlags::AT_EMPTY_PATH;
+        let tree = rustix::mount::open_tree(&place, c"", flags).step(step())?;
         set_attributes(&tree, c"", attributes, true).step(step())?;
-        let is_directory = path.is_dir();
-        Ok(Self { tree, path: path.to_owned(), is_directory })
+        Ok(Self { tree, path: path.to_owned(), is_directory: kind == FileType::Directory })
     }
 
     /// Attaches the part at `place`, which is created if it does not exist.
@@ -137,18 +154,25 @@ impl Part {
 /// Parts that every sandbox has.
 struct Common {
     devices: Vec<Part>,
-    writable: Vec<Part>,
+    volumes: Vec<Part>,
+    /// Directory of the execution.
+    directory: Part,
+    /// `/dev/null`, once for each hidden file.
+    nothing: Vec<Part>,
 }
 
 impl Common {
     fn copy(view: &View) -> Result<Self, SandboxError> {
-        let devices = DEVICES.iter().map(|name| Part::copy(&Path::new("/dev").join(name), NO_SUID));
-        let writable = std::iter::once(&view.directory).chain(&view.writable);
+        // Reading and writing a device does not depend on its mount, but its mode and owner do.
+        let device = |name: &str| Part::copy(&Path::new("/dev").join(name), READ_ONLY | NO_SUID);
+        let own = NO_SUID | NO_DEVICES;
+        let volumes = view.writable.iter().map(|path| Part::copy_without_links(path, own));
+        let nothing = view.hidden.iter().filter(|path| path.is_file()).map(|_| device("null"));
         Ok(Self {
-            devices: devices.collect::<Result<_, _>>()?,
-            writable: writable
-                .map(|path| Part::copy(path, NO_SUID | NO_DEVICES))
-                .collect::<Result<_, _>>()?,
+            devices: DEVICES.iter().map(|name| device(name)).collect::<Result<_, _>>()?,
+            volumes: volumes.collect::<Result<_, _>>()?,
+            directory: Part::copy_without_links(&view.directory, own)?,
+            nothing: nothing.collect::<Result<_, _>>()?,
         })
     }
 
@@ -180,21 +204,42 @@ impl Common {
         mount_memory(&memory, SHM_SIZE)?;
         freeze(&dev)?;
         let proc = root.join("proc");
-        make_directory(&proc).step("create `/proc`")?;
+        make_directory(&proc).step(PROC)?;
         // Read-only, because user 0 of the machine may write to settings of the kernel there.
         let flags = quiet | MountFlags::NODEV | MountFlags::RDONLY;
-        rustix::mount::mount(c"proc", &proc, c"proc", flags, None::<&CStr>).step("create `/proc`")
+        rustix::mount::mount(c"proc", &proc, c"proc", flags, None::<&CStr>).step(PROC)
     }
 
-    /// Adds the writable directories below `root`, and enters the first one from there.
+    /// Adds the volumes below `root`; then covers what is hidden, which may be below a volume; then adds the directory of the
+    /// execution, which may be below a hidden one.
     fn attach_writable(&self, root: &Path, view: &View) -> Result<(), SandboxError> {
-        for part in &self.writable {
+        for part in &self.volumes {
             part.attach(&below(root, &part.path))?;
+        }
+        let mut nothing = self.nothing.iter();
+        let mut covered = Vec::new();
+        let is_covered =
+            |path: &&PathBuf| view.hidden.iter().any(|other| other != *path && path.starts_with(other));
+        let hidden = view.hidden.iter().filter(|path| !is_covered(path));
+        for place in hidden.map(|path| below(root, path)) {
+            if place.is_dir() {
+                mount_memory(&place, FRAME_SIZE)?;
+                covered.push(place);
+            } else if place.is_file() {
+                nothing.next().map_or(Ok(()), |nothing| nothing.attach(&place))?;
+            }
+        }
+        self.directory.attach(&below(root, &self.directory.path))?;
+        for place in covered {
+            freeze(&place)?;
         }
         for (link, target) in &view.links {
             let link = below(root, link);
-            let parent = link.parent().unwrap_or(root);
-            make_directory(parent)
+            // A volume may have the link already.
+            if fs::read_link(&link).is_ok_and(|found| found == *target) {
+                continue;
+            }
+            make_directory(link.parent().unwrap_or(root))
                 .and_then(|()| symlink(target, &link))
                 .step(format!("create the link `{}`", link.display()))?;
         }
@@ -216,19 +261,14 @@ pub(crate) fn show_machine(view: &View) -> Result<(), SandboxError> {
     for directory in PRIVATE.map(Path::new).iter().filter(|path| path.is_dir()) {
         mount_memory(directory, TMP_SIZE)?;
     }
-    // A hidden directory below a private one is gone already.
-    let hidden: Vec<_> = view.hidden.iter().filter(|path| path.is_dir()).collect();
-    for directory in &hidden {
-        mount_memory(directory, FRAME_SIZE)?;
+    if Path::new(SSH_SETTINGS).is_dir() {
+        mount_memory(Path::new(SSH_SETTINGS), FRAME_SIZE)?;
     }
     common.attach_system(root)?;
     if let Some(resolver) = resolver {
         resolver.attach(&resolver.path)?;
     }
     common.attach_writable(root, view)?;
-    for directory in hidden {
-        freeze(directory)?;
-    }
     std::env::set_current_dir(&view.directory).step("enter the directory of the execution")
 }
 
@@ -242,11 +282,19 @@ pub(crate) fn show_selection(view: &View) -> Result<(), SandboxError> {
     let shown = shown.chain(java.map(|entry| entry.path())).filter(|path| path.exists());
     let mut parts = Vec::new();
     let mut links = Vec::new();
-    for path in shown.chain(view.readable.iter().cloned()) {
+    for path in shown {
         match fs::read_link(&path) {
             Ok(target) if is_shown(&path) => links.push((path, target)),
             _ => parts.push(Part::copy(&path, READ_ONLY | NO_SUID | NO_DEVICES)?),
         }
+    }
+    for path in &view.readable {
+        let mut part = Part::copy(path, READ_ONLY | NO_SUID | NO_DEVICES)?;
+        // A place such as `/bin/tool` is one in `/usr` if `/bin` is a link.
+        if let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
+            part.path = fs::canonicalize(parent).step(format!("show `{}`", path.display()))?.join(name);
+        }
+        parts.push(part);
     }
     // Any directory can be the place of the new root for a moment.
     let root = Path::new("/tmp");

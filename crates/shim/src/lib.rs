@@ -15,7 +15,7 @@
 //! # The life of a shim
 //! 1. The supervisor writes a [`ShimOrder`] as JSON into the control file, a file in memory, and starts
 //!    `PROGRAM shim RUNTIME`. The control file is the standard input of the shim. The working directory is the directory of
-//!    the execution, and the environment has the variables `BELFRY_*`.
+//!    the execution, and the environment has the variables `BELFRY_*`; for a process, these are in the order.
 //! 2. The shim reads the order with [`read_order`], and runs it. Its standard output and error are the log of the execution.
 //! 3. On a stop signal it stops what it runs, and exits. It may be killed at any time.
 //! 4. If the exit code does not say everything, it writes a [`ShimReport`] with [`write_report`]. Then it exits, with the
@@ -55,6 +55,8 @@ pub struct ShimOrder {
     pub run: Run,
     /// Program and arguments of a process; empty in other runtimes.
     pub command: Vec<String>,
+    /// Environment of a process as `NAME=value`; in other runtimes it is that of the shim.
+    pub environment: Vec<String>,
     /// What a sandbox shows and hides of the worker.
     pub sandbox: SandboxPaths,
     /// Resource limits of the job.
@@ -72,7 +74,7 @@ pub struct ShimOrder {
 pub struct SandboxPaths {
     /// Further files and directories that the level `strict` shows, read-only.
     pub readable: Vec<PathBuf>,
-    /// Directories of the worker itself, which no sandbox shows.
+    /// Files and directories of Belfry itself, which no sandbox shows.
     pub hidden: Vec<PathBuf>,
     /// Symbolic links that the variables of the task need, as (link, target).
     pub links: Vec<(PathBuf, PathBuf)>,
@@ -120,7 +122,7 @@ pub enum ShimReport {
     OutOfMemory,
 }
 
-/// Second argument of the program that lists the levels of sandboxes that its user can create, as JSON.
+/// Second argument of the program that lists the sandboxes that its user can create, as JSON ([`Sandboxes`]).
 pub const PROBE_SANDBOX: &str = "probe-sandbox";
 /// Second argument of the program that removes what ended shims have left.
 pub const SWEEP: &str = "sweep";
@@ -142,8 +144,17 @@ pub struct Runtime {
 pub struct Probed {
     /// Runtimes that need more than their shim.
     pub runtimes: Vec<Runtime>,
-    /// Levels of sandboxes that the user of the tasks can create.
-    pub sandbox_levels: Vec<SandboxLevel>,
+    /// Sandboxes that the user of the tasks can create.
+    pub sandboxes: Sandboxes,
+}
+
+/// Sandboxes that a user can create on a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Sandboxes {
+    /// Supported levels.
+    pub levels: Vec<SandboxLevel>,
+    /// Why the other levels are not supported, as text for people.
+    pub reasons: Vec<String>,
 }
 
 /// Returns a control file with an order: the standard input of a shim.
@@ -208,6 +219,7 @@ mod tests {
             ports: Vec::new(),
             volumes: Vec::new(),
             command: Vec::new(),
+            environment: Vec::new(),
             sandbox: SandboxPaths::default(),
             engine: None,
         };

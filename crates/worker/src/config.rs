@@ -59,6 +59,8 @@ pub struct AgentConfig {
     pub container_engine: Option<String>,
     /// See [`SupervisorConfig::sandbox_paths`].
     pub sandbox_paths: Vec<PathBuf>,
+    /// See [`SupervisorConfig::hidden_paths`].
+    pub hidden_paths: Vec<PathBuf>,
     /// Host name or IP address under which tasks of the worker can be reached [default: the local IP address of the
     /// connection to the server].
     pub address: Option<String>,
@@ -93,6 +95,7 @@ impl AgentConfig {
             volumes: supervisor.volumes,
             container_engine: supervisor.container_engine,
             sandbox_paths: supervisor.sandbox_paths,
+            hidden_paths: supervisor.hidden_paths,
             address: None,
             cache_bytes_max: 4 << 30,
             lock_timeout: Duration::from_secs(5),
@@ -114,6 +117,7 @@ impl AgentConfig {
             volumes: self.volumes.clone(),
             container_engine: self.container_engine.clone(),
             sandbox_paths: self.sandbox_paths.clone(),
+            hidden_paths: self.hidden_paths.clone(),
         }
     }
 }
@@ -143,6 +147,8 @@ pub struct SupervisorConfig {
     pub container_engine: Option<String>,
     /// Further files and directories that sandboxes of the level `strict` show, read-only, as absolute paths [default: none].
     pub sandbox_paths: Vec<PathBuf>,
+    /// Further files and directories of Belfry that no sandbox shows: tokens, and the data of a server [default: none].
+    pub hidden_paths: Vec<PathBuf>,
 }
 
 /// A range of ports, written as `FIRST-LAST`. It contains at least one port, and not the port 0.
@@ -237,6 +243,7 @@ impl SupervisorConfig {
             volumes: BTreeMap::new(),
             container_engine: None,
             sandbox_paths: Vec::new(),
+            hidden_paths: Vec::new(),
         }
     }
 
@@ -260,8 +267,9 @@ impl SupervisorConfig {
         if let Some(engine) = &self.container_engine {
             args.extend(["--container-engine".into(), engine.into()]);
         }
-        for path in &self.sandbox_paths {
-            args.extend(["--sandbox-path".into(), path.into()]);
+        for (name, paths) in [("--sandbox-path", &self.sandbox_paths), ("--hidden-path", &self.hidden_paths)]
+        {
+            args.extend(paths.iter().flat_map(|path| [name.into(), path.into()]));
         }
         for (name, value) in [("--orphan-limit-ms", self.orphan_limit), ("--idle-exit-ms", self.idle_exit)] {
             args.extend([name.into(), value.as_millis().to_string().into()]);
@@ -297,6 +305,7 @@ impl SupervisorConfig {
                     config.container_engine =
                         Some(value("--container-engine")?.to_string_lossy().into_owned());
                 }
+                Some("--hidden-path") => config.hidden_paths.push(value("--hidden-path")?.into()),
                 Some("--sandbox-path") => config.sandbox_paths.push(value("--sandbox-path")?.into()),
                 Some("--orphan-limit-ms") => {
                     config.orphan_limit = millis("--orphan-limit-ms", &value("--orphan-limit-ms")?)?;
@@ -356,6 +365,7 @@ mod tests {
         config.control_groups = false;
         config.port_range = PortRange::new(7, 9).unwrap();
         config.volumes.insert("data".into(), "/srv/a=b".into());
+        config.hidden_paths = vec!["/etc/belfry/token".into()];
         config.sandbox_paths = vec!["/srv/models".into(), "/srv/tools".into()];
         config.orphan_limit = Duration::from_secs(7);
         assert_eq!(SupervisorConfig::from_args(config.to_args()).unwrap(), config);

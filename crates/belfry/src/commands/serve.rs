@@ -157,6 +157,8 @@ async fn run_dev(
     let dir = data.join("worker");
     let mut config = AgentConfig::new(&dir, &url, read_token(&running.worker_token_path)?);
     settings.apply_to_worker(&mut config)?;
+    // Its tokens belong to the user of the tasks.
+    config.hidden_paths = vec![std::path::absolute(data).unwrap_or_else(|_| data.to_owned())];
     // A worker service runs tasks of other users, so it needs a separate task user. In `dev` all tasks belong to the
     // current user, whose files a separate user might not be able to read.
     config.allow_root_tasks |= config.task_user.is_none();

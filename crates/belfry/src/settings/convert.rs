@@ -206,6 +206,7 @@ impl Settings {
             ));
         };
         let token = crate::connect::read_token(&token_file)?;
+        let hidden = std::path::absolute(&token_file).unwrap_or(token_file);
         let dir = self.path("worker.dir").unwrap_or_default();
         let mut config = AgentConfig::new(dir, servers[0].clone(), token);
         config.servers = servers;
@@ -215,6 +216,7 @@ impl Settings {
             config.tls_ca_pem = Some(pem);
         }
         self.apply_to_worker(&mut config)?;
+        config.hidden_paths = vec![hidden];
         Ok(config)
     }
 

@@ -161,6 +161,7 @@ mod tests {
             worker: "w".into(),
             run: Run::Container(Box::default()),
             command: Vec::new(),
+            environment: Vec::new(),
             sandbox: shim::SandboxPaths::default(),
             limits: Limits {
                 memory: Some(Bytes(1 << 20)),

@@ -69,6 +69,7 @@ fn run(order: &ShimOrder, process: &ProcessRun) -> Result<End, End> {
     let mut children = Children::new().map_err(|error| {
         End::start_failed("no_resources", format!("cannot handle the stop signals of the task: {error}"))
     })?;
+    adopt_environment(order);
     let command = command(order, process)?;
     let mut sidecars = Sidecars::default();
     let exit = match before_process(&mut children, &mut sidecars, process) {
@@ -87,6 +88,19 @@ fn run(order: &ShimOrder, process: &ProcessRun) -> Result<End, End> {
         Exit::Code(code) => End::Code(code),
         Exit::Signal(number) => End::Signal(number),
     })
+}
+
+/// Replaces the environment of this process by that of the job, which all programs of the job inherit.
+#[expect(unsafe_code, reason = "another thread could read the environment meanwhile")]
+fn adopt_environment(order: &ShimOrder) {
+    for (name, _) in std::env::vars_os() {
+        // SAFETY: this process has one thread.
+        unsafe { std::env::remove_var(name) };
+    }
+    for (name, value) in order.environment.iter().filter_map(|variable| variable.split_once('=')) {
+        // SAFETY: as above.
+        unsafe { std::env::set_var(name, value) };
+    }
 }
 
 fn is_alone(process: &ProcessRun) -> bool {

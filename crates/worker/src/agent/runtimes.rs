@@ -14,9 +14,10 @@ use std::time::Duration;
 
 use model::spec::Run;
 use proto::v1::Capabilities;
+use serde::de::DeserializeOwned;
 use shim::Probed;
 #[cfg(test)]
-use shim::Runtime;
+use shim::{Runtime, Sandboxes};
 use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -48,6 +49,11 @@ pub(super) async fn watch(shared: &Shared) {
             found = probe().await;
         }
         shared.runtimes.send_if_modified(|known| {
+            if known.as_ref().is_none_or(|known| known.sandboxes != found.sandboxes) {
+                for reason in &found.sandboxes.reasons {
+                    tracing::info!(%reason, "a sandbox is not available");
+                }
+            }
             let is_new = known.as_ref() != Some(&found);
             *known = Some(found);
             is_new
@@ -62,7 +68,7 @@ pub(super) async fn watch(shared: &Shared) {
 /// Returns whether the machine has lost something that it had.
 fn is_less(found: &Probed, known: &Probed) -> bool {
     known.runtimes.iter().any(|runtime| !found.runtimes.contains(runtime))
-        || known.sandbox_levels.iter().any(|level| !found.sandbox_levels.contains(level))
+        || known.sandboxes.levels.iter().any(|level| !found.sandboxes.levels.contains(level))
 }
 
 /// Waits for the first probe, for a limited time.
@@ -86,7 +92,7 @@ pub(super) fn capabilities(greeting: &SupervisorGreeting, found: &Probed) -> Opt
     for name in &greeting.shims {
         if name == Run::PROCESS {
             // The runtime is there without its shim, which is for sandboxes.
-            capabilities.sandbox_levels = found.sandbox_levels.iter().map(ToString::to_string).collect();
+            capabilities.sandbox_levels = found.sandboxes.levels.iter().map(ToString::to_string).collect();
             continue;
         }
         let probed = found.runtimes.iter().find(|runtime| runtime.name == *name);
@@ -111,14 +117,13 @@ pub(super) async fn probe(program: &Path, engine: Option<&str>, owner: Option<Ow
     };
     let mut as_worker = shim(program, shim::PROBE);
     as_worker.args(engine);
-    let (runtimes, sandbox_levels) =
-        tokio::join!(found(as_worker, engine.is_some()), found(as_task(), false));
-    Probed { runtimes, sandbox_levels }
+    let (runtimes, sandboxes) = tokio::join!(found(as_worker, engine.is_some()), found(as_task(), false));
+    Probed { runtimes, sandboxes }
 }
 
 /// Returns what a probe prints, and logs why it does not find more.
-async fn found<T: serde::de::DeserializeOwned>(command: Command, is_wanted: bool) -> Vec<T> {
-    let Some(output) = run(command).await else { return Vec::new() };
+async fn found<T: DeserializeOwned + Default>(command: Command, is_wanted: bool) -> T {
+    let Some(output) = run(command).await else { return T::default() };
     let reason = String::from_utf8_lossy(&output.stderr);
     if is_wanted && !reason.trim().is_empty() {
         tracing::warn!(reason = %reason.trim(), "a runtime is not available");
@@ -177,7 +182,7 @@ mod tests {
         };
         let found = Probed {
             runtimes: vec![runtime("container", "docker 29.1"), runtime("wasm", "48")],
-            sandbox_levels: vec![SandboxLevel::Basic, SandboxLevel::Strict],
+            sandboxes: Sandboxes { levels: SandboxLevel::ALL[1..].to_vec(), reasons: Vec::new() },
         };
         let all = capabilities(&of(&["process", "container", "http"]), &found).unwrap();
         assert_eq!(all.runtimes, ["process", "container", "http"]);

@@ -181,6 +181,7 @@ impl Launcher {
         for _ in 0..threads {
             let mut thread = Thread {
                 spawner: Spawner::new(files)?,
+                user_in_sandbox: user.clone().map(|user| TaskUser { groups: vec![user.gid], ..user }),
                 user: user.clone(),
                 dev_null: dev_null()?,
                 lease_until: Arc::clone(&lease_until),
@@ -244,6 +245,8 @@ impl Launcher {
 struct Thread {
     spawner: Spawner,
     user: Option<TaskUser>,
+    /// The user without further groups, which would give it rights on files and sockets outside.
+    user_in_sandbox: Option<TaskUser>,
     dev_null: OwnedFd,
     lease_until: Arc<AtomicU64>,
     /// Path of this program, which is also the shims.
@@ -261,13 +264,19 @@ impl Thread {
             }
         };
         // Only the user of the worker may use the container engine.
-        let user = self.user.as_ref().filter(|_| !order.is_foreign());
+        let user = if order.is_sandboxed() { &self.user_in_sandbox } else { &self.user };
+        let user = user.as_ref().filter(|_| !order.is_foreign());
         let search = order.spec.run.as_process().and_then(|process| process.env.get("PATH"));
         // A working directory may exist only in the sandbox, whose shim enters it.
         let directory = if order.is_sandboxed() { &folder.path } else { working_directory(order, folder) };
+        // A shim gets the variables of the job in its order: it is outside of the sandbox.
+        let env = match &order.spec.run {
+            Run::Process(_) if order.has_shim() => vec![format!("{EXECUTION_VARIABLE}={id}")],
+            _ => environment(*id, order, folder, (&prepared.ports, &prepared.volumes)),
+        };
         let program = Program {
             argv: c_strings(&argv)?,
-            env: c_strings(&environment(*id, order, folder, (&prepared.ports, &prepared.volumes)))?,
+            env: c_strings(&env)?,
             search: search.map_or(PATH, String::as_str),
             directory: c_strings(&[directory.display().to_string()])?.pop().unwrap_or_default(),
             stdin: streams.stdin.as_ref().unwrap_or(&self.dev_null).as_fd(),

@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     // Before any child is started.
     let orphans_are_ours = orphans_are_ours(tree::children(false).unwrap_or_default().len());
     let files = raise_file_limit();
-    let config = with_absolute_dir(config)?;
+    let config = with_resolved_paths(with_absolute_dir(config)?).map_err(failed("use its volumes"))?;
     let layout = Layout::new(&config.dir);
     let user = user::select_task_user(config.task_user.as_deref(), config.allow_root_tasks)?;
     make_folders(&layout, user.is_some()).map_err(failed("create its folders"))?;
@@ -183,6 +183,23 @@ fn with_absolute_dir(mut config: SupervisorConfig) -> Result<SupervisorConfig, S
     Ok(config)
 }
 
+/// Resolves the links in the paths of volumes and of files that sandboxes hide, once: later, a task could replace a directory
+/// in a volume by a link. A volume that does not exist yet keeps its path.
+fn with_resolved_paths(mut config: SupervisorConfig) -> io::Result<SupervisorConfig> {
+    for path in config.volumes.values_mut().chain(&mut config.hidden_paths) {
+        *path = path.canonicalize().unwrap_or_else(|_| path.clone());
+    }
+    let overlaps = |path: &PathBuf| path.starts_with(&config.dir) || config.dir.starts_with(path);
+    match config.volumes.iter().find(|(_, path)| overlaps(path)) {
+        None => Ok(config),
+        Some((name, path)) => Err(io::Error::other(format!(
+            "the volume `{name}` (`{}`) and the worker's directory `{}` contain one another, so tasks could change its files: use another directory for one of them",
+            path.display(),
+            config.dir.display()
+        ))),
+    }
+}
+
 /// Creates the folders with access only for the own user; the task user may pass through to its own folders.
 fn make_folders(layout: &Layout, other_user: bool) -> io::Result<()> {
     let passable = if other_user { 0o711 } else { 0o700 };
@@ -281,6 +298,30 @@ impl Supervisor {
         match logs::recover(&self.layout.logs()) {
             Ok(found) => found.into_iter().for_each(|(id, log)| self.adopt_log(id, log)),
             Err(error) => tracing::warn!(%error, "cannot list spooled logs; they are not sent"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_that_contains_the_folder_of_the_worker_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        let with = |volume: &Path| {
+            let mut config = SupervisorConfig::new(base.join("worker"));
+            config.volumes.insert("data".into(), volume.into());
+            with_resolved_paths(config)
+        };
+        fs::create_dir(base.join("data")).unwrap();
+        std::os::unix::fs::symlink(base.join("data"), base.join("link")).unwrap();
+        let resolved = with(&base.join("link")).unwrap();
+        assert_eq!(resolved.volumes["data"], base.join("data"));
+        for refused in [base.clone(), base.join("worker"), base.join("worker/exec"), "/".into()] {
+            let error = with(&refused).unwrap_err().to_string();
+            assert!(error.starts_with("the volume `data`"), "{error}");
         }
     }
 }

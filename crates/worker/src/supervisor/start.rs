@@ -33,7 +33,9 @@ use super::checkpoint::CheckpointFile;
 use super::convert::start_failed;
 use super::error_line::LastOutput;
 use super::folders::{Folder, SCRIPT_FILE};
-use super::launcher::{Launch, LaunchState, Launched, NotStarted, Prepared, Process, Streams, arguments};
+use super::launcher::{
+    Launch, LaunchState, Launched, NotStarted, Prepared, Process, Streams, arguments, environment,
+};
 use super::logs::{Bounds, ExecutionLog};
 use super::ports::PortNumbers;
 use super::task::{StartRequest, Task};
@@ -260,10 +262,11 @@ impl Supervisor {
     ) -> Result<(Option<Group>, Folder, Streams), LaunchFailure> {
         let failed = |code, detail: String| LaunchFailure::Failed(start_failed(code, detail));
         // The limits of a container are those that its shim passes to the engine.
-        let unlimited = Limits::default();
-        let limits = if order.is_foreign() { &unlimited } else { &order.spec.resources.limits };
+        let limits = if order.is_foreign() { Limits::default() } else { order.spec.resources.limits.clone() };
+        // The limit of the job is one of its own processes.
+        let limits = Limits { pids: limits.pids.map(|pids| pids + order.own_processes()), ..limits };
         let group =
-            self.cgroups.create(limits).map_err(|error| failed("limit_unenforceable", describe(&error)))?;
+            self.cgroups.create(&limits).map_err(|error| failed("limit_unenforceable", describe(&error)))?;
         // The execution is guarded by the fuse before its process exists.
         let number = group.as_ref().map_or(0, |group| group.number);
         if !self.guards.guard(guarded(id, order, None, number)) {
@@ -303,12 +306,12 @@ impl Supervisor {
         let streams = match &order.spec.run {
             Run::Process(process) => self.write_script_of(process, &folder.path).and_then(|()| {
                 if order.has_shim() {
-                    control_streams(&self.shim_order(id, order, &folder.path, ports, volumes))
+                    control_streams(&self.shim_order(id, order, &folder, ports, volumes))
                 } else {
                     streams_of(process)
                 }
             }),
-            _ => control_streams(&self.shim_order(id, order, &folder.path, ports, volumes)),
+            _ => control_streams(&self.shim_order(id, order, &folder, ports, volumes)),
         };
         match streams {
             Ok(streams) => Ok((folder, streams)),
@@ -324,12 +327,13 @@ impl Supervisor {
         &self,
         id: ExecutionId,
         order: &StartRequest,
-        folder: &Path,
-        ports: &PortNumbers,
-        volumes: &VolumePaths,
+        folder: &Folder,
+        port_numbers: &PortNumbers,
+        volume_paths: &VolumePaths,
     ) -> ShimOrder {
-        let ports = ports.iter().map(|(name, number)| ForwardedPort { name: name.clone(), number: *number });
-        let volumes = volumes.iter().map(|(volume, path)| MountedVolume {
+        let ports =
+            port_numbers.iter().map(|(name, number)| ForwardedPort { name: name.clone(), number: *number });
+        let volumes = volume_paths.iter().map(|(volume, path)| MountedVolume {
             name: volume.name.clone(),
             variable: volume.variable(),
             path: path.clone(),
@@ -343,10 +347,14 @@ impl Supervisor {
             limits: order.spec.resources.limits.clone(),
             ports: ports.collect(),
             volumes: volumes.collect(),
-            command: process.map(|process| arguments(process, folder)).unwrap_or_default(),
+            command: process.map(|process| arguments(process, &folder.path)).unwrap_or_default(),
+            environment: match process {
+                Some(_) => environment(id, order, folder, (port_numbers, volume_paths)),
+                None => Vec::new(),
+            },
             sandbox: SandboxPaths {
                 readable: self.config.sandbox_paths.clone(),
-                hidden: vec![self.layout.dir.clone()],
+                hidden: [&self.layout.dir].into_iter().chain(&self.config.hidden_paths).cloned().collect(),
                 links: self.layout.link().into_iter().collect(),
             },
             engine: self.config.container_engine.clone(),

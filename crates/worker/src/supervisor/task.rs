@@ -69,6 +69,12 @@ impl StartRequest {
             || !process.post_stop.is_empty()
     }
 
+    /// Returns the number of processes of Belfry in the control group of the execution: its shim, and the first one of a
+    /// sandbox.
+    pub(super) fn own_processes(&self) -> u32 {
+        u32::from(self.has_shim()) + u32::from(self.is_sandboxed())
+    }
+
     /// Returns whether the process of the execution is in a sandbox.
     pub(super) fn is_sandboxed(&self) -> bool {
         let process = self.spec.run.as_process();
