@@ -124,6 +124,7 @@ fn dependencies_between_crates_point_inwards() {
         ("belfry-leader", &["engine", "model", "mutation", "timetable"]),
         ("belfry-supervisor", &["model", "mutation"]),
         ("belfry-forecast", &["engine", "model", "mutation", "timetable"]),
+        ("belfry-raft", &[]),
         ("belfry-proto", &[]),
         ("belfry-client", &["model"]),
         ("belfry-crashpoint", &[]),
@@ -151,6 +152,15 @@ fn dependencies_between_crates_point_inwards() {
     }
     let store = dependencies("belfry-store");
     assert!(ours(&store).iter().all(|c| ["engine", "model", "mutation"].contains(c)), "{store:?}");
+}
+
+/// An upgrade of openraft then changes one crate. It must not bring its own formats into files or messages either.
+#[test]
+fn only_the_raft_crate_knows_openraft() {
+    assert!(direct_dependencies("belfry-raft").contains("openraft"));
+    for package in ["belfry", "belfry-server", "belfry-store", "belfry-sim"] {
+        assert!(!direct_dependencies(package).contains("openraft"), "{package}");
+    }
 }
 
 #[test]

@@ -1,0 +1,3 @@
+//! Tests of the public parts of the crate.
+
+mod log_suite;
