@@ -100,7 +100,7 @@ impl Housekeeping for SqliteStore {
     }
 
     async fn fold_statistics(&self) -> Result<u64, StoreError> {
-        self.writer.changed(Operation::FoldStatistics).await
+        self.writer.changed(Operation::FoldStatistics(self.clock.now())).await
     }
 
     async fn trim_statistics(&self, now: Timestamp) -> Result<u64, StoreError> {
@@ -122,7 +122,7 @@ impl Housekeeping for SqliteStore {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        self.writer.done(Operation::Check).await
+        self.writer.done(Operation::Check(self.clock.now())).await
     }
 }
 

@@ -29,7 +29,9 @@ impl Leases for SqliteStore {
         owner: &str,
         ttl: Duration,
     ) -> Result<Vec<Lease>, StoreError> {
-        let operation = Operation::Acquire { shards: shards.to_vec(), owner: owner.to_owned(), ttl };
+        let now = self.clock.now();
+        let (shards, owner, until) = (shards.to_vec(), owner.to_owned(), now + ttl);
+        let operation = Operation::Acquire { shards, owner, now, until };
         self.writer.leases(operation).await
     }
 
@@ -39,7 +41,8 @@ impl Leases for SqliteStore {
     }
 
     async fn renew(&self, leases: &[Lease], ttl: Duration) -> Result<(), StoreError> {
-        self.writer.done(Operation::Renew { leases: leases.to_vec(), ttl }).await
+        let until = self.clock.now() + ttl;
+        self.writer.done(Operation::Renew { leases: leases.to_vec(), until }).await
     }
 
     fn is_exclusive(&self) -> bool {
@@ -88,11 +91,10 @@ pub(super) fn acquire(
     shards: &[ShardId],
     owner: &str,
     now: Timestamp,
-    ttl: Duration,
+    until: Timestamp,
 ) -> Result<Vec<Lease>, Failure> {
     let mut leases = Vec::new();
     for &shard in shards {
-        let until = now + ttl;
         let row = params![shard.0, owner, now.as_micros(), until.as_micros()];
         let epoch = statements.lease_take.query_row(row, |row| row.get(0)).optional()?;
         leases.extend(epoch.map(|epoch| Lease { shard, epoch: Epoch(epoch) }));

@@ -244,13 +244,11 @@ impl SqliteStore {
         if let Err(error) = ballast.restore() {
             tracing::warn!(path = %path.display(), %error, "cannot allocate the store's reserve");
         }
-        let clock = options.clock;
         let durable = Durable::new();
         let ownership = Ownership {
             connection,
             lock,
             ballast,
-            clock: Arc::clone(&clock),
             reached: StoredPositions { newest: facts.position, base },
             // After an accepted loss, new events get positions that were never used before.
             next_event: facts.position.next_event.max(newest.next_event),
@@ -264,7 +262,7 @@ impl SqliteStore {
             trust,
             shards: facts.shards,
             roster: MemberList::default(),
-            clock: DebugClock(clock),
+            clock: DebugClock(options.clock),
         })
     }
 
@@ -281,8 +279,13 @@ impl SqliteStore {
             }
             let stays = moved.add(damaged.iter().map(DamagedRow::place));
             stays.map_err(|reason| self.trust.judge(Failure::Broken(reason), Phase::Change))?;
-            self.writer.done(Operation::MoveToQuarantine(damaged)).await?;
+            self.quarantine(damaged).await?;
         }
+    }
+
+    /// Moves rows that could not be decoded to the quarantine.
+    async fn quarantine(&self, rows: Vec<DamagedRow>) -> Result<(), StoreError> {
+        self.writer.done(Operation::MoveToQuarantine { rows, now: self.clock.now() }).await
     }
 
     async fn ask_all<T: Send + 'static>(

@@ -1,13 +1,15 @@
 //! The operations of the writer thread.
 //!
 //! An operation may be applied more than once: if a transaction of several operations fails, each is repeated on its
-//! own.
+//! own. Its effect depends on its arguments and the rows alone, so times and random ids are part of it.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use model::failures::{FailureGroupId, FailureMark};
 use model::record::{Batch, Change, Lease};
-use model::{BackfillId, Duration, JobId, RunId, ShardId, Timestamp};
+use model::{BackfillId, JobId, RunId, ShardId, Timestamp};
 use rusqlite::Connection;
 
 use super::error::Failure;
@@ -29,15 +31,18 @@ pub(super) enum Operation {
     Commit {
         leases: Vec<Lease>,
         batch: Arc<Batch>,
+        /// Key of the row with the statistics of the batch.
+        statistics: StatisticsId,
     },
     Acquire {
         shards: Vec<ShardId>,
         owner: String,
-        ttl: Duration,
+        now: Timestamp,
+        until: Timestamp,
     },
     Renew {
         leases: Vec<Lease>,
-        ttl: Duration,
+        until: Timestamp,
     },
     Release {
         leases: Vec<Lease>,
@@ -81,7 +86,8 @@ pub(super) enum Operation {
     /// Deletes some of the steps and elements of deleted runs.
     DeleteSteps,
     TrimEvents(Timestamp),
-    FoldStatistics,
+    /// The time is that of the quarantine of damaged rows.
+    FoldStatistics(Timestamp),
     TrimStatistics(Timestamp),
     MarkFailures {
         namespace: String,
@@ -95,10 +101,29 @@ pub(super) enum Operation {
     },
     /// Sets engine time back.
     ResetClock(Timestamp),
-    MoveToQuarantine(Vec<DamagedRow>),
+    MoveToQuarantine {
+        rows: Vec<DamagedRow>,
+        now: Timestamp,
+    },
     /// The owner of the shards loads them again. After a failed batch, its further batches were refused until now.
     Resume,
-    Check,
+    /// Writes the time of a health check.
+    Check(Timestamp),
+}
+
+/// Key of a row with the statistics of one commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StatisticsId(pub(super) [u8; 16]);
+
+impl StatisticsId {
+    /// Draws an id that no other row has. The keys of [`RandomState`] are random.
+    pub(super) fn draw() -> Self {
+        static DRAWN: AtomicU64 = AtomicU64::new(0);
+        thread_local!(static KEYS: [RandomState; 2] = std::array::from_fn(|_| RandomState::new()));
+        let number = DRAWN.fetch_add(1, Ordering::Relaxed);
+        let halves = KEYS.with(|keys| [&keys[0], &keys[1]].map(|keys| u128::from(keys.hash_one(number))));
+        Self((halves[0] << 64 | halves[1]).to_be_bytes())
+    }
 }
 
 /// Result of an operation.
@@ -130,9 +155,9 @@ impl Operation {
             Self::DeleteRuns(runs) => runs.len() * 3,
             Self::DeleteSteps => STEPS,
             Self::TrimEvents(_) => TRIM_ROWS,
-            Self::FoldStatistics | Self::TrimStatistics(_) => FOLD_ROWS,
+            Self::FoldStatistics(_) | Self::TrimStatistics(_) => FOLD_ROWS,
             Self::TrimLedger { lines, backfills, .. } => lines.len() + backfills.len(),
-            Self::MoveToQuarantine(damaged) => damaged.len(),
+            Self::MoveToQuarantine { rows, .. } => rows.len(),
             Self::ChangeAccess { rows, .. } | Self::DeleteAccess(rows) => rows.len(),
             Self::ChangeAlerts { changes, .. } => changes.len(),
             Self::AppendAudit { rows, .. } => rows.len(),
@@ -142,7 +167,7 @@ impl Operation {
             | Self::Secret { .. }
             | Self::MarkFailures { .. }
             | Self::ResetClock(_)
-            | Self::Check => 1,
+            | Self::Check(_) => 1,
             Self::NoteRestored => SHARDS,
             Self::Resume => 0,
         }
@@ -168,7 +193,7 @@ impl Operation {
                 )
             }),
             Self::PutArtifact(_)
-            | Self::FoldStatistics
+            | Self::FoldStatistics(_)
             | Self::AppendAudit { .. }
             | Self::ChangeAlerts { .. } => true,
             _ => false,
@@ -183,18 +208,17 @@ impl Operation {
         &self,
         connection: &Connection,
         statements: &mut Statements<'_>,
-        now: Timestamp,
         next_event: &mut u64,
     ) -> Result<Answer, Failure> {
         let done = |()| Answer::Done;
         match self {
-            Self::Commit { leases, batch } => {
-                commit::commit(statements, leases, batch, next_event).map(Answer::Committed)
+            Self::Commit { leases, batch, statistics } => {
+                commit::commit(statements, leases, batch, *statistics, next_event).map(Answer::Committed)
             }
-            Self::Acquire { shards, owner, ttl } => {
-                leases::acquire(statements, shards, owner, now, *ttl).map(Answer::Leases)
+            Self::Acquire { shards, owner, now, until } => {
+                leases::acquire(statements, shards, owner, *now, *until).map(Answer::Leases)
             }
-            Self::Renew { leases, ttl } => leases::renew(statements, leases, now + *ttl).map(done),
+            Self::Renew { leases, until } => leases::renew(statements, leases, *until).map(done),
             Self::Release { leases } => leases::release(statements, leases).map(done),
             Self::Reconciled { leases } => leases::reconciled(statements, leases).map(done),
             Self::NoteRestored => leases::mark_restored(statements, next_event).map(done),
@@ -223,7 +247,7 @@ impl Operation {
             Self::DeleteRuns(runs) => housekeeping::delete_runs(statements, runs).map(done),
             Self::DeleteSteps => housekeeping::delete_steps(statements).map(Answer::Changed),
             Self::TrimEvents(before) => housekeeping::trim_events(statements, *before).map(done),
-            Self::FoldStatistics => statistics::fold(connection, statements, now).map(Answer::Changed),
+            Self::FoldStatistics(now) => statistics::fold(connection, statements, *now).map(Answer::Changed),
             Self::TrimStatistics(now) => statistics::trim(statements, *now).map(Answer::Changed),
             Self::MarkFailures { namespace, id, mark } => {
                 statistics::mark_failures(statements, namespace, *id, mark.as_ref()).map(Answer::Changed)
@@ -231,11 +255,11 @@ impl Operation {
             Self::TrimLedger { before, lines, backfills } => {
                 housekeeping::trim_ledger(statements, *before, lines, backfills).map(Answer::Changed)
             }
-            Self::MoveToQuarantine(damaged) => {
-                quarantine::move_to_quarantine(connection, statements, damaged, now).map(done)
+            Self::MoveToQuarantine { rows, now } => {
+                quarantine::move_to_quarantine(connection, statements, rows, *now).map(done)
             }
             Self::Resume => Ok(Answer::Done),
-            Self::Check => {
+            Self::Check(now) => {
                 statements.checked.execute([now.as_micros()])?;
                 Ok(Answer::Done)
             }

@@ -6,6 +6,10 @@
 //! Statements that must change exactly one row have conditions that only the expected row fulfils; `commit`
 //! checks the number of changed rows. Some safeguards are in the SQL alone: a valid idempotency key and a
 //! ledger entry with a job are never overwritten.
+//!
+//! The effect of a statement depends on its parameters and the rows alone, and not on the order in which SQLite finds
+//! them: replicas that execute the same statements must stay equal. So a `LIMIT` has an order without ties, and no
+//! statement reads a clock or draws a number.
 
 use rusqlite::{Connection, Statement};
 
@@ -154,7 +158,7 @@ statements! {
         WHERE hash IN (SELECT definition FROM runs_deleted) AND NOT EXISTS
             (SELECT 1 FROM run_heads h INDEXED BY run_heads_definition
              WHERE h.definition = run_definitions.hash)";
-    run_deleted_next: "SELECT run FROM runs_deleted LIMIT 1";
+    run_deleted_next: "SELECT run FROM runs_deleted ORDER BY run LIMIT 1";
     run_deleted_forget: "DELETE FROM runs_deleted WHERE run = ?1";
     // Finds the key of the last of the first `limit` rows of a run.
     elements_bound: "SELECT step, first FROM element_batches WHERE run = ?1
@@ -198,8 +202,8 @@ statements! {
     events_oldest: "SELECT first, at FROM events ORDER BY first LIMIT ?1";
     event_delete: "DELETE FROM events WHERE first = ?1";
 
-    statistics_insert: "INSERT INTO statistics_pending VALUES (randomblob(16), ?1, ?2)";
-    statistics_pending: "SELECT id, at, payload FROM statistics_pending LIMIT ?1";
+    statistics_insert: "INSERT INTO statistics_pending VALUES (?1, ?2, ?3)";
+    statistics_pending: "SELECT id, at, payload FROM statistics_pending ORDER BY id LIMIT ?1";
     statistics_delete: "DELETE FROM statistics_pending WHERE id = ?1";
     statistics_chunk: "SELECT points FROM statistics
         WHERE resolution = ?1 AND kind = ?2 AND chunk = ?3 AND namespace = ?4 AND name = ?5";
@@ -210,17 +214,18 @@ statements! {
         ON CONFLICT (namespace, id) DO UPDATE SET last_at = excluded.last_at, record = excluded.record";
     failure_group_mark: "UPDATE failure_groups SET mark = ?3 WHERE namespace = ?1 AND id = ?2";
     failure_groups_trim: "DELETE FROM failure_groups WHERE (namespace, id) IN
-        (SELECT namespace, id FROM failure_groups WHERE last_at < ?1 LIMIT ?2)";
+        (SELECT namespace, id FROM failure_groups WHERE last_at < ?1 ORDER BY last_at, namespace, id LIMIT ?2)";
     failure_groups_make_room: "DELETE FROM failure_groups WHERE (namespace, id) IN
         (SELECT namespace, id FROM
             (SELECT namespace, id, mark,
-                    row_number() OVER (PARTITION BY namespace ORDER BY mark IS NULL, last_at DESC) AS place,
-                    row_number() OVER (ORDER BY mark IS NULL, last_at DESC) AS place_in_total
+                    row_number() OVER
+                        (PARTITION BY namespace ORDER BY mark IS NULL, last_at DESC, namespace, id) AS place,
+                    row_number() OVER (ORDER BY mark IS NULL, last_at DESC, namespace, id) AS place_in_total
              FROM failure_groups)
-         WHERE mark IS NULL AND (place > ?1 OR place_in_total > ?2) LIMIT ?3)";
+         WHERE mark IS NULL AND (place > ?1 OR place_in_total > ?2) ORDER BY namespace, id LIMIT ?3)";
     statistics_trim: "DELETE FROM statistics WHERE (resolution, kind, chunk, namespace, name) IN
         (SELECT resolution, kind, chunk, namespace, name FROM statistics
-         WHERE resolution = ?1 AND kind = ?2 AND chunk < ?3 LIMIT ?4)";
+         WHERE resolution = ?1 AND kind = ?2 AND chunk < ?3 ORDER BY chunk, namespace, name LIMIT ?4)";
 
     access_advance: "UPDATE meta SET access_version = ?2 WHERE access_version = ?1";
     access_put: "INSERT OR REPLACE INTO access VALUES (?1, ?2, ?3, ?4, ?5)";
@@ -248,7 +253,8 @@ statements! {
         WHERE namespace = ?1 AND name = ?2 AND sha256 = ?3 AND (?4 IS NULL OR created_at = ?4)";
     // Finds a run that needs the version: any stored run, or only live ones.
     artifact_pinned: "SELECT p.run FROM artifact_pins p JOIN runs r ON r.id = p.run
-        WHERE p.sha256 = ?3 AND p.name = ?2 AND r.namespace = ?1 AND (?4 OR r.status < 4) LIMIT 1";
+        WHERE p.sha256 = ?3 AND p.name = ?2 AND r.namespace = ?1 AND (?4 OR r.status < 4)
+        ORDER BY p.run LIMIT 1";
     artifact_pin: "INSERT OR IGNORE INTO artifact_pins VALUES (?1, ?2, ?3)";
     pins_bound: "SELECT name, sha256 FROM artifact_pins WHERE run = ?1
         ORDER BY name, sha256 LIMIT 1 OFFSET ?2";

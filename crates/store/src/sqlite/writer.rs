@@ -13,12 +13,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 
-use model::Timestamp;
 use model::record::Lease;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use super::Clock;
 use super::error::{Failure, FatalState, Phase};
 use super::file::{Lock, SpaceReserve, SpaceUse};
 use super::operation::{Answer, Operation};
@@ -61,7 +59,6 @@ pub(super) struct Ownership {
     pub(super) connection: Connection,
     pub(super) lock: Lock,
     pub(super) ballast: SpaceReserve,
-    pub(super) clock: Clock,
     /// Position of the database, and start of its WAL.
     pub(super) reached: StoredPositions,
     /// Position of the next event; higher than in the database after an accepted loss.
@@ -157,7 +154,7 @@ fn run(
     mut requests: mpsc::Receiver<Request>,
     ready: &std::sync::mpsc::SyncSender<Result<(), StoreError>>,
 ) {
-    let Ownership { mut connection, lock, ballast, clock, reached, next_event, mark, durable } = ownership;
+    let Ownership { mut connection, lock, ballast, reached, next_event, mark, durable } = ownership;
     let helpers = WalCheckpointer::new(&mut connection, trust.clone())
         .and_then(|checkpointer| Ok((checkpointer, Syncer::start(trust.clone(), durable.clone(), mark)?)));
     match helpers.and_then(|helpers| Ok((helpers, Statements::prepare(&connection)?))) {
@@ -169,7 +166,6 @@ fn run(
                 statements,
                 trust,
                 ballast,
-                clock,
                 reached,
                 next_event,
                 halted: false,
@@ -206,7 +202,6 @@ struct Session<'c> {
     statements: Statements<'c>,
     trust: FatalState,
     ballast: SpaceReserve,
-    clock: Clock,
     /// Position after the newest written transaction, and start of the WAL.
     reached: StoredPositions,
     next_event: u64,
@@ -254,7 +249,7 @@ impl Session<'_> {
 
     /// Writes all requests in one transaction; uses the reserve if the volume is full.
     fn transact(&mut self, group: &[Request]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
-        if let [Request { operation: Operation::Check, .. }] = group {
+        if let [Request { operation: Operation::Check(_), .. }] = group {
             self.restore_ballast()?;
         }
         let mut result = self.attempt(group);
@@ -298,10 +293,9 @@ impl Session<'_> {
     /// Runs one transaction. A refused operation is answered within it; any other failure rolls it back.
     fn attempt(&mut self, group: &[Request]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
         self.trust.check()?;
-        let now = (self.clock)();
         let before = Position { next_event: self.next_event, ..self.reached.newest };
         let (mut position, halted) = (before, self.halted);
-        let result = self.write(group, now, &mut position);
+        let result = self.write(group, &mut position);
         match result {
             Ok(answers) => {
                 if self.checkpointer.wal_restarted() {
@@ -324,7 +318,6 @@ impl Session<'_> {
     fn write(
         &mut self,
         group: &[Request],
-        now: Timestamp,
         position: &mut Position,
     ) -> Result<Vec<Result<Answer, StoreError>>, (Failure, Phase)> {
         let during = |phase| move |error: rusqlite::Error| (Failure::from(error), phase);
@@ -337,7 +330,7 @@ impl Session<'_> {
             }
             self.halted &= !matches!(request.operation, Operation::Resume);
             let next_event = &mut position.next_event;
-            let answer = request.operation.apply(self.connection, &mut self.statements, now, next_event);
+            let answer = request.operation.apply(self.connection, &mut self.statements, next_event);
             answers.push(match answer {
                 Ok(answer) => {
                     match &request.operation {

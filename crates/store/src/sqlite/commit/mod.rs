@@ -22,7 +22,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::error::{Failure, Phase};
 use super::leases::check_leases;
-use super::operation::Operation;
+use super::operation::{Operation, StatisticsId};
 use super::statements::Statements;
 use super::{SqliteStore, file, load, readers};
 use crate::batch::{Counters, EVENTS_PER_ROW, first_shard_without_lease, heads_for_executions, to_json};
@@ -53,13 +53,14 @@ impl Commits for SqliteStore {
         self.durable.reached(seen).await;
         self.trust.check()?;
         if !outcome.damaged.is_empty() {
-            self.writer.done(Operation::MoveToQuarantine(outcome.damaged)).await?;
+            self.quarantine(outcome.damaged).await?;
         }
         Ok(outcome.loaded)
     }
 
     async fn commit(&self, leases: &[Lease], batch: Arc<Batch>) -> Result<Committed, StoreError> {
-        self.writer.committed(Operation::Commit { leases: leases.to_vec(), batch }).await
+        let (leases, statistics) = (leases.to_vec(), StatisticsId::draw());
+        self.writer.committed(Operation::Commit { leases, batch, statistics }).await
     }
 
     /// One batch in its fsync, one being written, and one to bridge the time between the two.
@@ -92,6 +93,7 @@ pub(super) fn commit(
     statements: &mut Statements<'_>,
     leases: &[Lease],
     batch: &Batch,
+    statistics: StatisticsId,
     next_event: &mut u64,
 ) -> Result<Committed, Failure> {
     check_leases(statements, leases)?;
@@ -102,7 +104,7 @@ pub(super) fn commit(
     apply.changes(&batch.changes)?;
     let first_event = EventSeq(*next_event);
     *next_event = apply.events(*next_event, batch)?;
-    apply.statistics(batch)?;
+    apply.statistics(statistics, batch)?;
     let Apply { statements, counters, .. } = apply;
     write_counters(statements, &counters)?;
     statements.advance.execute(params![batch.now.as_micros(), *next_event])?;
@@ -436,10 +438,10 @@ impl Apply<'_, '_> {
         Ok(())
     }
 
-    fn statistics(&mut self, batch: &Batch) -> Result<(), Failure> {
+    fn statistics(&mut self, id: StatisticsId, batch: &Batch) -> Result<(), Failure> {
         if !batch.statistics.is_empty() {
             let sealed = seal_counted(batch.now, &batch.statistics);
-            self.statements.statistics_insert.execute(params![batch.now.as_micros(), sealed])?;
+            self.statements.statistics_insert.execute(params![id.0, batch.now.as_micros(), sealed])?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Tests of the contract, and of the guarantees of this store alone.
 
 mod damage;
+mod determinism;
 pub(super) mod failing_disk;
 mod faults;
 mod full_volume;
