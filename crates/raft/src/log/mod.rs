@@ -24,7 +24,8 @@
 //! - A vote of this server for itself is uncommitted after a restart, so every process leads in terms of its own.
 //!
 //! # Cost
-//! One write and one `fdatasync` for all entries that wait; no change of an inode, except once for each segment.
+//! One write and one `fdatasync` for all entries that wait. The files are allocated before and keep their length. An append
+//! copies its payload once, into the buffer of the write; memory and readers share it.
 
 mod cache;
 mod error;

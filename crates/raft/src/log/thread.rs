@@ -82,7 +82,11 @@ impl Session {
             // Here and not before the answers: a new segment takes milliseconds.
             self.prepare();
             match requests.recv_timeout(SPACE_INTERVAL) {
-                Ok(first) => self.serve(std::iter::once(first).chain(requests.try_iter())),
+                Ok(first) => {
+                    // Those that wait now; what comes during the writes must not delay the sync.
+                    let waiting: Vec<_> = requests.try_iter().collect();
+                    self.serve(std::iter::once(first).chain(waiting));
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -99,17 +103,14 @@ impl Session {
     /// Serves requests; all appends in a row share a sync.
     pub(super) fn serve(&mut self, requests: impl Iterator<Item = Request>) {
         for request in requests {
-            if let Request::Append(records, done) = request {
-                let written = self.attempt(|writer| writer.append(&records));
-                match written {
+            if !matches!(request, Request::Append(..)) {
+                self.finish_appends();
+            }
+            match request {
+                Request::Append(records, done) => match self.attempt(|writer| writer.append(&records)) {
                     Ok(()) => self.waiting.push(done),
                     Err(stopped) => done(Err(stopped)),
-                }
-                continue;
-            }
-            self.finish_appends();
-            match request {
-                Request::Append(..) => unreachable!("served above"),
+                },
                 Request::Truncate(from, done) => done(self.attempt(|writer| writer.truncate(from))),
                 Request::Purge(upto, done) => done(self.attempt(|writer| writer.purge(upto))),
                 Request::SaveVote(vote, done) => done(self.attempt(|writer| writer.save_vote(vote))),
