@@ -1,6 +1,7 @@
 //! A torn tail is removed; damage of durable bytes, and missing files, are reported.
 
 use super::*;
+use crate::log::open_session;
 
 const FIRST: &str = "00000000000000000000.log";
 /// Offset of the first record in a segment.
@@ -172,4 +173,38 @@ async fn bytes_of_a_record_in_a_payload_are_no_record() {
     // The tail is torn within its first bytes.
     disk.damage(FIRST, |bytes| bytes[START + 64..START + 72].fill(0));
     assert_eq!(all(&open(&disk)).await, records(1, 0..1));
+}
+
+/// Whatever byte has changed: the log is refused, or a read fails, or all entries are as they were written. Only the last
+/// entry may be missing: its damage cannot be told from a torn write.
+#[tokio::test]
+async fn a_changed_byte_never_changes_an_entry_or_the_vote() {
+    let disk = filled().await;
+    let vote = Vote::new(7, NodeId(2));
+    let log = open(&disk);
+    log.store_vote(vote).await.unwrap();
+    drop(log);
+    let (mut refused, mut unreadable, mut shorter) = (0, 0, 0);
+    for name in crate::disk::Disk::names(&*disk).unwrap() {
+        for byte in 0..disk.contents(&name).len() {
+            let disk = disk.copy();
+            disk.damage(&name, |bytes| bytes[byte] ^= 0x41);
+            let Ok((_, shared)) = open_session(Arc::clone(&disk) as _, options()) else {
+                refused += 1;
+                continue;
+            };
+            assert_eq!(shared.view().vote, Some(vote), "`{name}` at {byte}");
+            match shared.read(&(0..u64::MAX), usize::MAX) {
+                Ok(found) if found.len() < 40 => {
+                    shorter += 1;
+                    assert_eq!(found, records(1, 0..39), "`{name}` at {byte}");
+                }
+                Ok(found) => assert_eq!(found, records(1, 0..40), "`{name}` at {byte}"),
+                Err(_) => unreadable += 1,
+            }
+        }
+    }
+    assert!(refused > 900, "damage of the headers and of the last segment: {refused}");
+    assert_eq!(unreadable, 14 * 64 * 2, "each byte of the records in two segments");
+    assert_eq!(shorter, 64, "each byte of the last record");
 }
