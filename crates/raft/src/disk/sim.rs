@@ -194,6 +194,17 @@ impl SimDisk {
         assert!(!waited.timed_out(), "no file was synced within {PATIENCE:?}");
     }
 
+    /// Waits until the disk has exactly these files of the kind.
+    #[track_caller]
+    pub(crate) fn wait_for_names(&self, suffix: &str, expected: &[&str]) {
+        let names = |state: &State| -> Vec<String> {
+            state.names.keys().filter(|name| name.ends_with(suffix)).cloned().collect()
+        };
+        let differ = |state: &mut State| names(state) != expected;
+        let (state, waited) = self.changed.wait_timeout_while(self.state(), PATIENCE, differ).unwrap();
+        assert!(!waited.timed_out(), "expected {expected:?} but got {:?}", names(&state));
+    }
+
     /// Cuts the power, and switches it on again.
     pub(crate) fn cut_power(&self, luck: &mut Luck) {
         let mut state = self.state();
@@ -256,6 +267,7 @@ impl SimDisk {
         state.change()?;
         naming.apply(&mut state.names);
         state.namings.push(naming);
+        self.changed.notify_all();
         Ok(())
     }
 

@@ -196,16 +196,18 @@ impl Segment {
         let mut window = Window::new(&*self.file)?;
         let (mut at, mut tail) = (end, Tail::Clean);
         loop {
-            let bytes = window.bytes_at(at, HEADER_BYTES)?;
-            if bytes.iter().any(|byte| *byte != 0) {
-                tail = Tail::Torn;
-            }
-            if bytes.len() < HEADER_BYTES {
+            let word = window.bytes_at(at, 8)?;
+            if word.is_empty() {
                 return Ok(tail);
             }
-            if let Some(header) =
-                Header::parse(bytes).filter(|header| (end + 1..=at).contains(&header.durable))
-            {
+            // Nearly all of the segment.
+            if word.iter().all(|byte| *byte == 0) {
+                at += 8;
+                continue;
+            }
+            tail = Tail::Torn;
+            let header = Header::parse(window.bytes_at(at, HEADER_BYTES)?);
+            if let Some(header) = header.filter(|header| (end + 1..=at).contains(&header.durable)) {
                 let record = window.bytes_at(at, header.length)?;
                 if record.len() == header.length && header.verifies(self.preamble.salt, record) {
                     return Ok(Tail::Damaged);

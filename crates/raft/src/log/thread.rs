@@ -80,8 +80,9 @@ impl Session {
     pub(super) fn run(mut self, requests: &Receiver<Request>) {
         loop {
             // Here and not before the answers: a new segment takes milliseconds.
-            self.prepare();
-            match requests.recv_timeout(SPACE_INTERVAL) {
+            let has_more = self.prepare();
+            let patience = if has_more { Duration::ZERO } else { SPACE_INTERVAL };
+            match requests.recv_timeout(patience) {
                 Ok(first) => {
                     // Those that wait now; what comes during the writes must not delay the sync.
                     let waiting: Vec<_> = requests.try_iter().collect();
@@ -93,11 +94,15 @@ impl Session {
         }
     }
 
-    /// Allocates the next segment, and measures the free space.
-    pub(super) fn prepare(&mut self) {
-        if self.stopped.is_none() {
-            self.writer.prepare();
+    /// Deletes a purged segment, allocates the next one, and measures the free space. Returns whether a segment was
+    /// deleted, so that there may be more.
+    pub(super) fn prepare(&mut self) -> bool {
+        if self.stopped.is_some() {
+            return false;
         }
+        let has_deleted = self.writer.delete_obsolete();
+        self.writer.prepare();
+        has_deleted
     }
 
     /// Serves requests; all appends in a row share a sync.

@@ -41,6 +41,8 @@ pub(super) struct Writer {
     reserve_bytes: u64,
     state: StateFile,
     segments: Vec<Arc<Segment>>,
+    /// Purged segments whose files still exist.
+    obsolete: Vec<Arc<Segment>>,
     /// The last segment.
     active: Option<Active>,
     /// Newest entry, or the newest purged one.
@@ -63,7 +65,7 @@ impl Writer {
         let Recovered { state, segments, end, last } = recovered;
         let active = segments.last().cloned().zip(end);
         let active = active.map(|(segment, end)| Active { segment, end, durable: end.offset });
-        let (spare, buffer, salts) = (None, Vec::new(), RandomState::new());
+        let (obsolete, spare, buffer, salts) = (Vec::new(), None, Vec::new(), RandomState::new());
         Self {
             disk,
             shared,
@@ -72,6 +74,7 @@ impl Writer {
             reserve_bytes,
             state,
             segments,
+            obsolete,
             active,
             last,
             spare,
@@ -188,6 +191,18 @@ impl Writer {
         self.disk.sync_folder().map_err(Failure::of("sync", self.disk.path_of("")))
     }
 
+    /// Deletes the file of a purged segment; returns whether there was one.
+    ///
+    /// One at a time, between requests: to delete a large file takes tens of milliseconds. What remains at the end of the
+    /// process is deleted when the log is opened.
+    pub(super) fn delete_obsolete(&mut self) -> bool {
+        let Some(segment) = self.obsolete.pop() else { return false };
+        if let Err(error) = self.remove(&segment) {
+            tracing::warn!(%error, source = %error.source, "cannot delete a purged segment of the log");
+        }
+        true
+    }
+
     /// Allocates the next segment if none is allocated, and measures the space of the volume.
     pub(super) fn prepare(&mut self) {
         let before = self.shared.space.get();
@@ -283,13 +298,14 @@ impl Writer {
         if self.last < Some(upto) {
             self.last = Some(upto);
             self.shared.purge(upto, self.last, &[]);
+            while self.delete_obsolete() {}
             return self.remove_segments(0);
         }
         let needed = upto.index + 1;
         let obsolete = self.segments.windows(2).rposition(|pair| pair[1].first() <= needed);
-        let obsolete: Vec<_> = self.segments.drain(..obsolete.map_or(0, |at| at + 1)).collect();
+        self.obsolete.extend(self.segments.drain(..obsolete.map_or(0, |at| at + 1)));
         self.shared.purge(upto, self.last, &self.segments);
-        obsolete.iter().try_for_each(|segment| self.remove(segment))
+        Ok(())
     }
 
     /// Stores the vote durably.

@@ -191,21 +191,18 @@ async fn purged_segments_are_deleted() {
     let disk = SimDisk::new();
     let log = open(&disk);
     append(&log, records(1, 0..50)).await.unwrap().unwrap();
-    let segments = || {
-        let names = crate::disk::Disk::names(&*disk).unwrap();
-        names.into_iter().filter(|name| name.ends_with(".log")).collect::<Vec<_>>()
-    };
     let [a, b, c, d] = [0, 14, 28, 42].map(|first: u64| format!("{first:020}.log"));
-    assert_eq!(segments(), [&*a, &b, &c, &d]);
+    disk.wait_for_names(".log", &[&a, &b, &c, &d]);
     log.purge_upto(id(1, 26)).await.unwrap();
-    assert_eq!(segments(), [&*b, &c, &d]);
+    disk.wait_for_names(".log", &[&b, &c, &d]);
     log.purge_upto(id(1, 27)).await.unwrap();
-    assert_eq!(segments(), [&*c, &d]);
+    disk.wait_for_names(".log", &[&c, &d]);
     assert_eq!(all(&log).await, records(1, 28..50));
     log.purge_upto(id(1, 35)).await.unwrap();
     log.purge_upto(id(1, 20)).await.unwrap();
     log.purge_upto(id(1, 49)).await.unwrap();
-    assert_eq!((segments(), all(&log).await), (vec![d.clone()], vec![]));
+    disk.wait_for_names(".log", &[&d]);
+    assert_eq!(all(&log).await, []);
     drop(log);
     let log = open(&disk);
     assert_eq!(log.shared.view().purged, Some(id(1, 49)));
