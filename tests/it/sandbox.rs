@@ -220,7 +220,11 @@ async fn a_process_in_a_sandbox_runs_like_any_other() {
 
         let mut alone = sandboxed(level, "true");
         alone.resources.limits.pids = Some(1);
-        assert_eq!(ended(&site, &alone).await.status, JobStatus::Succeeded, "Belfry's own processes are extra");
+        assert_eq!(
+            ended(&site, &alone).await.status,
+            JobStatus::Succeeded,
+            "Belfry's own processes are extra"
+        );
 
         let mut missing = sandboxed(level, "");
         (process(&mut missing).script, process(&mut missing).command) = (None, vec!["nosuch".into()]);
