@@ -129,7 +129,8 @@ fn dependencies_between_crates_point_inwards() {
         ("belfry-client", &["model"]),
         ("belfry-crashpoint", &[]),
         ("belfry-shim", &["model"]),
-        ("belfry-runtimes", &["model", "shim"]),
+        ("belfry-sandbox", &["model"]),
+        ("belfry-runtimes", &["model", "sandbox", "shim"]),
         ("belfry-worker", &["crashpoint", "model", "mutation", "proto", "shim", "supervisor"]),
         (
             "belfry-server",

@@ -81,6 +81,12 @@ const ATTACKS: &[(&str, &str)] = &[
     ("raw IP", "syscall(41, 2, 3, 1) >= 0"),
     ("sockets of the hypervisor", "syscall(41, 40, 1, 0) >= 0 || !$!{EAFNOSUPPORT}"),
     ("sockets of the cipher API", "syscall(41, 38, 5, 0) >= 0 || !$!{EAFNOSUPPORT}"),
+    ("change the mode of a device", "chmod(0600, '/dev/full')"),
+    ("make a set-user-ID program", "open(F, '>', \"$shared/suid\") && chmod(04755, \"$shared/suid\")"),
+    (
+        "create a set-user-ID program",
+        "syscall(2, z(\"$shared/new\"), 0101, 04755) >= 0 && -u \"$shared/new\"",
+    ),
     (
         "capabilities",
         "grep { /^Cap(Inh|Prm|Eff|Bnd|Amb):\\s*0*[1-9a-f]/ } split /\\n/, qx(cat /proc/self/status)",
@@ -343,7 +349,7 @@ async fn a_sandbox_has_the_network_that_the_job_wants() {
     }
 }
 
-/// D2, D9. Stops reach the process; nothing survives the end of the execution, whoever ends it.
+/// D2, D9. Stops reach the process; nothing survives the end of the execution, however it ends.
 #[tokio::test]
 async fn stops_and_kills_reach_everything_in_a_sandbox() {
     let Some((site, shared)) = site(false).await else { return };

@@ -95,7 +95,7 @@ fn die_with(shim: &PipeWriter) -> Result<(), End> {
     setsid().map_err(|error| failed(error.into()))?;
     let kill = Some(rustix::process::Signal::KILL);
     rustix::process::set_parent_process_death_signal(kill).map_err(|error| failed(error.into()))?;
-    // The shim may have ended before: nobody reads then.
+    // The shim may have ended before: no process reads from the pipe then.
     let mut pipe = [PollFd::new(std::os::fd::AsFd::as_fd(shim), PollFlags::empty())];
     nix::poll::poll(&mut pipe, PollTimeout::ZERO).map_err(|error| failed(error.into()))?;
     match pipe[0].any() {
