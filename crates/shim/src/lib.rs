@@ -54,10 +54,13 @@ pub struct ShimOrder {
     /// What to run, in the runtime of the shim.
     pub run: Run,
     /// Program and arguments of a process; empty in other runtimes.
+    #[serde(default)]
     pub command: Vec<String>,
     /// Environment of a process as `NAME=value`; in other runtimes it is that of the shim.
+    #[serde(default)]
     pub environment: Vec<String>,
     /// What a sandbox shows and hides of the worker.
+    #[serde(default)]
     pub sandbox: SandboxPaths,
     /// Resource limits of the job.
     pub limits: Limits,
