@@ -28,7 +28,7 @@ pub struct View {
     pub directory: PathBuf,
     /// Further writable directories: the volumes of the job.
     pub writable: Vec<PathBuf>,
-    /// Further files and directories that the level `strict` shows, read-only.
+    /// Further files and directories to show, read-only.
     pub readable: Vec<PathBuf>,
     /// Files and directories that no sandbox shows, also if they are below a directory that it shows.
     pub hidden: Vec<PathBuf>,
@@ -255,6 +255,8 @@ pub(crate) fn show_machine(view: &View) -> Result<(), SandboxError> {
     // The name server is often configured in a file of `/run`.
     let resolver = fs::canonicalize(RESOLVER).ok().filter(|path| path.starts_with("/run"));
     let resolver = resolver.map(|path| Part::copy(&path, READ_ONLY | NO_SUID | NO_DEVICES)).transpose()?;
+    // They may be in a private directory, such as `/tmp`.
+    let readable = readable_parts(view)?;
     let everything = File::open(root).step("open `/`")?;
     set_attributes(&everything, c"", READ_ONLY | NO_SUID | NO_DEVICES, true)
         .step("make the files of the machine read-only")?;
@@ -265,8 +267,8 @@ pub(crate) fn show_machine(view: &View) -> Result<(), SandboxError> {
         mount_memory(Path::new(SSH_SETTINGS), FRAME_SIZE)?;
     }
     common.attach_system(root)?;
-    if let Some(resolver) = resolver {
-        resolver.attach(&resolver.path)?;
+    for part in readable.iter().chain(&resolver) {
+        part.attach(&part.path)?;
     }
     common.attach_writable(root, view)?;
     std::env::set_current_dir(&view.directory).step("enter the directory of the execution")
@@ -288,14 +290,7 @@ pub(crate) fn show_selection(view: &View) -> Result<(), SandboxError> {
             _ => parts.push(Part::copy(&path, READ_ONLY | NO_SUID | NO_DEVICES)?),
         }
     }
-    for path in &view.readable {
-        let mut part = Part::copy(path, READ_ONLY | NO_SUID | NO_DEVICES)?;
-        // A place such as `/bin/tool` is one in `/usr` if `/bin` is a link.
-        if let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
-            part.path = fs::canonicalize(parent).step(format!("show `{}`", path.display()))?.join(name);
-        }
-        parts.push(part);
-    }
+    parts.extend(readable_parts(view)?);
     // Any directory can be the place of the new root for a moment.
     let root = Path::new("/tmp");
     mount_memory(root, FRAME_SIZE)?;
@@ -322,6 +317,19 @@ pub(crate) fn show_selection(view: &View) -> Result<(), SandboxError> {
     rustix::process::pivot_root(c".", c".").step("change the root")?;
     rustix::mount::unmount(c".", UnmountFlags::DETACH).step("remove the old root")?;
     std::env::set_current_dir(&view.directory).step("enter the directory of the execution")
+}
+
+/// Returns the further readable files and directories.
+fn readable_parts(view: &View) -> Result<Vec<Part>, SandboxError> {
+    let copy = |path: &PathBuf| {
+        let mut part = Part::copy(path, READ_ONLY | NO_SUID | NO_DEVICES)?;
+        // A place such as `/bin/tool` is one in `/usr` if `/bin` is a link.
+        if let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
+            part.path = fs::canonicalize(parent).step(format!("show `{}`", path.display()))?.join(name);
+        }
+        Ok(part)
+    };
+    view.readable.iter().map(copy).collect()
 }
 
 /// Lets no later mount or unmount pass between the sandbox and the machine.
