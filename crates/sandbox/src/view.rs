@@ -290,7 +290,7 @@ pub(crate) fn show_selection(view: &View) -> Result<(), SandboxError> {
             _ => parts.push(Part::copy(&path, READ_ONLY | NO_SUID | NO_DEVICES)?),
         }
     }
-    parts.extend(readable_parts(view)?);
+    let readable = readable_parts(view)?;
     // Any directory can be the place of the new root for a moment.
     let root = Path::new("/tmp");
     mount_memory(root, FRAME_SIZE)?;
@@ -310,6 +310,9 @@ pub(crate) fn show_selection(view: &View) -> Result<(), SandboxError> {
         mount_memory(&directory, TMP_SIZE)?;
     }
     common.attach_system(root)?;
+    for part in &readable {
+        part.attach(&below(root, &part.path))?;
+    }
     common.attach_writable(root, view)?;
     freeze(root)?;
     std::env::set_current_dir(root).step("enter the new root")?;
