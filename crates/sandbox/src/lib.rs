@@ -21,7 +21,7 @@
 //! # Invariants
 //! - A level is complete or an error: if the kernel lacks or forbids a part, nothing of the job runs.
 //! - All levels are entered as the user of the job, which has no rights outside the sandbox.
-//! - What the programs of the job need to leave the sandbox again (capabilities, system calls) is gone before they start.
+//! - The capabilities and system calls that lead out of the sandbox are removed before the programs of the job start.
 //!
 //! # Limits
 //! The kernel is shared, so a fault in the kernel is a way out; a virtual machine is stronger. Processes of the same user
