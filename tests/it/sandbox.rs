@@ -81,7 +81,7 @@ const ATTACKS: &[(&str, &str)] = &[
     ("raw IP", "syscall(41, 2, 3, 1) >= 0"),
     ("sockets of the hypervisor", "syscall(41, 40, 1, 0) >= 0 || !$!{EAFNOSUPPORT}"),
     ("sockets of the cipher API", "syscall(41, 38, 5, 0) >= 0 || !$!{EAFNOSUPPORT}"),
-    ("change the mode of a device", "chmod(0600, '/dev/full')"),
+    ("change the mode of a device", "chmod(0666, '/dev/full')"),
     ("make a set-user-ID program", "open(F, '>', \"$shared/suid\") && chmod(04755, \"$shared/suid\")"),
     (
         "create a set-user-ID program",
