@@ -88,7 +88,11 @@ pub enum LiveChange {
 impl LiveChange {
     /// Returns the effects of the changes of a commit, each once.
     pub fn by(changes: &[Change]) -> Vec<Self> {
-        let mut touched: Vec<_> = changes.iter().filter_map(Self::of).collect();
+        Self::each_once(changes.iter().filter_map(Self::of).collect())
+    }
+
+    /// Removes duplicates, and changes of jobs that have ended.
+    pub fn each_once(mut touched: Vec<Self>) -> Vec<Self> {
         touched.sort_unstable();
         touched.dedup();
         let ended: Vec<_> = touched.iter().filter_map(Self::ended).collect();

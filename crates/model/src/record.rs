@@ -825,7 +825,7 @@ pub enum LiveRow {
 }
 
 /// Right to change the rows of a shard. A commit with an outdated epoch is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// Leased shard.
     pub shard: ShardId,

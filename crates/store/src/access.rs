@@ -13,6 +13,7 @@
 //! - A damaged row is never returned: an entry that cannot be read gives no right.
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
 
@@ -38,7 +39,7 @@ pub trait Access: Send + Sync + 'static {
 }
 
 /// Stored entry.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AccessRow {
     /// Kind of the entry, for example `token`.
     pub kind: String,

@@ -11,6 +11,7 @@
 //! - A damaged row is never returned.
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
 
@@ -47,7 +48,7 @@ pub struct AlertRow {
 }
 
 /// Change of the row with a kind and a key.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AlertChange {
     /// Kind of the row.
     pub kind: String,

@@ -14,6 +14,7 @@
 
 use async_trait::async_trait;
 use model::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
 use crate::query::{Page, Paged};
@@ -43,7 +44,7 @@ pub trait Audit: Send + Sync + 'static {
 }
 
 /// Position in the chain: a sequence number and the hash of its row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AuditLink {
     /// Sequence number; 0 before the first row.
     pub sequence: u64,
@@ -61,7 +62,7 @@ pub struct AuditChain {
 }
 
 /// Stored row. All columns except the hash repeat parts of the body, for filters.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditRow {
     /// Position in the chain.
     pub link: AuditLink,

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::record::{Batch, Lease, LiveRow};
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::Sender;
 
 use crate::StoreError;
@@ -25,7 +26,7 @@ use crate::changelog::{Changelog, Loaded};
 use crate::query::EventSeq;
 
 /// Result of a commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Committed {
     /// Position of the batch's first event in the feed; the other events follow without a gap. For a batch without
     /// events, the position of the next event.

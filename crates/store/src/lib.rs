@@ -21,6 +21,7 @@
 //! - `postgres`: a database that several servers share. In both stores, the modules `leases`, `members`, `commit`,
 //!   `reads`, `access`, `audit` and `housekeeping` implement the trait of that name.
 //! - `copy`: copies an embedded store into a database, and back.
+//! - [`command`]: changes as commands that a log can keep. [`replica`]: an embedded store that changes only by a log.
 //! - [`changelog`]: how a standby follows the leader.
 //! - [`suite`]: tests of the contract; every implementation passes all of them.
 //! - [`faulty`]: a wrapper for fault injection: it fails, stalls or loses its lease at the nth call.
@@ -39,6 +40,7 @@ mod batch;
 pub mod changelog;
 pub mod cluster;
 mod codec;
+pub mod command;
 mod commits;
 #[cfg(feature = "postgres")]
 pub mod copy;
@@ -53,6 +55,7 @@ mod moved;
 pub mod postgres;
 pub mod query;
 mod reads;
+pub mod replica;
 mod rows;
 pub mod sqlite;
 pub mod statistics;

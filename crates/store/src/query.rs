@@ -21,6 +21,7 @@ use model::{
     BackfillId, ExecutionStatus, JobId, JobStatus, RunId, ScheduleId, ServiceId, Timestamp, WorkerId,
     WorkflowId,
 };
+use serde::{Deserialize, Serialize};
 
 /// Page of a list: items with smaller IDs than `after`, newest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,7 +176,7 @@ pub struct LedgerFilter {
 
 /// Position of an entry in the ledger: its first scheduled time, then the rest of its unique key. A position never
 /// changes, so a list can continue after it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LedgerPosition {
     /// First scheduled time, in Unix microseconds.
     pub first_micros: i64,
@@ -202,7 +203,7 @@ pub struct BackfillRow {
 }
 
 /// Position in the event feed; increases with every event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct EventSeq(pub u64);
 
 /// Page of the event feed, in order.
@@ -217,7 +218,7 @@ pub struct EventPage {
 }
 
 /// One version of an artifact.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
     /// Namespace of the artifact.
     pub namespace: String,
@@ -234,7 +235,7 @@ pub struct Artifact {
 }
 
 /// Reason for the deletion of an artifact version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeletionReason {
     /// Request of a user.
     Request,
@@ -243,7 +244,7 @@ pub enum DeletionReason {
 }
 
 /// Result of the deletion of a version of an artifact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ArtifactDeletion {
     /// The version was deleted.
     Deleted,

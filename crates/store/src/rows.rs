@@ -19,6 +19,7 @@ use model::workflow::Definition;
 use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, ServiceId, Timestamp, WorkerId, WorkflowId};
 
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::audit::{AuditChain, AuditLink, AuditRow};
 use crate::codec::{
@@ -35,8 +36,8 @@ use crate::query::{
 };
 use crate::{AccessRow, AlertRow};
 
-/// Tables whose rows can be quarantined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Tables whose rows can be quarantined. A log contains the position of a variant, so new ones are added at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Table {
     Jobs,
     JobsEnded,

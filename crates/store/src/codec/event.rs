@@ -7,7 +7,7 @@ use model::worker::{Admission, WorkerStatus};
 use model::{ExecutionId, JobId, JobStatus, ScheduleId, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
-use super::{Context, DecodeError, NONE, cause, job_status, open, seal};
+use super::{Context, DecodeError, NONE, cause, encode, job_status, open, seal_bytes};
 
 #[derive(Serialize, Deserialize)]
 struct EventRow<'a> {
@@ -152,6 +152,11 @@ impl TryFrom<KindRow<'_>> for EventKind {
 
 /// Seals consecutive events, of which the first has the position `first`.
 pub(crate) fn seal_events(first: u64, events: &[Event]) -> Vec<u8> {
+    seal_encoded_events(first, encode_events(events))
+}
+
+/// Encodes consecutive events whose positions are not known yet.
+pub(crate) fn encode_events(events: &[Event]) -> Vec<u8> {
     let rows: Vec<_> = events
         .iter()
         .map(|event| EventRow {
@@ -160,7 +165,12 @@ pub(crate) fn seal_events(first: u64, events: &[Event]) -> Vec<u8> {
             kind: KindRow::from(&event.kind),
         })
         .collect();
-    seal(Context::of(first.into()), &rows)
+    encode(&rows)
+}
+
+/// Seals what [`encode_events`] encoded; the first event has the position `first`.
+pub(crate) fn seal_encoded_events(first: u64, encoded: Vec<u8>) -> Vec<u8> {
+    seal_bytes(Context::of(first.into()), encoded)
 }
 
 /// Opens what [`seal_events`] sealed.

@@ -73,11 +73,6 @@ impl LedgerColumns {
         }
     }
 
-    /// Returns the backfill part of the key; empty if the entry belongs to no backfill.
-    pub(crate) fn backfill_key(&self) -> Vec<u8> {
-        self.backfill.map(|id| id.to_bits().to_be_bytes().to_vec()).unwrap_or_default()
-    }
-
     fn context(&self) -> Context {
         let bytes = |bits: Option<u128>| bits.map(u128::to_be_bytes);
         Context::of(self.schedule.to_bits())

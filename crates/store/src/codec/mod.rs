@@ -39,7 +39,7 @@ pub(crate) use backfill::{
 pub(crate) use checkpoint::{CheckpointColumns, open_checkpoint, seal_checkpoint};
 pub(crate) use elements::{open_elements, seal_elements};
 pub(crate) use entry::entry_checksum;
-pub(crate) use event::{open_events, seal_events};
+pub(crate) use event::{encode_events, open_events, seal_encoded_events, seal_events};
 pub(crate) use execution::{ExecutionColumns, open_execution, seal_execution};
 pub(crate) use failures::{open_group, seal_group, seal_mark};
 pub(crate) use job::{
@@ -146,11 +146,15 @@ fn open_bytes<'a>(context: Context, column: &'static str, sealed: &'a [u8]) -> R
 }
 
 fn seal<T: Serialize>(context: Context, value: &T) -> Vec<u8> {
+    seal_bytes(context, encode(value))
+}
+
+/// Returns the content of a blob: the format byte and the value.
+fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     // Most records fit; growing the buffer byte by byte would be most of the cost.
     let mut bytes = Vec::with_capacity(160);
     bytes.push(FORMAT);
-    let bytes = postcard::to_extend(value, bytes).expect("the row structs are plain data");
-    seal_bytes(context, bytes)
+    extend(value, bytes)
 }
 
 fn open<'a, T: Deserialize<'a>>(
@@ -171,9 +175,7 @@ fn open<'a, T: Deserialize<'a>>(
 /// Seals a value like [`seal`], followed by `more` if there is any. Rows without it keep their earlier format.
 fn seal_with<T: Serialize, M: Serialize>(context: Context, value: &T, more: Option<&M>) -> Vec<u8> {
     let Some(more) = more else { return seal(context, value) };
-    let bytes = postcard::to_extend(value, vec![FORMAT]).expect("the row structs are plain data");
-    let bytes = postcard::to_extend(more, bytes).expect("the row structs are plain data");
-    seal_bytes(context, bytes)
+    seal_bytes(context, extend(more, extend(value, vec![FORMAT])))
 }
 
 /// Opens what [`seal_with`] sealed.
@@ -370,7 +372,7 @@ pub(crate) const fn firing_cause_code(cause: FiringCause) -> u8 {
     }
 }
 
-fn firing_cause(column: &'static str, code: u8) -> Result<FiringCause, DecodeError> {
+pub(crate) fn firing_cause(column: &'static str, code: u8) -> Result<FiringCause, DecodeError> {
     use FiringCause::{Backfill, CatchUp, Manual, Retry, Timer};
     [Timer, CatchUp, Manual, Backfill, Retry]
         .into_iter()

@@ -5,10 +5,10 @@ use rusqlite::{Connection, params};
 
 use super::SqliteStore;
 use super::error::Failure;
-use super::operation::Operation;
 use super::rows::Decoded;
 use super::statements::Statements;
 use crate::codec::entry_checksum;
+use crate::command::Update;
 use crate::rows::{self, ACCESS_CHANGES, Table};
 use crate::{Access, AccessRow, AccessRows, StoreError};
 
@@ -20,12 +20,12 @@ impl Access for SqliteStore {
     }
 
     async fn change_access(&self, expected: u64, next: u64, rows: &[AccessRow]) -> Result<bool, StoreError> {
-        let change = Operation::ChangeAccess { expected, next, rows: rows.to_vec() };
+        let change = Update::ChangeAccess { expected, next, rows: rows.to_vec() };
         Ok(self.writer.changed(change).await? > 0)
     }
 
     async fn delete_access(&self, rows: &[AccessRow]) -> Result<(), StoreError> {
-        self.writer.done(Operation::DeleteAccess(rows.to_vec())).await
+        self.writer.done(Update::DeleteAccess(rows.to_vec())).await
     }
 }
 

@@ -5,10 +5,10 @@ use rusqlite::{Connection, params};
 
 use super::SqliteStore;
 use super::error::Failure;
-use super::operation::Operation;
 use super::rows::Decoded;
 use super::statements::Statements;
 use crate::codec::entry_checksum;
+use crate::command::Update;
 use crate::rows::{self, ALERTS, Table};
 use crate::{AlertChange, AlertRow, AlertRows, Alerts, StoreError};
 
@@ -24,7 +24,7 @@ impl Alerts for SqliteStore {
         next: u64,
         changes: &[AlertChange],
     ) -> Result<bool, StoreError> {
-        let change = Operation::ChangeAlerts { expected, next, changes: changes.to_vec() };
+        let change = Update::ChangeAlerts { expected, next, changes: changes.to_vec() };
         Ok(self.writer.changed(change).await? > 0)
     }
 }

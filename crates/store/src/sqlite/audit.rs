@@ -5,11 +5,11 @@ use model::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::error::Failure;
-use super::operation::Operation;
 use super::rows::Decoded;
 use super::statements::Statements;
 use super::{SqliteStore, lists};
 use crate::audit::{AuditChain, AuditFilter, AuditLink, AuditRow};
+use crate::command::Update;
 use crate::query::{Page, Paged};
 use crate::rows::{self, AUDIT_CHAIN_COLUMNS, AUDIT_COLUMNS, Table};
 use crate::{Audit, StoreError};
@@ -24,7 +24,7 @@ impl Audit for SqliteStore {
     }
 
     async fn append_audit(&self, expected: &AuditLink, rows: &[AuditRow]) -> Result<bool, StoreError> {
-        let append = Operation::AppendAudit { expected: *expected, rows: rows.to_vec() };
+        let append = Update::AppendAudit { expected: *expected, rows: rows.to_vec() };
         Ok(self.writer.changed(append).await? > 0)
     }
 
@@ -38,7 +38,7 @@ impl Audit for SqliteStore {
     }
 
     async fn trim_audit(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
-        self.writer.changed(Operation::TrimAudit { before, limit: limit.min(TRIM_ROWS) }).await
+        self.writer.changed(Update::TrimAudit { before, limit: limit.min(TRIM_ROWS) }).await
     }
 }
 

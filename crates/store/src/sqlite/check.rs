@@ -20,9 +20,10 @@ use super::error::{Failure, Phase};
 use super::file::{self, Lock};
 use super::partial::Partial;
 use super::position::{self, Log, Loss};
+use super::quarantine::DamagedRow;
 use super::rows::key_of;
+use super::schema;
 use super::views::DefinitionCache;
-use super::{quarantine, schema};
 use crate::StoreError;
 use crate::codec::{Context, DecodeError, open_counted, open_events, open_points};
 use crate::rows::{
@@ -264,9 +265,8 @@ fn read(
         };
         checked.rows += 1;
         if let Err(damage) = decode(table, row, pins) {
-            let key = key_of(table, row).unwrap_or_default();
-            let key = key.iter().map(quarantine::show).collect::<Vec<_>>().join(" ");
-            checked.add(|| format!("table `{name}`, row `{key}`: {damage}"));
+            let row = DamagedRow::new(table, key_of(table, row).unwrap_or_default(), &damage);
+            checked.add(|| format!("table `{name}`, row `{}`: {damage}", row.shown_key()));
         }
     }
 }
@@ -341,6 +341,18 @@ pub fn backup(from: &Path, to: &Path) -> Result<Backup, BackupError> {
     }
     let bytes = partial.finish(to).map_err(written)?;
     Ok(Backup { bytes, rows: checked.rows })
+}
+
+/// Copies one snapshot of the store at `from` into the new file `to`, without a check of its rows. The copy is synced.
+pub(super) fn copy_file(from: &Path, to: &Path) -> Result<(), StoreError> {
+    let unavailable = |source| StoreError::Unavailable { source };
+    let judge = |failure: Failure| failure.into_store_error(Phase::Change, from);
+    let connection = file::open_reader(from).map_err(judge)?;
+    connection.execute_batch("BEGIN").map_err(|error| judge(error.into()))?;
+    let partial = Partial::begin(to).map_err(|error| unavailable(error.into()))?;
+    copy(&connection, partial.path()).map_err(|error| unavailable(error.into()))?;
+    partial.finish(to).map_err(|error| unavailable(error.into()))?;
+    Ok(())
 }
 
 fn copy(source: &Connection, to: &Path) -> Result<(), BackupError> {

@@ -32,6 +32,12 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
 impl From<DecodeError> for Failure {
     fn from(damage: DecodeError) -> Self {
         Self::Broken(damage.to_string())

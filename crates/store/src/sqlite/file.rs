@@ -270,6 +270,13 @@ pub(super) fn remove_wal(path: &Path) -> Result<(), StoreError> {
     sync_folder(path)
 }
 
+/// Replaces a database that is closed by another file, which is moved. The other file has no WAL.
+pub(super) fn replace(path: &Path, from: &Path) -> Result<(), StoreError> {
+    remove_wal(path)?;
+    fs::rename(from, path).map_err(|error| unavailable(from, &error))?;
+    sync_folder(path)
+}
+
 /// Returns the free bytes on the volume of a file; `None` if the system does not report them.
 pub(super) fn space_of(path: &Path) -> Option<u64> {
     let volume = rustix::fs::statvfs(folder(path)).ok()?;

@@ -4,7 +4,7 @@
 //! bounded, so that a batch never waits long for one.
 //!
 //! A run is deleted in two stages: first its rows and its definition, with a note in `runs_deleted`; then its
-//! steps, elements and pins, some [`STEPS`] rows in a transaction, also after an interruption. Ledger entries
+//! steps, elements and pins, some [`STEPS_AT_ONCE`] rows in a transaction, also after an interruption. Ledger entries
 //! are selected by a reader and deleted by the writer, which checks them again, because they may have changed
 //! in between.
 
@@ -21,14 +21,9 @@ use super::statements::Statements;
 use super::{SqliteStore, quarantine};
 use crate::batch::Counters;
 use crate::codec::firing_outcome_code;
+use crate::command::{EVENTS_AT_ONCE, STEPS_AT_ONCE, Update};
 use crate::query::{Artifact, ArtifactDeletion, ArtifactFilter, DeletionReason, LedgerPosition, Quarantined};
 use crate::{Housekeeping, StoreError};
-
-/// Maximum number of events that one transaction examines to delete old ones.
-pub(super) const TRIM_ROWS: usize = 10_000;
-
-/// Approximate number of steps of deleted runs that one transaction deletes.
-pub(super) const STEPS: usize = 2_000;
 
 /// Number of steps that a batch of elements counts as there; the batch may take a megabyte.
 pub(super) const STEPS_A_BATCH: usize = 20;
@@ -36,7 +31,7 @@ pub(super) const STEPS_A_BATCH: usize = 20;
 #[async_trait]
 impl Housekeeping for SqliteStore {
     async fn put_artifact(&self, artifact: &Artifact) -> Result<(), StoreError> {
-        self.writer.done(Operation::PutArtifact(artifact.clone())).await
+        self.writer.done(Update::PutArtifact(artifact.clone())).await
     }
 
     async fn artifacts(&self, filter: &ArtifactFilter, limit: usize) -> Result<Vec<Artifact>, StoreError> {
@@ -49,7 +44,7 @@ impl Housekeeping for SqliteStore {
         artifact: &Artifact,
         reason: DeletionReason,
     ) -> Result<ArtifactDeletion, StoreError> {
-        self.writer.artifact(Operation::DeleteArtifact { artifact: artifact.clone(), reason }).await
+        self.writer.artifact(Update::DeleteArtifact { artifact: artifact.clone(), reason }).await
     }
 
     async fn superseded_artifacts(
@@ -69,7 +64,7 @@ impl Housekeeping for SqliteStore {
     }
 
     async fn delete_jobs(&self, jobs: &[JobId]) -> Result<(), StoreError> {
-        self.writer.done(Operation::DeleteJobs(jobs.to_vec())).await
+        self.writer.done(Update::DeleteJobs(jobs.to_vec())).await
     }
 
     async fn expired_runs(&self, now: Timestamp, limit: usize) -> Result<Vec<RunId>, StoreError> {
@@ -77,13 +72,13 @@ impl Housekeeping for SqliteStore {
     }
 
     async fn delete_runs(&self, runs: &[RunId]) -> Result<(), StoreError> {
-        self.writer.done(Operation::DeleteRuns(runs.to_vec())).await?;
-        while self.writer.changed(Operation::DeleteSteps).await? > 0 {}
+        self.writer.done(Update::DeleteRuns(runs.to_vec())).await?;
+        while self.writer.changed(Update::DeleteSteps).await? > 0 {}
         Ok(())
     }
 
     async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError> {
-        self.writer.done(Operation::TrimEvents(before)).await
+        self.writer.done(Update::TrimEvents(before)).await
     }
 
     async fn trim_ledger(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
@@ -96,15 +91,15 @@ impl Housekeeping for SqliteStore {
         if lines.is_empty() && backfills.is_empty() {
             return Ok(0);
         }
-        self.writer.changed(Operation::TrimLedger { before, lines, backfills }).await
+        self.writer.changed(Update::TrimLedger { before, lines, backfills }).await
     }
 
     async fn fold_statistics(&self) -> Result<u64, StoreError> {
-        self.writer.changed(Operation::FoldStatistics(self.clock.now())).await
+        self.writer.changed(Update::FoldStatistics(self.clock.now())).await
     }
 
     async fn trim_statistics(&self, now: Timestamp) -> Result<u64, StoreError> {
-        self.writer.changed(Operation::TrimStatistics(now)).await
+        self.writer.changed(Update::TrimStatistics(now)).await
     }
 
     async fn mark_failures(
@@ -113,8 +108,7 @@ impl Housekeeping for SqliteStore {
         id: FailureGroupId,
         mark: Option<&FailureMark>,
     ) -> Result<bool, StoreError> {
-        let mark = Operation::MarkFailures { namespace: namespace.to_owned(), id, mark: mark.cloned() };
-        Ok(self.writer.changed(mark).await? > 0)
+        Ok(self.writer.changed(Update::mark_failures(namespace, id, mark)).await? > 0)
     }
 
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
@@ -351,7 +345,7 @@ pub(super) fn delete_runs(statements: &mut Statements<'_>, runs: &[RunId]) -> Re
 /// Deletes steps and elements of deleted runs. Returns the approximate number of deleted rows; 0 means that none are
 /// left.
 pub(super) fn delete_steps(statements: &mut Statements<'_>) -> Result<u64, Failure> {
-    let mut room = STEPS;
+    let mut room = STEPS_AT_ONCE;
     while room > 0 {
         let next: Option<[u8; 16]> =
             statements.run_deleted_next.query_row([], |row| row.get(0)).optional()?;
@@ -376,7 +370,7 @@ pub(super) fn delete_steps(statements: &mut Statements<'_>) -> Result<u64, Failu
             room -= 1;
         }
     }
-    Ok((STEPS - room) as u64)
+    Ok((STEPS_AT_ONCE - room) as u64)
 }
 
 /// Deletes the first rows of a run in a table, at most `limit`. Fewer deleted rows mean that none are left.
@@ -410,7 +404,7 @@ fn delete_first_pins(
 pub(super) fn trim_events(statements: &mut Statements<'_>, before: Timestamp) -> Result<(), Failure> {
     let oldest: Vec<(i64, i64)> = statements
         .events_oldest
-        .query_map([TRIM_ROWS], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .query_map([EVENTS_AT_ONCE], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
     for (first, _) in oldest.iter().take_while(|(_, at)| *at < before.as_micros()) {
         statements.event_delete.execute([first])?;

@@ -14,6 +14,7 @@ use super::SqliteStore;
 use super::error::Failure;
 use super::operation::Operation;
 use super::statements::Statements;
+use crate::command::{Reply, Update};
 use crate::leases::{EPOCH_STEP_AFTER_LOSS, EVENT_GAP_AFTER_LOSS};
 use crate::{Leases, StoreError};
 
@@ -31,8 +32,7 @@ impl Leases for SqliteStore {
     ) -> Result<Vec<Lease>, StoreError> {
         let now = self.clock.now();
         let (shards, owner, until) = (shards.to_vec(), owner.to_owned(), now + ttl);
-        let operation = Operation::Acquire { shards, owner, now, until };
-        self.writer.leases(operation).await
+        self.writer.leases(Update::TakeShards { shards, owner, now, until }).await
     }
 
     /// The previous owner has closed the file.
@@ -50,7 +50,7 @@ impl Leases for SqliteStore {
     }
 
     async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
-        self.writer.done(Operation::Release { leases: leases.to_vec() }).await
+        self.writer.done(Update::ReleaseShards(leases.to_vec())).await
     }
 
     async fn shards_with_lost_commits(&self, leases: &[Lease]) -> Result<Vec<ShardId>, StoreError> {
@@ -59,11 +59,11 @@ impl Leases for SqliteStore {
     }
 
     async fn mark_reconciled(&self, leases: &[Lease]) -> Result<(), StoreError> {
-        self.writer.done(Operation::Reconciled { leases: leases.to_vec() }).await
+        self.writer.done(Update::MarkReconciled(leases.to_vec())).await
     }
 
     async fn mark_restored(&self) -> Result<(), StoreError> {
-        self.writer.done(Operation::NoteRestored).await
+        self.writer.done(Update::MarkRestored).await
     }
 
     /// The clock of this machine is sufficient: no other machine has the file open.
@@ -72,7 +72,7 @@ impl Leases for SqliteStore {
     }
 
     async fn reset_clock(&self, now: Timestamp) -> Result<(), StoreError> {
-        self.writer.done(Operation::ResetClock(now)).await
+        self.writer.done(Update::ResetClock(now)).await
     }
 }
 
@@ -92,14 +92,18 @@ pub(super) fn acquire(
     owner: &str,
     now: Timestamp,
     until: Timestamp,
-) -> Result<Vec<Lease>, Failure> {
-    let mut leases = Vec::new();
+) -> Result<Reply, Failure> {
+    let (mut leases, mut was_owned) = (Vec::new(), false);
     for &shard in shards {
+        let is_owned = statements.lease_owned.exists([shard.0])?;
         let row = params![shard.0, owner, now.as_micros(), until.as_micros()];
         let epoch = statements.lease_take.query_row(row, |row| row.get(0)).optional()?;
-        leases.extend(epoch.map(|epoch| Lease { shard, epoch: Epoch(epoch) }));
+        if let Some(epoch) = epoch {
+            leases.push(Lease { shard, epoch: Epoch(epoch) });
+            was_owned |= is_owned;
+        }
     }
-    Ok(leases)
+    Ok(Reply::Taken { leases, was_owned })
 }
 
 pub(super) fn renew(

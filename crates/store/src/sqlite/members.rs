@@ -13,10 +13,10 @@ use rusqlite::{Connection, params};
 
 use super::SqliteStore;
 use super::error::Failure;
-use super::operation::Operation;
 use super::statements::Statements;
 use crate::StoreError;
 use crate::cluster::{Cluster, Member, Members, ServerRecord, ShardOwner};
+use crate::command::Update;
 
 #[async_trait]
 impl Members for SqliteStore {
@@ -46,7 +46,7 @@ impl Members for SqliteStore {
     }
 
     async fn secret(&self, name: &str, proposed: &[u8; 32]) -> Result<[u8; 32], StoreError> {
-        self.writer.secret(Operation::Secret { name: name.to_owned(), proposed: *proposed }).await
+        self.writer.secret(Update::PutSecret { name: name.to_owned(), proposed: *proposed }).await
     }
 }
 

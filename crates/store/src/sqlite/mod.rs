@@ -10,7 +10,8 @@
 //! - `commit`, `leases`, `members`, `reads`, `housekeeping`: implementations of the traits of the same names.
 //! - `writer`, `operation`, `statements`: changes on the writer thread. `syncer`: fsync of the WAL. `wal_checkpoint`: WAL
 //!   checkpoints.
-//! - `readers`, `lists`, `views`, `load`, `rows`: queries.
+//! - `readers`, `lists`, `views`, `load`, `live_rows`, `rows`: queries.
+//! - `replica`: a store that changes only by the entries of a log.
 //! - `source`, `target`: the store as source and as target of a copy.
 //! - `file`: files on disk, lock and reserve. `error`: meaning of SQLite errors. `quarantine`: rows that cannot be
 //!   decoded.
@@ -41,6 +42,7 @@ mod file;
 mod housekeeping;
 mod leases;
 mod lists;
+mod live_rows;
 mod load;
 mod members;
 mod operation;
@@ -49,6 +51,7 @@ mod position;
 mod quarantine;
 mod readers;
 mod reads;
+pub(crate) mod replica;
 mod rows;
 mod schema;
 #[cfg(feature = "postgres")]
@@ -78,18 +81,18 @@ pub(crate) use {
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use model::{Duration, Timestamp};
 use rusqlite::ErrorCode;
 use rusqlite::wal::CheckpointMode;
+use tokio::sync::mpsc::UnboundedSender;
 
 use error::{Failure, FatalState, Phase};
 use file::{Lock, SpaceReserve};
 use lists::Found;
 use members::MemberList;
-use operation::Operation;
 use position::{Position, PositionFile, StoredPositions};
 use quarantine::DamagedRow;
 use readers::Readers;
@@ -98,6 +101,7 @@ use syncer::Durable;
 use writer::{Ownership, Writer};
 
 use crate::StoreError;
+use crate::command::Update;
 use crate::moved::Moved;
 use crate::query::Paged;
 
@@ -187,6 +191,8 @@ pub struct SqliteStore {
     shards: u16,
     roster: MemberList,
     clock: DebugClock,
+    /// Of a replica: receiver of the rows that cannot be decoded. Any other store quarantines them itself.
+    damage: Option<Mutex<Option<UnboundedSender<Vec<DamagedRow>>>>>,
 }
 
 impl SqliteStore {
@@ -200,7 +206,28 @@ impl SqliteStore {
     /// [`StoreError::Unavailable`] if that cannot be determined, or if a damaged WAL cannot be copied.
     /// [`StoreError::Fatal`] if the file is damaged, truncated or not a Belfry store, or cannot be made durable.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
-        let path = path.as_ref();
+        Self::open_with(path.as_ref(), options)
+    }
+
+    /// Opens or creates a replica. It may be older than before a power cut: its log applies the missing entries again.
+    /// Leases change only by the log, also at a start.
+    fn open_replica(path: &Path, options: Options, shared: replica::Shared) -> Result<Self, StoreError> {
+        file::create_folder(path)?;
+        let lock = Lock::take(path)?;
+        let mut ballast = SpaceReserve::new(path, options.ballast_bytes);
+        ballast.release_for_start();
+        file::create(path)?;
+        let trust = FatalState::new(path);
+        let (connection, facts) = open_database(path, options.shards, Some(&shared))
+            .map_err(|failure| trust.judge(failure, Phase::Change))?;
+        file::sync_folder(path)?;
+        restore_ballast(&mut ballast, path);
+        let reached = StoredPositions { newest: facts.position, base: facts.base.unwrap_or_default() };
+        let role = Role::Replica(shared);
+        Self::start(Opened { connection, facts, lock, ballast, reached, role }, options, trust)
+    }
+
+    fn open_with(path: &Path, options: Options) -> Result<Self, StoreError> {
         file::create_folder(path)?;
         let lock = Lock::take(path)?;
         let mut ballast = SpaceReserve::new(path, options.ballast_bytes);
@@ -220,7 +247,7 @@ impl SqliteStore {
         }
         file::create(path)?;
         let trust = FatalState::new(path);
-        let opened = open_database(path, options.shards);
+        let opened = open_database(path, options.shards, None);
         let (connection, facts) = opened.map_err(|failure| trust.judge(failure, Phase::Change))?;
         let newest = kept.unwrap_or_default().newest;
         if facts.position < newest && !options.allow_lost_commits {
@@ -241,19 +268,31 @@ impl SqliteStore {
         }
         let mark = PositionFile::keep(path, StoredPositions { newest: newest.max(facts.position), base });
         file::sync_folder(path)?;
-        if let Err(error) = ballast.restore() {
-            tracing::warn!(path = %path.display(), %error, "cannot allocate the store's reserve");
-        }
+        restore_ballast(&mut ballast, path);
+        let reached = StoredPositions { newest: facts.position, base };
+        // After an accepted loss, new events get positions that were never used before.
+        let role = Role::Exclusive { mark, first_event: newest.next_event };
+        Self::start(Opened { connection, facts, lock, ballast, reached, role }, options, trust)
+    }
+
+    fn start(opened: Opened, options: Options, trust: FatalState) -> Result<Self, StoreError> {
+        let Opened { connection, facts, lock, ballast, reached, role } = opened;
+        let (mark, replica, first_event) = match role {
+            Role::Exclusive { mark, first_event } => (Some(mark), None, first_event),
+            Role::Replica(shared) => (None, Some(shared), 0),
+        };
         let durable = Durable::new();
+        let is_replica = replica.is_some();
         let ownership = Ownership {
             connection,
             lock,
             ballast,
-            reached: StoredPositions { newest: facts.position, base },
-            // After an accepted loss, new events get positions that were never used before.
-            next_event: facts.position.next_event.max(newest.next_event),
+            reached,
+            next_event: facts.position.next_event.max(first_event),
             mark,
             durable: durable.clone(),
+            replica,
+            clock: Arc::clone(&options.clock),
         };
         Ok(Self {
             writer: Writer::start(ownership, trust.clone())?,
@@ -263,7 +302,28 @@ impl SqliteStore {
             shards: facts.shards,
             roster: MemberList::default(),
             clock: DebugClock(options.clock),
+            damage: is_replica.then(Mutex::default),
         })
+    }
+
+    /// Reports rows of a replica that cannot be decoded.
+    fn report(&self, damaged: Vec<DamagedRow>) {
+        if damaged.is_empty() {
+            return;
+        }
+        damaged.iter().for_each(DamagedRow::log_damage);
+        if let Some(receiver) = &self.damage
+            && let Some(sender) = &*receiver.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            // Without a receiver, the rows stay where they are, and the next query reports them again.
+            let _ = sender.send(damaged);
+        }
+    }
+
+    fn report_to(&self, sender: UnboundedSender<Vec<DamagedRow>>) {
+        if let Some(receiver) = &self.damage {
+            *receiver.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        }
     }
 
     /// Runs a query. Quarantines rows that could not be decoded and repeats the query until there are none.
@@ -277,6 +337,10 @@ impl SqliteStore {
             if damaged.is_empty() {
                 return Ok(answer);
             }
+            if self.damage.is_some() {
+                self.report(damaged);
+                return Ok(answer);
+            }
             let stays = moved.add(damaged.iter().map(DamagedRow::place));
             stays.map_err(|reason| self.trust.judge(Failure::Broken(reason), Phase::Change))?;
             self.quarantine(damaged).await?;
@@ -285,7 +349,7 @@ impl SqliteStore {
 
     /// Moves rows that could not be decoded to the quarantine.
     async fn quarantine(&self, rows: Vec<DamagedRow>) -> Result<(), StoreError> {
-        self.writer.done(Operation::MoveToQuarantine { rows, now: self.clock.now() }).await
+        self.writer.done(Update::MoveToQuarantine { rows, now: self.clock.now() }).await
     }
 
     async fn ask_all<T: Send + 'static>(
@@ -311,7 +375,39 @@ struct Facts {
     base: Option<Position>,
 }
 
-fn open_database(path: &Path, shards: u16) -> Result<(rusqlite::Connection, Facts), Failure> {
+/// A database that was opened, and what its store needs.
+struct Opened {
+    connection: rusqlite::Connection,
+    facts: Facts,
+    lock: Lock,
+    ballast: SpaceReserve,
+    reached: StoredPositions,
+    role: Role,
+}
+
+/// How a store changes.
+enum Role {
+    /// By the calls of its owner.
+    Exclusive {
+        mark: PositionFile,
+        /// The first event gets this position or a higher one.
+        first_event: u64,
+    },
+    /// By the entries of a log.
+    Replica(replica::Shared),
+}
+
+fn restore_ballast(ballast: &mut SpaceReserve, path: &Path) {
+    if let Err(error) = ballast.restore() {
+        tracing::warn!(path = %path.display(), %error, "cannot allocate the store's reserve");
+    }
+}
+
+fn open_database(
+    path: &Path,
+    shards: u16,
+    replica: Option<&replica::Shared>,
+) -> Result<(rusqlite::Connection, Facts), Failure> {
     let connection = file::open_writer(path)?;
     // Checkpoints and truncates the WAL, so that the file length is meaningful. On a full volume, or during a long read
     // such as a check, the WAL stays, and reads still work.
@@ -336,6 +432,11 @@ fn open_database(path: &Path, shards: u16) -> Result<(rusqlite::Connection, Fact
         let position = Position { next_event: row.get(1)?, now: row.get(2)? };
         Ok(Facts { shards: row.get(0)?, position, base })
     })?;
+    if let Some(shared) = replica {
+        replica::create_tables(&connection)?;
+        shared.start_at(&facts);
+        return Ok((connection, facts));
+    }
     match connection.execute("UPDATE shards SET owner = NULL WHERE owner IS NOT NULL", []) {
         Ok(_) => Ok((connection, facts)),
         // The leases then expire on their own.

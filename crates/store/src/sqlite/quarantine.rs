@@ -5,15 +5,17 @@
 //! transaction that copies it.
 
 use model::Timestamp;
-use rusqlite::types::{Value, ValueRef};
+use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
+
 use rusqlite::{Connection, params, params_from_iter};
-use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::commit::write_counters;
 use super::error::Failure;
 use super::statements::Statements;
 use crate::batch::Counters;
-use crate::codec::DecodeError;
+use crate::command::Cell;
+pub(super) use crate::command::DamagedRow;
 use crate::query::Quarantined;
 use crate::rows::Table;
 
@@ -22,20 +24,13 @@ fn key_condition(table: Table) -> String {
     (1..).zip(table.key()).map(equals).collect::<Vec<_>>().join(" AND ")
 }
 
-/// Row that could not be decoded.
-#[derive(Debug, Clone)]
-pub(super) struct DamagedRow {
-    pub(super) table: Table,
-    pub(super) key: Vec<Value>,
-    pub(super) reason: String,
-}
-
 impl DamagedRow {
-    pub(super) fn new(table: Table, key: Vec<Value>, damage: &DecodeError) -> Self {
-        Self { table, key, reason: damage.to_string() }
+    pub(super) fn new(table: Table, key: Vec<Value>, reason: impl ToString) -> Self {
+        let key = key.iter().map(|value| Cell::from(ValueRef::from(value))).collect();
+        Self { table, key, reason: reason.to_string(), content: None }
     }
 
-    fn shown_key(&self) -> String {
+    pub(super) fn shown_key(&self) -> String {
         self.key.iter().map(show).collect::<Vec<_>>().join(" ")
     }
 
@@ -51,16 +46,6 @@ impl DamagedRow {
     }
 }
 
-/// Column of a quarantined row. New variants are added at the end.
-#[derive(Serialize, Deserialize)]
-enum Cell {
-    Null,
-    Integer(i64),
-    Real(f64),
-    Text(Vec<u8>),
-    Blob(Vec<u8>),
-}
-
 impl From<ValueRef<'_>> for Cell {
     fn from(value: ValueRef<'_>) -> Self {
         match value {
@@ -73,14 +58,26 @@ impl From<ValueRef<'_>> for Cell {
     }
 }
 
-/// Returns the key in readable form; bytes as hexadecimal.
-pub(super) fn show(key: &Value) -> String {
-    match key {
-        Value::Null => "NULL".into(),
-        Value::Integer(number) => number.to_string(),
-        Value::Real(number) => number.to_string(),
-        Value::Text(text) => text.clone(),
-        Value::Blob(bytes) => hex(bytes),
+impl ToSql for Cell {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Integer(number) => ValueRef::Integer(*number),
+            Self::Real(number) => ValueRef::Real(*number),
+            Self::Text(bytes) => ValueRef::Text(bytes),
+            Self::Blob(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+/// Returns a column of a key in readable form; bytes as hexadecimal.
+pub(super) fn show(cell: &Cell) -> String {
+    match cell {
+        Cell::Null => "NULL".into(),
+        Cell::Integer(number) => number.to_string(),
+        Cell::Real(number) => number.to_string(),
+        Cell::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        Cell::Blob(bytes) => hex(bytes),
     }
 }
 
@@ -146,7 +143,7 @@ fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// Moves the rows into the quarantine. Rows that no longer exist are skipped.
+/// Moves the rows into the quarantine. Rows that no longer exist, or that have other content, are skipped.
 pub(super) fn move_to_quarantine(
     connection: &Connection,
     statements: &mut Statements<'_>,
@@ -156,12 +153,15 @@ pub(super) fn move_to_quarantine(
     let mut counters = Counters::default();
     for row in damaged {
         let Some(cells) = copy(connection, row)? else { continue };
+        let bytes = postcard::to_stdvec(&cells).map_err(|error| Failure::Broken(error.to_string()))?;
+        if row.content.is_some_and(|content| content != content_hash(&bytes)) {
+            continue;
+        }
         if matches!(row.table, Table::Jobs | Table::JobsEnded) {
             uncount(&cells, &mut counters);
         }
         row.log_damage();
         let key = row.shown_key();
-        let bytes = postcard::to_stdvec(&cells).map_err(|error| Failure::Broken(error.to_string()))?;
         statements.quarantine.execute(params![row.table.name(), key, row.reason, now.as_micros(), bytes])?;
         let (table, key_condition) = (row.table.name(), key_condition(row.table));
         if let Some((rest, shared)) = row.table.companion() {
@@ -175,6 +175,26 @@ pub(super) fn move_to_quarantine(
             .execute(&format!("DELETE FROM {table} WHERE {key_condition}"), params_from_iter(&row.key))?;
     }
     write_counters(statements, &counters)
+}
+
+/// Adds the hash of its content to each row, so that a replica moves only a row that is damaged in the same way. Rows that
+/// no longer exist are left out.
+pub(super) fn with_content(
+    connection: &Connection,
+    rows: Vec<DamagedRow>,
+) -> Result<Vec<DamagedRow>, Failure> {
+    let mut found = Vec::new();
+    for row in rows {
+        if let Some(cells) = copy(connection, &row)? {
+            let bytes = postcard::to_stdvec(&cells).map_err(|error| Failure::Broken(error.to_string()))?;
+            found.push(DamagedRow { content: Some(content_hash(&bytes)), ..row });
+        }
+    }
+    Ok(found)
+}
+
+fn content_hash(cells: &[u8]) -> [u8; 32] {
+    Sha256::digest(cells).into()
 }
 
 fn copy(connection: &Connection, row: &DamagedRow) -> Result<Option<Vec<(String, Cell)>>, Failure> {

@@ -156,7 +156,8 @@ fn page(
     let (mut page, mut taken) = (Page::default(), 0);
     while let Some(row) = found.next()? {
         let cells = table.row_of_source(row).map_err(|damage| {
-            let shown = (0..table.key).map(|index| row.get(index).map(|key| super::quarantine::show(&key)));
+            let shown = (0..table.key)
+                .map(|index| row.get_ref(index).map(|key| super::quarantine::show(&key.into())));
             let key = shown.collect::<rusqlite::Result<Vec<_>>>().unwrap_or_default().join(" ");
             Stopped::Row(CopyError::Row { table: table.name, key, reason: damage.to_string() })
         })?;

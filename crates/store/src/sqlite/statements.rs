@@ -40,6 +40,7 @@ statements! {
     checked: "UPDATE meta SET checked_at = ?1";
 
     lease_holds: "SELECT 1 FROM shards WHERE shard = ?1 AND epoch = ?2 AND owner IS NOT NULL";
+    lease_owned: "SELECT 1 FROM shards WHERE shard = ?1 AND owner IS NOT NULL";
     lease_take: "UPDATE shards SET owner = ?2, epoch = epoch + 1, expires_at = ?4
         WHERE shard = ?1 AND (owner IS NULL OR expires_at <= ?3) RETURNING epoch";
     lease_renew: "UPDATE shards SET expires_at = ?2 WHERE shard = ?1";

@@ -6,7 +6,7 @@
 //! The failures of a commit are in the same pending row as its statistics.
 
 use model::Timestamp;
-use model::failures::{FailureGroup, FailureGroupId, FailureMark};
+use model::failures::FailureGroup;
 use model::statistics::{CommitStatistics, Resolution, SubjectKind};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -15,7 +15,7 @@ use super::error::Failure;
 use super::quarantine::{self, DamagedRow};
 use super::rows::key_of;
 use super::statements::Statements;
-use crate::codec::{ChunkKey, DecodeError, open_counted, seal_mark};
+use crate::codec::{ChunkKey, DecodeError, open_counted};
 use crate::failures::{FailureQuery, GROUPS_KEPT, GROUPS_KEPT_IN_TOTAL, GroupFold, KEPT, LISTED_MAX};
 use crate::rows::{self, Fields as _, Table, chunk_key};
 use crate::statistics::{Fold, PENDING_MAX, Series, StatisticsQuery, TRIM_MAX};
@@ -126,11 +126,10 @@ pub(super) fn trim(statements: &mut Statements<'_>, now: Timestamp) -> Result<u6
 pub(super) fn mark_failures(
     statements: &mut Statements<'_>,
     namespace: &str,
-    id: FailureGroupId,
-    mark: Option<&FailureMark>,
+    id: u64,
+    sealed: Option<&[u8]>,
 ) -> Result<u64, Failure> {
-    let sealed = mark.map(|mark| seal_mark(namespace, id, mark));
-    Ok(statements.failure_group_mark.execute(params![namespace, id.0.cast_signed(), sealed])? as u64)
+    Ok(statements.failure_group_mark.execute(params![namespace, id.cast_signed(), sealed])? as u64)
 }
 
 /// Returns the requested failure groups, and the rows that could not be decoded.

@@ -73,7 +73,7 @@ impl Durable {
 }
 
 /// Answer to the caller of an operation.
-pub(super) struct Reply {
+pub(super) struct Answered {
     pub(super) to: oneshot::Sender<Result<Answer, StoreError>>,
     pub(super) answer: Result<Answer, StoreError>,
 }
@@ -84,9 +84,11 @@ pub(super) struct Written {
     pub(super) place: u64,
     /// Whether it was committed; otherwise there is nothing to sync.
     pub(super) committed: bool,
+    /// Whether it is synced before its answers. The transactions of a replica are durable in its log.
+    pub(super) must_be_durable: bool,
     /// Position of the store after the transaction.
     pub(super) reached: StoredPositions,
-    pub(super) replies: Vec<Reply>,
+    pub(super) replies: Vec<Answered>,
 }
 
 /// Handle of the syncer thread. The thread ends when the handle is dropped.
@@ -100,7 +102,11 @@ pub(super) struct Syncer {
 impl Syncer {
     /// # Errors
     /// If the WAL is missing, or the thread cannot be started.
-    pub(super) fn start(trust: FatalState, durable: Durable, mark: PositionFile) -> Result<Self, Failure> {
+    pub(super) fn start(
+        trust: FatalState,
+        durable: Durable,
+        mark: Option<PositionFile>,
+    ) -> Result<Self, Failure> {
         let unavailable = |error: io::Error| Failure::Store(StoreError::Unavailable { source: error.into() });
         let path = file::wal_path(&trust.path);
         let file = OpenOptions::new().write(true).open(&path).map_err(unavailable)?;
@@ -148,16 +154,20 @@ struct Log {
     path: PathBuf,
     trust: FatalState,
     durable: Durable,
-    mark: PositionFile,
+    mark: Option<PositionFile>,
 }
 
 impl Log {
     /// Syncs all these transactions with one fsync, then sends their answers.
     fn settle(&self, written: Vec<Written>) {
         let Some(&Written { place, reached, .. }) = written.last() else { return };
-        if written.iter().any(|transaction| transaction.committed) {
+        if written.iter().any(|transaction| transaction.committed && transaction.must_be_durable) {
             match self.sync() {
-                Ok(()) => self.mark.advance(reached),
+                Ok(()) => {
+                    if let Some(mark) = &self.mark {
+                        mark.advance(reached);
+                    }
+                }
                 Err(error) => {
                     let what = format!("cannot sync its WAL `{}`: {error}", self.path.display());
                     self.trust.judge(Failure::Broken(what), Phase::Commit);
@@ -165,7 +175,7 @@ impl Log {
             }
         }
         self.durable.settle(place);
-        for Reply { to, answer } in written.into_iter().flat_map(|transaction| transaction.replies) {
+        for Answered { to, answer } in written.into_iter().flat_map(|transaction| transaction.replies) {
             // The caller may no longer wait; the operation is done anyway.
             let _ = to.send(self.trust.check().and(answer));
         }
@@ -190,13 +200,19 @@ mod tests {
         let (disk, durable) = (Disk::below(folder.path()), Durable::new());
         let (mark, reached) =
             (PositionFile::keep(&path, StoredPositions::default()), StoredPositions::default());
-        let syncer = Syncer::start(FatalState::new(&path), durable.clone(), mark).unwrap();
+        let syncer = Syncer::start(FatalState::new(&path), durable.clone(), Some(mark)).unwrap();
         disk.hold_syncs(true);
         durable.begin();
-        syncer.settle(Written { place: 1, committed: true, reached, replies: Vec::new() }, false);
+        syncer.settle(
+            Written { place: 1, committed: true, must_be_durable: true, reached, replies: Vec::new() },
+            false,
+        );
         let (to, answer) = oneshot::channel();
-        let failed = Reply { to, answer: Err(StoreError::Full) };
-        syncer.settle(Written { place: 1, committed: false, reached, replies: vec![failed] }, true);
+        let failed = Answered { to, answer: Err(StoreError::Full) };
+        syncer.settle(
+            Written { place: 1, committed: false, must_be_durable: true, reached, replies: vec![failed] },
+            true,
+        );
         let settled = *durable.settled.borrow();
         disk.hold_syncs(false);
         assert_eq!(settled, 0, "the first one is still being synced");

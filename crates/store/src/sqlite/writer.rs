@@ -17,13 +17,17 @@ use model::record::Lease;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use super::Clock;
 use super::error::{Failure, FatalState, Phase};
 use super::file::{Lock, SpaceReserve, SpaceUse};
 use super::operation::{Answer, Operation};
 use super::position::{Position, PositionFile, StoredPositions};
+use super::replica;
+use super::replica::applying::{self, Applier, Care};
 use super::statements::Statements;
-use super::syncer::{Durable, Reply, Syncer, Written};
+use super::syncer::{Answered, Durable, Syncer, Written};
 use super::wal_checkpoint::WalCheckpointer;
+use crate::command::{Answers, Command, Entry, Reply, Update};
 use crate::query::ArtifactDeletion;
 use crate::{Committed, StoreError};
 
@@ -42,7 +46,7 @@ struct Request {
 
 impl Request {
     fn is_batch(&self) -> bool {
-        matches!(self.operation, Operation::Commit { .. })
+        matches!(self.operation, Operation::Command(Command::Commit { .. }))
     }
 }
 
@@ -63,8 +67,12 @@ pub(super) struct Ownership {
     pub(super) reached: StoredPositions,
     /// Position of the next event; higher than in the database after an accepted loss.
     pub(super) next_event: u64,
-    pub(super) mark: PositionFile,
+    /// `None` for a replica: its log tells whether commits are missing.
+    pub(super) mark: Option<PositionFile>,
     pub(super) durable: Durable,
+    /// `Some` for a replica.
+    pub(super) replica: Option<replica::Shared>,
+    pub(super) clock: Clock,
 }
 
 impl Writer {
@@ -81,8 +89,9 @@ impl Writer {
     }
 
     /// Executes an operation and waits until it is durable.
-    pub(super) async fn call(&self, operation: Operation) -> Result<Answer, StoreError> {
+    pub(super) async fn call(&self, operation: impl Into<Operation>) -> Result<Answer, StoreError> {
         self.trust.check()?;
+        let operation = operation.into();
         let (reply, answer) = oneshot::channel();
         let requests = self.requests.as_ref().ok_or_else(stopped)?;
         requests.send(Request { operation, reply }).await.map_err(|_| stopped())?;
@@ -90,44 +99,56 @@ impl Writer {
         answer.await.map_err(|error| StoreError::OutcomeUnknown { source: error.into() })?
     }
 
-    pub(super) async fn done(&self, operation: Operation) -> Result<(), StoreError> {
+    pub(super) async fn done(&self, operation: impl Into<Operation>) -> Result<(), StoreError> {
         self.call(operation).await.map(drop)
     }
 
-    pub(super) async fn leases(&self, operation: Operation) -> Result<Vec<Lease>, StoreError> {
-        match self.call(operation).await? {
-            Answer::Leases(leases) => Ok(leases),
+    pub(super) async fn leases(&self, update: Update) -> Result<Vec<Lease>, StoreError> {
+        match self.call(update).await? {
+            Answer::Reply(Reply::Taken { leases, .. }) => Ok(leases),
             _ => Err(stopped()),
         }
     }
 
-    pub(super) async fn committed(&self, operation: Operation) -> Result<Committed, StoreError> {
-        match self.call(operation).await? {
-            Answer::Committed(committed) => Ok(committed),
+    pub(super) async fn committed(&self, command: Command) -> Result<Committed, StoreError> {
+        match self.call(Operation::Command(command)).await? {
+            Answer::Reply(Reply::Committed(committed)) => Ok(committed),
             _ => Err(stopped()),
         }
     }
 
-    pub(super) async fn secret(&self, operation: Operation) -> Result<[u8; 32], StoreError> {
-        match self.call(operation).await? {
-            Answer::Secret(secret) => Ok(secret),
+    pub(super) async fn secret(&self, update: Update) -> Result<[u8; 32], StoreError> {
+        match self.call(update).await? {
+            Answer::Reply(Reply::Secret(secret)) => Ok(secret),
             _ => Err(stopped()),
         }
     }
 
-    pub(super) async fn artifact(&self, operation: Operation) -> Result<ArtifactDeletion, StoreError> {
-        match self.call(operation).await? {
-            Answer::Artifact(deletion) => Ok(deletion),
+    pub(super) async fn artifact(&self, update: Update) -> Result<ArtifactDeletion, StoreError> {
+        match self.call(update).await? {
+            Answer::Reply(Reply::Artifact(deletion)) => Ok(deletion),
             _ => Err(stopped()),
         }
     }
 
-    pub(super) async fn changed(&self, operation: Operation) -> Result<u64, StoreError> {
-        match self.call(operation).await? {
-            Answer::Changed(count) => Ok(count),
+    /// Applies entries to a replica.
+    pub(super) async fn entries(&self, entries: Vec<Entry>) -> Result<Answers, StoreError> {
+        match self.call(Operation::Apply(entries)).await? {
+            Answer::Applied(answers) => Ok(answers),
+            Answer::Reply(_) => Err(stopped()),
+        }
+    }
+
+    pub(super) async fn changed(&self, update: Update) -> Result<u64, StoreError> {
+        match self.call(update).await? {
+            Answer::Reply(Reply::Changed(count)) => Ok(count),
             _ => Err(stopped()),
         }
     }
+}
+
+fn changes_only_by_its_log() -> StoreError {
+    StoreError::Unavailable { source: "a replica changes only by the entries of its log".into() }
 }
 
 fn stopped() -> StoreError {
@@ -154,29 +175,39 @@ fn run(
     mut requests: mpsc::Receiver<Request>,
     ready: &std::sync::mpsc::SyncSender<Result<(), StoreError>>,
 ) {
-    let Ownership { mut connection, lock, ballast, reached, next_event, mark, durable } = ownership;
+    let Ownership { mut connection, lock, ballast, reached, next_event, mark, durable, replica, clock } =
+        ownership;
     let helpers = WalCheckpointer::new(&mut connection, trust.clone())
         .and_then(|checkpointer| Ok((checkpointer, Syncer::start(trust.clone(), durable.clone(), mark)?)));
-    match helpers.and_then(|helpers| Ok((helpers, Statements::prepare(&connection)?))) {
-        Ok(((checkpointer, syncer), statements)) => {
-            let _ = ready.send(Ok(()));
-            let connection = &connection;
-            Session {
-                connection,
-                statements,
-                trust,
-                ballast,
-                reached,
-                next_event,
-                halted: false,
-                durable,
-                syncer,
-                checkpointer,
+    // The statements end before their connection.
+    {
+        let prepared = helpers.and_then(|helpers| {
+            let replica = replica.map(|shared| Applier::new(&connection, shared)).transpose()?;
+            Ok((helpers, Statements::prepare(&connection)?, replica))
+        });
+        match prepared {
+            Ok(((checkpointer, syncer), statements, replica)) => {
+                let _ = ready.send(Ok(()));
+                let connection = &connection;
+                Session {
+                    connection,
+                    statements,
+                    trust,
+                    ballast,
+                    reached,
+                    next_event,
+                    halted: false,
+                    durable,
+                    syncer,
+                    checkpointer,
+                    replica,
+                    clock,
+                }
+                .serve_all(&mut requests);
             }
-            .serve_all(&mut requests);
-        }
-        Err(failure) => {
-            let _ = ready.send(Err(trust.judge(failure, Phase::Change)));
+            Err(failure) => {
+                let _ = ready.send(Err(trust.judge(failure, Phase::Change)));
+            }
         }
     }
     // Closing checkpoints the WAL; only then may the next owner start.
@@ -184,17 +215,24 @@ fn run(
     drop(lock);
 }
 
-/// Returns the first request and those that are queued behind it, up to a limit.
-fn take_group(first: Request, requests: &mut mpsc::Receiver<Request>) -> Vec<Request> {
+/// Returns the first request and those that are queued behind it, up to a limit. Entries of a log are alone; those that
+/// end the group are returned as well.
+fn take_group(first: Request, requests: &mut mpsc::Receiver<Request>) -> (Vec<Request>, Option<Request>) {
+    if matches!(first.operation, Operation::Apply(_)) {
+        return (vec![first], None);
+    }
     let mut rows = first.operation.rows();
     let mut group = vec![first];
     while rows < GROUP_ROWS_MAX
         && let Ok(request) = requests.try_recv()
     {
+        if matches!(request.operation, Operation::Apply(_)) {
+            return (group, Some(request));
+        }
         rows += request.operation.rows();
         group.push(request);
     }
-    group
+    (group, None)
 }
 
 struct Session<'c> {
@@ -210,12 +248,16 @@ struct Session<'c> {
     durable: Durable,
     syncer: Syncer,
     checkpointer: WalCheckpointer,
+    replica: Option<Applier<'c>>,
+    clock: Clock,
 }
 
 impl Session<'_> {
     fn serve_all(&mut self, requests: &mut mpsc::Receiver<Request>) {
-        while let Some(first) = requests.blocking_recv() {
-            let group = take_group(first, requests);
+        let mut next = None;
+        while let Some(first) = next.take().or_else(|| requests.blocking_recv()) {
+            let (group, behind) = take_group(first, requests);
+            next = behind;
             if catch_unwind(AssertUnwindSafe(|| self.serve(group))).is_err() {
                 self.trust.judge(Failure::Broken("the writer thread panicked".into()), Phase::Change);
                 self.settle(Vec::new(), Vec::new());
@@ -224,6 +266,10 @@ impl Session<'_> {
     }
 
     fn serve(&mut self, group: Vec<Request>) {
+        if let [Request { operation: Operation::Apply(entries), .. }] = &*group {
+            let answer = self.apply_entries(entries).map(Answer::Applied);
+            return self.settle(group, vec![answer]);
+        }
         match self.transact(&group) {
             Ok(answers) => self.settle(group, answers),
             Err(error) if group.len() == 1 => self.fail(group, error),
@@ -240,10 +286,13 @@ impl Session<'_> {
     fn settle(&mut self, group: Vec<Request>, answers: Vec<Result<Answer, StoreError>>) {
         let rows: usize = group.iter().map(|request| request.operation.rows()).sum();
         let committed = answers.iter().any(Result::is_ok);
-        let reply = |(request, answer): (Request, _)| Reply { to: request.reply, answer };
+        let is_sync = group.iter().any(|request| matches!(request.operation, Operation::Sync));
+        let reply = |(request, answer): (Request, _)| Answered { to: request.reply, answer };
         let replies = group.into_iter().zip(answers).map(reply).collect();
-        let written = Written { place: self.durable.visible(), committed, reached: self.reached, replies };
-        self.syncer.settle(written, rows <= SYNCED_HERE_ROWS_MAX);
+        let must_be_durable = self.replica.is_none() || is_sync;
+        let (place, reached) = (self.durable.visible(), self.reached);
+        let written = Written { place, committed, must_be_durable, reached, replies };
+        self.syncer.settle(written, rows <= SYNCED_HERE_ROWS_MAX || !must_be_durable);
         self.checkpointer.after_commit(self.connection);
     }
 
@@ -264,7 +313,7 @@ impl Session<'_> {
         }
         if self.ballast.is_low() {
             for answer in result.iter_mut().flatten() {
-                if let Ok(Answer::Committed(committed)) = answer {
+                if let Ok(Answer::Reply(Reply::Committed(committed))) = answer {
                     committed.space_low = true;
                 }
             }
@@ -328,20 +377,26 @@ impl Session<'_> {
                 answers.push(Err(previous_batch_failed()));
                 continue;
             }
+            if self.replica.is_some() && !matches!(request.operation, Operation::Sync | Operation::Check(_)) {
+                answers.push(Err(changes_only_by_its_log()));
+                continue;
+            }
             self.halted &= !matches!(request.operation, Operation::Resume);
             let next_event = &mut position.next_event;
             let answer = request.operation.apply(self.connection, &mut self.statements, next_event);
             answers.push(match answer {
                 Ok(answer) => {
                     match &request.operation {
-                        Operation::Commit { batch, .. } => {
+                        Operation::Command(Command::Commit { batch, .. }) => {
                             position.now = position.now.max(batch.now.as_micros());
                         }
                         // The clock is never set forward.
-                        Operation::ResetClock(to) => position.now = position.now.min(to.as_micros()),
+                        Operation::Command(Command::Update(Update::ResetClock(to))) => {
+                            position.now = position.now.min(to.as_micros());
+                        }
                         _ => {}
                     }
-                    Ok(answer)
+                    Ok(Answer::Reply(answer))
                 }
                 Err(Failure::Fenced(shard)) => Err(StoreError::Fenced { shard }),
                 Err(failure) => return Err((failure, Phase::Change)),
@@ -350,6 +405,66 @@ impl Session<'_> {
         self.durable.begin();
         self.statements.commit.execute([]).map_err(during(Phase::Commit))?;
         Ok(answers)
+    }
+
+    /// Applies entries of a log in one transaction. Uses the reserve if the volume is full.
+    fn apply_entries(&mut self, entries: &[Entry]) -> Result<Answers, StoreError> {
+        let mut result = self.attempt_entries(entries, Care::Quick);
+        while matches!(result, Err(StoreError::Full)) && self.ballast.release(SpaceUse::RunningWork) {
+            result = self.attempt_entries(entries, Care::Quick);
+            if matches!(result, Err(StoreError::Full)) {
+                self.checkpointer.checkpoint_all(self.connection);
+                result = self.attempt_entries(entries, Care::Quick);
+            }
+        }
+        result
+    }
+
+    fn attempt_entries(&mut self, entries: &[Entry], care: Care) -> Result<Answers, StoreError> {
+        self.trust.check()?;
+        let Some(mut replica) = self.replica.take() else {
+            return Err(StoreError::Fatal { reason: "a store that is no replica was given a log".into() });
+        };
+        let mut position = Position { next_event: self.next_event, ..self.reached.newest };
+        let result = self.write_entries(&mut replica, entries, care, &mut position);
+        let answers = match result {
+            Ok(applied) => {
+                if self.checkpointer.wal_restarted() {
+                    self.reached.base = self.reached.newest;
+                }
+                (self.reached.newest, self.next_event) = (position, position.next_event);
+                Ok(replica.publish(applied, (self.clock)()))
+            }
+            Err((failure, phase)) => {
+                let is_of_command = care == Care::Quick && applying::is_of_command(&failure);
+                let error = if is_of_command { None } else { Some(self.trust.judge(failure, phase)) };
+                self.roll_back();
+                Err(error)
+            }
+        };
+        self.replica = Some(replica);
+        match answers {
+            Ok(answers) => Ok(answers),
+            Err(Some(error)) => Err(error),
+            Err(None) => self.attempt_entries(entries, Care::Single),
+        }
+    }
+
+    fn write_entries(
+        &mut self,
+        replica: &mut Applier<'_>,
+        entries: &[Entry],
+        care: Care,
+        position: &mut Position,
+    ) -> Result<applying::Applied, (Failure, Phase)> {
+        let during = |phase| move |error: rusqlite::Error| (Failure::from(error), phase);
+        self.statements.begin.execute([]).map_err(during(Phase::Change))?;
+        let applied = replica
+            .apply(entries, care, self.connection, &mut self.statements, position)
+            .map_err(|failure| (failure, Phase::Change))?;
+        self.durable.begin();
+        self.statements.commit.execute([]).map_err(during(Phase::Commit))?;
+        Ok(applied)
     }
 
     fn roll_back(&mut self) {

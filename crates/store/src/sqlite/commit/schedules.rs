@@ -3,212 +3,141 @@
 //! A firing updates one small row, and adds one ledger entry and one job. It looks up nothing but the
 //! namespace of the entry, in the row that was just updated.
 //!
-//! The last safeguard of "one scheduled time, one job" is in `line`: an entry with a job never gets another
+//! The last safeguard of "one scheduled time, one job" is in `ledger`: an entry with a job never gets another
 //! one. Labels have rows of their own; the old ones are found by the old head.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
-use model::firing::{BackfillHead, BackfillState, LedgerRecord, ScheduleHead, ScheduleState};
-use model::record::Change;
-use model::{BackfillId, ScheduleId};
+use model::{BackfillId, ScheduleId, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
 use super::Apply;
-use crate::codec::{
-    BackfillColumns, LedgerColumns, ScheduleColumns, open_schedule_head, parse_schedule_spec, seal_backfill,
-    seal_backfill_head, seal_ledger, seal_schedule, seal_schedule_head,
-};
+use crate::codec::{firing_cause, open_schedule_head, parse_schedule_spec};
+use crate::command::rows::{BackfillColumns, Blob, Key, Labels, LedgerRow, NamedHead, ScheduleColumns};
 use crate::sqlite::error::Failure;
 
 impl Apply<'_, '_> {
-    /// Writes the changes of schedules in a batch.
-    ///
-    /// A ledger entry takes its namespace from its schedule. So entries are written while the schedule exists: before
-    /// its removal, and after its creation. The name of a removed schedule is free for a new one.
-    pub(super) fn schedules(&mut self, changes: &[Change]) -> Result<(), Failure> {
-        let removed = self.remove_schedules(changes)?;
-        for change in changes {
-            if let Change::Schedule { id, new, head, state } = change {
-                match (new, head) {
-                    (true, Some(head)) => self.new_schedule(*id, head, state)?,
-                    (true, None) => {
-                        return Err(Failure::Broken(format!("the new schedule {id} has no head")));
-                    }
-                    (false, head) => self.schedule(*id, head.as_ref(), state)?,
-                }
-            }
-        }
-        for change in changes {
-            match change {
-                Change::Ledger(record) if !removed.contains(&record.schedule) => self.line(record)?,
-                Change::Backfill { id, head: Some(head), state } => self.new_backfill(*id, head, state)?,
-                Change::Backfill { id, head: None, state } => self.backfill(*id, state)?,
-                _ => {}
-            }
-        }
+    pub(super) fn remove_schedule(&mut self, id: &Key) -> Result<(), Failure> {
+        self.delete_schedule_labels(id)?;
+        self.statements.schedule_head_delete.execute([id])?;
+        self.statements.schedule_delete.execute([id])?;
         Ok(())
     }
 
-    /// Writes the last ledger entries of the schedules that the batch removes, then removes the schedules.
-    fn remove_schedules(&mut self, changes: &[Change]) -> Result<HashSet<ScheduleId>, Failure> {
-        let removed = |change: &Change| match change {
-            Change::RemoveSchedule(id) => Some(*id),
-            _ => None,
-        };
-        let removed: HashSet<_> = changes.iter().filter_map(removed).collect();
-        if removed.is_empty() {
-            return Ok(removed);
-        }
-        for change in changes {
-            match change {
-                Change::Ledger(record) if removed.contains(&record.schedule) => self.line(record)?,
-                _ => {}
-            }
-        }
-        for id in &removed {
-            let key = id.to_bits().to_be_bytes();
-            self.delete_schedule_labels(*id)?;
-            self.statements.schedule_head_delete.execute([key])?;
-            self.statements.schedule_delete.execute([key])?;
-        }
-        Ok(removed)
+    pub(super) fn new_schedule(
+        &mut self,
+        id: &Key,
+        state: &ScheduleColumns<'_>,
+        head: &NamedHead<'_>,
+    ) -> Result<(), Failure> {
+        let ScheduleColumns { status, next_at, state } = state;
+        let row = params![id, status, next_at, head.namespace, head.name, head.owner, state];
+        self.statements.schedule_insert.execute(row)?;
+        self.statements.schedule_head_insert.execute(params![id, head.head])?;
+        self.put_schedule_labels(id, &head.labels)
     }
 
-    fn new_schedule(
+    pub(super) fn schedule(
         &mut self,
-        id: ScheduleId,
-        head: &ScheduleHead,
-        state: &ScheduleState,
+        id: &Key,
+        state: &ScheduleColumns<'_>,
+        head: Option<&NamedHead<'_>>,
     ) -> Result<(), Failure> {
-        let (key, columns) = (id.to_bits().to_be_bytes(), ScheduleColumns::of(state));
-        self.statements.schedule_insert.execute(params![
-            key,
-            columns.status,
-            columns.next_at,
-            head.spec.namespace,
-            head.spec.name,
-            head.spec.owner,
-            seal_schedule(id, &columns, state),
-        ])?;
-        self.statements.schedule_head_insert.execute(params![key, seal_schedule_head(id, head)])?;
-        self.put_schedule_labels(id, head)
-    }
-
-    fn schedule(
-        &mut self,
-        id: ScheduleId,
-        head: Option<&Arc<ScheduleHead>>,
-        state: &ScheduleState,
-    ) -> Result<(), Failure> {
-        let (key, columns) = (id.to_bits().to_be_bytes(), ScheduleColumns::of(state));
-        let sealed = seal_schedule(id, &columns, state);
+        let ScheduleColumns { status, next_at, state } = state;
         let changed = match head {
-            None => {
-                let row = params![key, columns.status, columns.next_at, sealed];
-                self.statements.schedule_update.execute(row)?
-            }
+            None => self.statements.schedule_update.execute(params![id, status, next_at, state])?,
             Some(head) => {
-                let (spec, statements) = (&head.spec, &mut *self.statements);
-                let (status, next_at) = (columns.status, columns.next_at);
-                let row = params![key, status, next_at, spec.namespace, spec.name, spec.owner, sealed];
-                statements.schedule_update_all.execute(row)?
+                let row = params![id, status, next_at, head.namespace, head.name, head.owner, state];
+                self.statements.schedule_update_all.execute(row)?
             }
         };
         if changed != 1 {
+            let id = schedule_id(id);
             return Err(Failure::Broken(format!("the changed schedule {id} does not exist")));
         }
         if let Some(head) = head {
             self.delete_schedule_labels(id)?;
-            self.statements.schedule_head_update.execute(params![key, seal_schedule_head(id, head)])?;
-            self.put_schedule_labels(id, head)?;
+            self.statements.schedule_head_update.execute(params![id, head.head])?;
+            self.put_schedule_labels(id, &head.labels)?;
         }
         Ok(())
     }
 
-    fn put_schedule_labels(&mut self, id: ScheduleId, head: &ScheduleHead) -> Result<(), Failure> {
-        for (key, value) in &head.spec.labels {
-            let row = params![key, value, id.to_bits().to_be_bytes()];
-            self.statements.schedule_label_insert.execute(row)?;
+    fn put_schedule_labels(&mut self, id: &Key, labels: &Labels<'_>) -> Result<(), Failure> {
+        for (key, value) in labels {
+            self.statements.schedule_label_insert.execute(params![key, value, id])?;
         }
         Ok(())
     }
 
     /// Deletes the labels in the head. If the head cannot be decoded, the labels stay; lists skip labels without a
     /// schedule.
-    fn delete_schedule_labels(&mut self, id: ScheduleId) -> Result<(), Failure> {
-        let key = id.to_bits().to_be_bytes();
+    fn delete_schedule_labels(&mut self, id: &Key) -> Result<(), Failure> {
         let sealed: Option<Vec<u8>> =
-            self.statements.schedule_head.query_row([key], |row| row.get(0)).optional()?;
+            self.statements.schedule_head.query_row([id], |row| row.get(0)).optional()?;
         let spec = sealed
             .as_deref()
-            .and_then(|sealed| open_schedule_head(id, sealed).ok())
+            .and_then(|sealed| open_schedule_head(schedule_id(id), sealed).ok())
             .and_then(|body| parse_schedule_spec(body).ok());
         for (label, value) in spec.iter().flat_map(|spec| &spec.labels) {
-            self.statements.schedule_label_delete.execute(params![label, value, key])?;
+            self.statements.schedule_label_delete.execute(params![label, value, id])?;
         }
         Ok(())
     }
 
     /// Writes a ledger entry. An entry with a job never gets another job, which is the last safeguard of "one scheduled
     /// time, one job": an engine that attempts it no longer has the record of what has fired.
-    fn line(&mut self, record: &LedgerRecord) -> Result<(), Failure> {
-        let columns = LedgerColumns::of(record);
+    pub(super) fn ledger(&mut self, row: &LedgerRow<'_>) -> Result<(), Failure> {
         let changed = self.statements.ledger_put.execute(params![
-            columns.first,
-            columns.schedule.to_bits().to_be_bytes(),
-            columns.generation,
-            columns.cause,
-            columns.backfill_key(),
-            columns.last,
-            columns.count,
-            columns.outcome,
-            columns.work.map(u128::to_be_bytes),
-            columns.decided_at,
-            seal_ledger(record),
+            row.first,
+            row.schedule,
+            row.generation,
+            row.cause,
+            row.backfill.as_ref().map_or(&[][..], <[u8; 16]>::as_slice),
+            row.last,
+            row.count,
+            row.outcome,
+            row.work,
+            row.decided_at,
+            row.rest,
         ])?;
         match changed {
             1 => Ok(()),
             _ => Err(Failure::Broken(format!(
-                "the scheduled time {} of the schedule {} (generation {}, {}) has a job and cannot get {}",
-                record.first,
-                record.schedule,
-                record.generation,
-                record.cause,
-                record.work.map_or_else(|| "none".to_owned(), |work| work.to_string()),
+                "the scheduled time {} of the schedule {} (generation {}, {}) has a job and cannot get another one",
+                Timestamp::from_micros(row.first),
+                schedule_id(&row.schedule),
+                row.generation,
+                firing_cause("cause", row.cause)
+                    .map_or_else(|error| error.to_string(), |cause| cause.to_string()),
             ))),
         }
     }
 
-    fn new_backfill(
+    pub(super) fn new_backfill(
         &mut self,
-        id: BackfillId,
-        head: &BackfillHead,
-        state: &BackfillState,
+        id: &Key,
+        schedule: &Key,
+        state: &BackfillColumns<'_>,
+        head: &Blob<'_>,
     ) -> Result<(), Failure> {
-        let (key, columns) = (id.to_bits().to_be_bytes(), BackfillColumns::of(state));
-        self.statements.backfill_insert.execute(params![
-            key,
-            head.schedule.to_bits().to_be_bytes(),
-            columns.status,
-            columns.finished_at,
-            seal_backfill(id, state),
-        ])?;
-        self.statements.backfill_head_insert.execute(params![key, seal_backfill_head(head)])?;
+        let BackfillColumns { status, finished_at, state } = state;
+        let row = params![id, schedule, status, finished_at, state];
+        self.statements.backfill_insert.execute(row)?;
+        self.statements.backfill_head_insert.execute(params![id, head])?;
         Ok(())
     }
 
-    fn backfill(&mut self, id: BackfillId, state: &BackfillState) -> Result<(), Failure> {
-        let columns = BackfillColumns::of(state);
-        let changed = self.statements.backfill_update.execute(params![
-            id.to_bits().to_be_bytes(),
-            columns.status,
-            columns.finished_at,
-            seal_backfill(id, state),
-        ])?;
-        match changed {
+    pub(super) fn backfill(&mut self, id: &Key, state: &BackfillColumns<'_>) -> Result<(), Failure> {
+        let BackfillColumns { status, finished_at, state } = state;
+        match self.statements.backfill_update.execute(params![id, status, finished_at, state])? {
             1 => Ok(()),
-            _ => Err(Failure::Broken(format!("the changed backfill {id} does not exist"))),
+            _ => {
+                let id = BackfillId::from_bits(u128::from_be_bytes(*id));
+                Err(Failure::Broken(format!("the changed backfill {id} does not exist")))
+            }
         }
     }
+}
+
+fn schedule_id(key: &Key) -> ScheduleId {
+    ScheduleId::from_bits(u128::from_be_bytes(*key))
 }

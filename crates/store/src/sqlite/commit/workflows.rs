@@ -3,164 +3,154 @@
 //! The end of a step and the start of the next one take two small rows and the row of the run. A definition is written
 //! once, whatever the number of its runs.
 
-use model::WorkflowId;
-use model::record::{Change, RunKeyRecord};
-use model::run::{ElementBatch, RunHead, RunState, StepRecord, WorkflowHead, WorkflowState};
-use model::{RunId, WorkflowSpec};
+use std::borrow::Cow;
+
+use model::{RunId, WorkflowId};
 use rusqlite::{OptionalExtension, params};
 
 use super::Apply;
-use crate::codec::{
-    RunColumns, definition_hash, open_workflow_head, seal_definition, seal_elements, seal_run, seal_run_head,
-    seal_step, seal_workflow, seal_workflow_head, step_columns,
-};
+use crate::codec::open_workflow_head;
+use crate::command::rows::{Blob, Key, KeyColumns, NamedHead, RunColumns, RunHeadColumns};
 use crate::sqlite::error::Failure;
 
 impl Apply<'_, '_> {
-    /// Writes the changes of workflows and runs in a batch. The name of a removed workflow is free for a new one.
-    pub(super) fn workflows(&mut self, changes: &[Change]) -> Result<(), Failure> {
-        for change in changes {
-            if let Change::RemoveWorkflow(id) = change {
-                let key = id.to_bits().to_be_bytes();
-                self.delete_workflow_labels(*id)?;
-                self.statements.workflow_heads_delete.execute([key])?;
-                self.statements.workflow_delete.execute([key])?;
-            }
-        }
-        for change in changes {
-            match change {
-                Change::Workflow { id, new, head, state } => {
-                    self.workflow(*id, *new, head.as_deref(), state)?;
-                }
-                Change::Run { id, head: Some(head), state } => self.new_run(*id, head, state)?,
-                Change::Run { id, head: None, state } => self.run(*id, state)?,
-                Change::Step(record) => self.step(record)?,
-                Change::ElementBatch(batch) => self.elements(batch)?,
-                Change::RunKey(key) => self.run_key(key)?,
-                _ => {}
-            }
-        }
+    pub(super) fn remove_workflow(&mut self, id: &Key) -> Result<(), Failure> {
+        self.delete_workflow_labels(id)?;
+        self.statements.workflow_heads_delete.execute([id])?;
+        self.statements.workflow_delete.execute([id])?;
         Ok(())
     }
 
-    fn workflow(
+    pub(super) fn new_workflow(
         &mut self,
-        id: WorkflowId,
-        new: bool,
-        head: Option<&WorkflowHead>,
-        state: &WorkflowState,
+        id: &Key,
+        generation: u64,
+        state: &Blob<'_>,
+        head: &NamedHead<'_>,
     ) -> Result<(), Failure> {
-        let (key, sealed) = (id.to_bits().to_be_bytes(), seal_workflow(id, state));
-        if !new && head.is_some() {
-            self.delete_workflow_labels(id)?;
-        }
-        let changed = match head.map(|head| &*head.spec) {
-            None if new => {
-                return Err(Failure::Broken(format!("the new workflow {id} has no head")));
-            }
-            None => self.statements.workflow_update.execute(params![key, state.generation, sealed])?,
-            Some(WorkflowSpec { namespace, name, owner, .. }) => {
-                let row = params![key, state.generation, namespace, name, owner, sealed];
-                match new {
-                    true => self.statements.workflow_insert.execute(row)?,
-                    false => self.statements.workflow_update_all.execute(row)?,
-                }
+        let row = params![id, generation, head.namespace, head.name, head.owner, state];
+        self.statements.workflow_insert.execute(row)?;
+        self.put_workflow_head(id, generation, head)
+    }
+
+    pub(super) fn workflow(
+        &mut self,
+        id: &Key,
+        generation: u64,
+        state: &Blob<'_>,
+        head: Option<&NamedHead<'_>>,
+    ) -> Result<(), Failure> {
+        let changed = match head {
+            None => self.statements.workflow_update.execute(params![id, generation, state])?,
+            Some(head) => {
+                self.delete_workflow_labels(id)?;
+                let row = params![id, generation, head.namespace, head.name, head.owner, state];
+                self.statements.workflow_update_all.execute(row)?
             }
         };
         if changed != 1 {
+            let id = workflow_id(id);
             return Err(Failure::Broken(format!("the changed workflow {id} does not exist")));
         }
-        if let Some(head) = head {
-            let sealed = seal_workflow_head(id, state.generation, head);
-            self.statements.workflow_head_insert.execute(params![key, state.generation, sealed])?;
-            for (label, value) in &head.spec.labels {
-                self.statements.workflow_label_insert.execute(params![label, value, key])?;
-            }
+        head.map_or(Ok(()), |head| self.put_workflow_head(id, generation, head))
+    }
+
+    fn put_workflow_head(&mut self, id: &Key, generation: u64, head: &NamedHead<'_>) -> Result<(), Failure> {
+        self.statements.workflow_head_insert.execute(params![id, generation, head.head])?;
+        for (label, value) in &head.labels {
+            self.statements.workflow_label_insert.execute(params![label, value, id])?;
         }
         Ok(())
     }
 
     /// Deletes the labels in the newest spec. If the spec cannot be decoded, the labels stay; lists skip labels without
     /// a workflow.
-    fn delete_workflow_labels(&mut self, id: WorkflowId) -> Result<(), Failure> {
-        let key = id.to_bits().to_be_bytes();
+    fn delete_workflow_labels(&mut self, id: &Key) -> Result<(), Failure> {
         let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        let found: Option<(u64, Vec<u8>)> =
-            self.statements.workflow_head.query_row([key], read).optional()?;
-        let head = found.and_then(|(generation, sealed)| open_workflow_head(id, generation, &sealed).ok());
+        let found: Option<(u64, Vec<u8>)> = self.statements.workflow_head.query_row([id], read).optional()?;
+        let head = found
+            .and_then(|(generation, sealed)| open_workflow_head(workflow_id(id), generation, &sealed).ok());
         for (label, value) in head.iter().flat_map(|head| &head.spec.labels) {
-            self.statements.workflow_label_delete.execute(params![label, value, key])?;
+            self.statements.workflow_label_delete.execute(params![label, value, id])?;
         }
         Ok(())
     }
 
-    fn new_run(&mut self, id: RunId, head: &RunHead, state: &RunState) -> Result<(), Failure> {
-        let (key, columns) = (id.to_bits().to_be_bytes(), RunColumns::of(state));
-        let spec = &head.definition.workflow;
+    pub(super) fn new_run(
+        &mut self,
+        id: &Key,
+        state: &RunColumns<'_>,
+        head: &RunHeadColumns<'_>,
+    ) -> Result<(), Failure> {
         self.statements.run_insert.execute(params![
-            key,
-            columns.status,
-            head.workflow.map(|workflow| workflow.to_bits().to_be_bytes()),
-            head.caller.map(|caller| caller.run.to_bits().to_be_bytes()),
-            head.origin.as_ref().map(|origin| origin.schedule.to_bits().to_be_bytes()),
-            head.origin.as_ref().and_then(|origin| origin.backfill).map(|id| id.to_bits().to_be_bytes()),
-            spec.namespace,
-            spec.name,
-            columns.expires_at,
-            seal_run(id, &columns, state),
+            id,
+            state.status,
+            head.workflow,
+            head.caller,
+            head.schedule,
+            head.backfill,
+            head.namespace,
+            head.name,
+            state.expires_at,
+            state.state,
         ])?;
-        let hash = definition_hash(&head.body);
-        let body = seal_definition(hash, &head.body);
-        self.statements.run_definition_insert.execute(params![hash.to_be_bytes(), body])?;
-        let sealed = seal_run_head(id, hash, head);
-        self.statements.run_head_insert.execute(params![key, hash.to_be_bytes(), sealed])?;
+        self.statements.run_definition_insert.execute(params![head.hash, head.definition])?;
+        self.statements.run_head_insert.execute(params![id, head.hash, head.head])?;
         Ok(())
     }
 
-    fn run(&mut self, id: RunId, state: &RunState) -> Result<(), Failure> {
-        let (key, columns) = (id.to_bits().to_be_bytes(), RunColumns::of(state));
-        let sealed = seal_run(id, &columns, state);
-        let row = params![key, columns.status, columns.expires_at, sealed];
-        match self.statements.run_update.execute(row)? {
+    pub(super) fn run(&mut self, id: &Key, state: &RunColumns<'_>) -> Result<(), Failure> {
+        let RunColumns { status, expires_at, state } = state;
+        match self.statements.run_update.execute(params![id, status, expires_at, state])? {
             1 => Ok(()),
-            _ => Err(Failure::Broken(format!("the changed run {id} is not live"))),
+            _ => Err(Failure::Broken(format!("the changed run {} is not live", run_id(id)))),
         }
     }
 
-    fn run_key(&mut self, key: &RunKeyRecord) -> Result<(), Failure> {
-        let changed = self.statements.run_key_insert.execute(params![
-            key.run.shard().0,
-            key.expires_at.as_micros(),
-            key.key.to_be_bytes(),
-            key.body.to_be_bytes(),
-            key.run.to_bits().to_be_bytes(),
-            self.now.as_micros(),
-        ])?;
-        match changed {
+    pub(super) fn run_key(&mut self, columns: &KeyColumns) -> Result<(), Failure> {
+        let KeyColumns { shard, expires_at, key, body, work } = columns;
+        let row = params![shard, expires_at, key, body, work, self.now];
+        match self.statements.run_key_insert.execute(row)? {
             1 => Ok(()),
             _ => Err(Failure::Broken(format!(
                 "the idempotency key {:032x} of the run {} belongs to another run",
-                key.key, key.run
+                u128::from_be_bytes(*key),
+                run_id(work)
             ))),
         }
     }
 
-    fn step(&mut self, record: &StepRecord) -> Result<(), Failure> {
-        let (key, state) = (record.key, &record.state);
-        let run = key.run.to_bits().to_be_bytes();
-        let (list, number) = step_columns(key);
-        let row = params![run, list, number, state.status.code(), seal_step(key, state)];
-        self.statements.step_put.execute(row)?;
-        for version in state.pinned_versions() {
-            self.statements.artifact_pin.execute(params![run, version.artifact, version.sha256])?;
+    pub(super) fn step(
+        &mut self,
+        run: &Key,
+        (list, number): (i64, i64),
+        status: u8,
+        state: &Blob<'_>,
+        pins: &[(Cow<'_, str>, Cow<'_, str>)],
+    ) -> Result<(), Failure> {
+        self.statements.step_put.execute(params![run, list, number, status, state])?;
+        for (artifact, sha256) in pins {
+            self.statements.artifact_pin.execute(params![run, artifact, sha256])?;
         }
         Ok(())
     }
 
-    fn elements(&mut self, batch: &ElementBatch) -> Result<(), Failure> {
-        let key = batch.key;
-        let row = params![key.run.to_bits().to_be_bytes(), key.step, key.first, seal_elements(batch)];
-        self.statements.elements_insert.execute(row)?;
+    pub(super) fn elements(
+        &mut self,
+        run: &Key,
+        step: u32,
+        first: u32,
+        batch: &Blob<'_>,
+    ) -> Result<(), Failure> {
+        self.statements.elements_insert.execute(params![run, step, first, batch])?;
         Ok(())
     }
+}
+
+fn workflow_id(key: &Key) -> WorkflowId {
+    WorkflowId::from_bits(u128::from_be_bytes(*key))
+}
+
+fn run_id(key: &Key) -> RunId {
+    RunId::from_bits(u128::from_be_bytes(*key))
 }

@@ -66,7 +66,7 @@ impl Loading<'_> {
             if let LiveRow::Execution(record) = row {
                 let reason = format!("its job {} cannot be read", record.job);
                 let key = id_key(record.id.to_bits());
-                self.damaged.push(DamagedRow { table: Table::Executions, key, reason });
+                self.damaged.push(DamagedRow::new(Table::Executions, key, reason));
             }
         }
         self.send_all(good)
@@ -74,7 +74,7 @@ impl Loading<'_> {
 }
 
 fn bad(id: JobId, reason: String) -> Bad<JobId> {
-    (Some(id), DamagedRow { table: Table::Jobs, key: id_key(id.to_bits()), reason })
+    (Some(id), DamagedRow::new(Table::Jobs, id_key(id.to_bits()), reason))
 }
 
 fn read_jobs(

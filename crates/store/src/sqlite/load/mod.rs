@@ -51,7 +51,19 @@ pub(super) fn load(
     leases: &[Lease],
     rows: &Sender<Vec<LiveRow>>,
 ) -> Result<Outcome, Failure> {
-    let shards = Shards::leased(connection, leases)?;
+    load_shards(connection, Shards::leased(connection, leases)?, rows)
+}
+
+/// Sends every live row of all shards. Runs inside a read transaction.
+pub(super) fn preload(connection: &Connection, rows: &Sender<Vec<LiveRow>>) -> Result<Outcome, Failure> {
+    load_shards(connection, Shards(vec![true; usize::from(u16::MAX) + 1]), rows)
+}
+
+fn load_shards(
+    connection: &Connection,
+    shards: Shards,
+    rows: &Sender<Vec<LiveRow>>,
+) -> Result<Outcome, Failure> {
     let mut loading = Loading { connection, shards, rows, sent: 0, damaged: Vec::new() };
     loading.registry()?;
     loading.calendars()?;

@@ -53,7 +53,7 @@ impl Loading<'_> {
                 Ok(found) if lost.contains(&found.head.schedule) => {
                     let reason = format!("its schedule {} cannot be read", found.head.schedule);
                     let key = id_key(found.head.id.to_bits());
-                    chunk.damaged.push(DamagedRow { table: Table::Backfills, key, reason });
+                    chunk.damaged.push(DamagedRow::new(Table::Backfills, key, reason));
                 }
                 decoded => {
                     let decoded = decoded.map(|row| LiveRow::Backfill { head: row.head, state: row.state });
@@ -70,7 +70,7 @@ fn shard_of(bits: u128) -> ShardId {
 }
 
 fn bad(id: ScheduleId, reason: String) -> Bad<ScheduleId> {
-    (Some(id), DamagedRow { table: Table::Schedules, key: id_key(id.to_bits()), reason })
+    (Some(id), DamagedRow::new(Table::Schedules, id_key(id.to_bits()), reason))
 }
 
 fn read_schedules(

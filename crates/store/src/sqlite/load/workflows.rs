@@ -65,7 +65,7 @@ impl Loading<'_> {
                         Some(first) => {
                             let reason = format!("a row in `{}` cannot be read", first.table.name());
                             let key = id_key(id.to_bits());
-                            chunk.damaged.push(DamagedRow { table: Table::Runs, key, reason });
+                            chunk.damaged.push(DamagedRow::new(Table::Runs, key, reason));
                         }
                     }
                     chunk.damaged.extend(found.damaged);

@@ -1,15 +1,15 @@
-//! The effect of an operation depends on its arguments and the rows alone: replicas that apply the same operations are
-//! equal.
+//! The effect of a command depends on its arguments and the rows alone: replicas that apply the same commands are equal.
 
 use futures::future::join_all;
-use model::failures::{FailureCount, FailureGroupId, FailureMark};
+use model::failures::{FailureCount, FailureGroupId};
 use model::record::{Batch, Change, Lease};
 use model::statistics::CommitStatistics;
 use model::{Duration, ExecutionStatus, JobId, JobStatus, ShardId, Timestamp};
 use rusqlite::types::Value;
 
-use super::super::operation::{Operation, StatisticsId};
+use super::super::operation::Operation;
 use super::*;
+use crate::command::{Command, StatisticsId, Update};
 use crate::suite::sample::Sampler;
 
 const STATEMENTS: &str = include_str!("../statements.rs");
@@ -68,10 +68,10 @@ fn an_id_of_statistics_is_drawn_once() {
     assert_eq!(ids.len(), 1_000);
 }
 
-/// Commits and housekeeping, in the order in which they are applied. The same seed gives the same operations.
-fn operations(seed: u64, leases: &[Lease]) -> Vec<Operation> {
+/// Commits and housekeeping, in the order in which they are applied. The same seed gives the same commands.
+pub(super) fn commands(seed: u64, leases: &[Lease]) -> Vec<Command> {
     let mut sampler = Sampler::new(seed);
-    let (mut operations, mut ended) = (Vec::new(), Vec::new());
+    let (mut commands, mut ended) = (Vec::new(), Vec::new());
     for round in 0..40_u8 {
         let (job, changes) = job(&mut sampler, &mut ended);
         let mut statistics = CommitStatistics::default();
@@ -87,28 +87,27 @@ fn operations(seed: u64, leases: &[Lease]) -> Vec<Operation> {
         let batch = Arc::new(Batch { now, changes, events, statistics });
         // In no order, like those of another process.
         let statistics = StatisticsId([round.wrapping_mul(77); 16]);
-        operations.push(Operation::Commit { leases: leases.to_vec(), batch, statistics });
-        operations.extend(match sampler.below(6) {
-            0 => Some(Operation::FoldStatistics(now)),
-            1 => Some(Operation::TrimStatistics(now + Duration::from_hours(24 * 400))),
-            2 => Some(Operation::DeleteJobs(std::mem::take(&mut ended))),
-            3 => Some(Operation::TrimEvents(now + Duration::from_hours(1))),
-            4 => Some(Operation::PutArtifact(crate::query::Artifact {
-                namespace: "a".into(),
-                name: "b".into(),
-                sha256: format!("{:064x}", job.to_bits()),
-                size_bytes: 1,
-                created_at: now,
-                created_by: "c".into(),
-            })),
-            _ => Some(Operation::MarkFailures {
-                namespace: "a".into(),
-                id: FailureGroupId(1),
-                mark: None::<FailureMark>,
-            }),
-        });
+        commands.push(Command::Commit { leases: leases.to_vec(), batch, statistics });
+        commands.extend(
+            match sampler.below(6) {
+                0 => Some(Update::FoldStatistics(now)),
+                1 => Some(Update::TrimStatistics(now + Duration::from_hours(24 * 400))),
+                2 => Some(Update::DeleteJobs(std::mem::take(&mut ended))),
+                3 => Some(Update::TrimEvents(now + Duration::from_hours(1))),
+                4 => Some(Update::PutArtifact(crate::query::Artifact {
+                    namespace: "a".into(),
+                    name: "b".into(),
+                    sha256: format!("{:064x}", job.to_bits()),
+                    size_bytes: 1,
+                    created_at: now,
+                    created_by: "c".into(),
+                })),
+                _ => Some(Update::mark_failures("a", FailureGroupId(1), None)),
+            }
+            .map(Command::Update),
+        );
     }
-    operations
+    commands
 }
 
 /// Returns a new job that is live, or that has ended in the same batch, with an execution.
@@ -132,11 +131,11 @@ fn job(sampler: &mut Sampler, ended: &mut Vec<JobId>) -> (JobId, Vec<Change>) {
     (id, changes)
 }
 
-/// Returns all rows of all tables.
-fn rows(subject: &OnDisk) -> Vec<String> {
-    let connection = rusqlite::Connection::open(subject.path()).unwrap();
-    let tables =
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name";
+/// Returns all rows of all tables that every store has.
+pub(super) fn rows(path: &std::path::Path) -> Vec<String> {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'
+            AND name NOT IN ('raft_state', 'refused_commands', 'servers_draining') ORDER BY name";
     let mut tables = connection.prepare(tables).unwrap();
     let tables: Vec<String> = tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
     let mut all = Vec::new();
@@ -155,9 +154,9 @@ fn rows(subject: &OnDisk) -> Vec<String> {
     all
 }
 
-/// One transaction for each operation, and one for as many as wait.
+/// One transaction for each command, and one for as many as wait.
 #[tokio::test]
-async fn the_same_operations_make_the_same_rows() {
+async fn the_same_commands_make_the_same_rows() {
     for seed in 0..4 {
         let (alone, together) = (OnDisk::new(), OnDisk::new());
         let mut answers = Vec::new();
@@ -165,9 +164,11 @@ async fn the_same_operations_make_the_same_rows() {
             let store = subject.store.as_ref().unwrap();
             let shards = vec![ShardId(0)];
             let (now, until) = (Timestamp::from_micros(1), Timestamp::from_micros(2));
-            let acquire = Operation::Acquire { shards, owner: "one".into(), now, until };
+            let acquire = Update::TakeShards { shards, owner: "one".into(), now, until };
             let leases = store.writer.leases(acquire).await.unwrap();
-            let calls = operations(seed, &leases).into_iter().map(|operation| store.writer.call(operation));
+            let calls = commands(seed, &leases)
+                .into_iter()
+                .map(|command| store.writer.call(Operation::Command(command)));
             let found = if in_turn {
                 let mut found = Vec::new();
                 for call in calls {
@@ -181,7 +182,7 @@ async fn the_same_operations_make_the_same_rows() {
         }
         assert_eq!(answers[0], answers[1]);
         assert!(!answers[0].contains("Err"), "{}", answers[0]);
-        let (alone, together) = (rows(&alone), rows(&together));
+        let (alone, together) = (rows(&alone.path()), rows(&together.path()));
         assert!(alone.len() > 100, "found only {} rows", alone.len());
         assert_eq!(alone, together);
     }

@@ -12,6 +12,7 @@ mod opening;
 mod pages;
 mod power_cuts;
 mod process;
+mod replica;
 mod suite;
 mod wal_checkpoints;
 

@@ -12,6 +12,8 @@
 //! Until the last step, the rows in memory may come from different commits. After it, they are consistent: the
 //! changelog names every row that changed after the initial load started, and each is read again.
 
+mod memory;
+
 use std::fmt;
 
 use async_trait::async_trait;
@@ -20,6 +22,7 @@ use model::changelog::{ChangelogPage, ChangelogPosition, LiveKey, ReloadedRows};
 use model::record::LiveRow;
 use tokio::sync::mpsc::Sender;
 
+pub(crate) use self::memory::{AppliedCommit, MemoryChangelog};
 use crate::StoreError;
 
 /// Result of a load.

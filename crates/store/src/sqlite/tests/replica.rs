@@ -1,0 +1,334 @@
+//! Replicas stay equal, keep the position of their log with their rows, and refuse what breaks an invariant.
+
+use std::path::{Path, PathBuf};
+
+use model::changelog::{LiveChange, LiveKey};
+use model::record::{Batch, Change, Lease};
+use model::{JobId, JobStatus, ServerId, ShardId};
+
+use super::determinism::{commands, rows};
+use super::failing_disk::{Disk, DiskCall};
+use super::*;
+use crate::changelog::Changelog as _;
+use crate::command::{Command, Content, Entry, GroupBuilder, LogPosition, Refused, Reply, Update};
+use crate::replica::{Replica, ReplicaOptions};
+use crate::suite::sample::Sampler;
+use crate::{Commits as _, Reads as _, StoreError};
+
+const SHARD: ShardId = ShardId(0);
+
+/// A log that one server feeds to its replica.
+struct OneServer {
+    folder: TempDir,
+    replica: Replica,
+    next: LogPosition,
+}
+
+fn options() -> ReplicaOptions {
+    let Options { shards, readers, query_limit, clock, .. } = Options::default();
+    ReplicaOptions { shards, readers, query_limit, ballast_bytes: 0, clock }
+}
+
+impl OneServer {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (replica, state) = Replica::open(&folder.path().join("state.db"), options()).unwrap();
+        assert_eq!(state.applied, None);
+        Self { folder, replica, next: LogPosition { term: 1, node: 7, index: 1 } }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("state.db")
+    }
+
+    fn entry(&mut self, commands: &[Command]) -> Entry {
+        let mut group = GroupBuilder::default();
+        commands.iter().for_each(|command| group.push(command).unwrap());
+        let position = self.next;
+        self.next.index += 1;
+        Entry { position, content: Content::Group(group.finish().into()) }
+    }
+
+    /// Applies commands as one entry.
+    async fn apply(&mut self, commands: &[Command]) -> Vec<Result<Reply, Refused>> {
+        let entry = self.entry(commands);
+        self.replica.apply(vec![entry]).await.unwrap().remove(0)
+    }
+
+    async fn take(&mut self, shards: &[ShardId]) -> (Vec<Lease>, bool) {
+        let (now, until) = (Timestamp::from_micros(1), Timestamp::from_micros(2));
+        let take = Update::TakeShards { shards: shards.to_vec(), owner: "one".into(), now, until };
+        match self.apply(&[take.into()]).await.remove(0) {
+            Ok(Reply::Taken { leases, was_owned }) => (leases, was_owned),
+            other => panic!("expected leases, found {other:?}"),
+        }
+    }
+
+    fn change_leader(&mut self) {
+        self.next.term += 1;
+    }
+
+    fn reopen(self) -> Self {
+        let Self { folder, replica, next } = self;
+        drop(replica);
+        let (replica, _) = Replica::open(&folder.path().join("state.db"), options()).unwrap();
+        Self { folder, replica, next }
+    }
+}
+
+fn new_job(sampler: &mut Sampler) -> (JobId, Batch) {
+    let id = sampler.job_id(SHARD);
+    let (head, state) = (Some(sampler.head()), Box::new(sampler.state(JobStatus::Running)));
+    let changes = vec![Change::Job { id, new: true, head, state }];
+    (id, Batch { now: sampler.now(), changes, events: Vec::new(), statistics: Default::default() })
+}
+
+fn commit(leases: &[Lease], batch: Batch) -> Command {
+    Command::commit(leases, Arc::new(batch))
+}
+
+async fn job_exists(replica: &Replica, id: JobId) -> bool {
+    replica.store().await.unwrap().job(id).await.unwrap().is_some()
+}
+
+/// A store that its owner changes, and replicas that apply the same commands in entries of one and of several commands.
+#[tokio::test]
+async fn a_replica_has_the_same_rows_as_a_store() {
+    for seed in 0..4 {
+        let store = OnDisk::new();
+        let (mut single, mut grouped) = (OneServer::new(), OneServer::new());
+        let (now, until) = (Timestamp::from_micros(1), Timestamp::from_micros(2));
+        let take = Update::TakeShards { shards: vec![SHARD], owner: "one".into(), now, until };
+        let writer = &store.store.as_ref().unwrap().writer;
+        let leases = writer.leases(take.clone()).await.unwrap();
+        single.apply(&[take.clone().into()]).await;
+        grouped.apply(&[take.into()]).await;
+        let commands = commands(seed, &leases);
+        let mut answers = Vec::new();
+        for command in &commands {
+            writer.call(super::super::operation::Operation::Command(command.clone())).await.unwrap();
+            answers.extend(single.apply(std::slice::from_ref(command)).await);
+        }
+        let mut entries: Vec<_> = commands.chunks(7).map(|chunk| grouped.entry(chunk)).collect();
+        let behind = entries.split_off(entries.len() / 2);
+        let mut of_groups = grouped.replica.apply(entries).await.unwrap();
+        of_groups.extend(grouped.replica.apply(behind).await.unwrap());
+        assert_eq!(of_groups.concat(), answers);
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        let expected = rows(&store.path());
+        assert!(expected.len() > 100);
+        assert_eq!(rows(&single.path()), expected);
+        assert_eq!(rows(&grouped.path()), expected);
+    }
+}
+
+#[tokio::test]
+async fn every_kind_of_change_is_written_as_by_a_store() {
+    for seed in 0..8 {
+        let (store, mut server) = (OnDisk::new(), OneServer::new());
+        let (leases, _) = server.take(&[SHARD]).await;
+        let (now, until) = (Timestamp::from_micros(1), Timestamp::from_micros(2));
+        let take = Update::TakeShards { shards: vec![SHARD], owner: "one".into(), now, until };
+        let writer = &store.store.as_ref().unwrap().writer;
+        writer.leases(take).await.unwrap();
+        for batch in crate::command::tests::batches_of_all_kinds(&mut Sampler::new(seed)) {
+            let command = commit(&leases, batch);
+            writer.call(super::super::operation::Operation::Command(command.clone())).await.unwrap();
+            let answer = server.apply(&[command]).await.remove(0);
+            assert!(answer.is_ok(), "{answer:?}");
+        }
+        assert_eq!(rows(&server.path()), rows(&store.path()));
+    }
+}
+
+#[tokio::test]
+async fn the_position_of_the_log_is_stored_with_the_rows() {
+    let (mut server, mut sampler) = (OneServer::new(), Sampler::new(1));
+    let (leases, _) = server.take(&[SHARD]).await;
+    let (job, batch) = new_job(&mut sampler);
+    server.apply(&[commit(&leases, batch)]).await;
+    let membership = Content::Membership(Arc::from(*b"three servers"));
+    let position = server.next;
+    server.next.index += 1;
+    server.replica.apply(vec![Entry { position, content: membership }]).await.unwrap();
+    let before = server.replica.applied().borrow().clone();
+    assert_eq!(before.applied, Some(position));
+    assert_eq!(before.membership_at, Some(position));
+    let server = server.reopen();
+    assert_eq!(*server.replica.applied().borrow(), before);
+    assert_eq!(&*before.membership, b"three servers");
+    assert!(job_exists(&server.replica, job).await);
+}
+
+/// The others of the same entry are applied, and the engine of the refused one must load its rows again.
+#[tokio::test]
+async fn a_batch_that_breaks_an_invariant_is_refused_alone_and_fences_its_engine() {
+    let (mut server, mut sampler) = (OneServer::new(), Sampler::new(1));
+    let (leases, _) = server.take(&[SHARD]).await;
+    let (first, batch) = new_job(&mut sampler);
+    let (_, mut missing) = new_job(&mut sampler);
+    for change in &mut missing.changes {
+        if let Change::Job { new, .. } = change {
+            *new = false;
+        }
+    }
+    let (third, later) = new_job(&mut sampler);
+    let secret = Update::PutSecret { name: "s".into(), proposed: [1; 32] };
+    let commands = [commit(&leases, batch), commit(&leases, missing), commit(&leases, later), secret.into()];
+    let answers = server.apply(&commands).await;
+    assert!(matches!(answers[0], Ok(Reply::Committed(_))), "{answers:?}");
+    assert!(matches!(&answers[1], Err(Refused::Broken(why)) if why.contains("is not live")), "{answers:?}");
+    assert_eq!(answers[2], Err(Refused::Fenced(SHARD)));
+    assert_eq!(answers[3], Ok(Reply::Secret([1; 32])));
+    assert!(job_exists(&server.replica, first).await);
+    assert!(!job_exists(&server.replica, third).await);
+    let applied = server.replica.applied().borrow().applied;
+    assert_eq!(applied, Some(LogPosition { index: server.next.index - 1, ..server.next }));
+    let connection = rusqlite::Connection::open(server.path()).unwrap();
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let refused: (u64, u64) =
+        connection.query_row("SELECT log_index, number FROM refused_commands", [], read).unwrap();
+    assert_eq!(refused, (server.next.index - 1, 1));
+}
+
+#[tokio::test]
+async fn an_entry_of_another_leader_voids_all_leases() {
+    let (mut server, mut sampler) = (OneServer::new(), Sampler::new(1));
+    let (leases, was_owned) = server.take(&[SHARD, ShardId(1)]).await;
+    assert_eq!((leases.len(), was_owned), (2, false));
+    server.change_leader();
+    let position = server.next;
+    server.next.index += 1;
+    server.replica.apply(vec![Entry { position, content: Content::Blank }]).await.unwrap();
+    let (job, batch) = new_job(&mut sampler);
+    assert_eq!(server.apply(&[commit(&leases, batch)]).await, [Err(Refused::Fenced(SHARD))]);
+    assert!(!job_exists(&server.replica, job).await);
+    let mut server = server.reopen();
+    let (taken, was_owned) = server.take(&[SHARD, ShardId(1)]).await;
+    assert!(was_owned, "the earlier leader has not released its shards");
+    assert!(taken.iter().zip(&leases).all(|(new, old)| new.epoch > old.epoch));
+    server.apply(&[Update::ReleaseShards(taken).into()]).await;
+    server.change_leader();
+    assert!(!server.take(&[SHARD]).await.1, "the earlier leader has released its shards");
+}
+
+#[tokio::test]
+async fn a_replica_syncs_only_on_request() {
+    let (mut server, mut sampler) = (OneServer::new(), Sampler::new(1));
+    let (leases, _) = server.take(&[SHARD]).await;
+    let disk = Disk::below(server.folder.path());
+    disk.record();
+    for _ in 0..20 {
+        let (_, batch) = new_job(&mut sampler);
+        server.apply(&[commit(&leases, batch)]).await;
+    }
+    let syncs = |calls: Vec<DiskCall>| {
+        calls.into_iter().filter(|call| matches!(call, DiskCall::Synced { .. })).count()
+    };
+    assert_eq!(syncs(disk.take()), 0);
+    disk.record();
+    let state = server.replica.sync().await.unwrap();
+    assert_eq!(syncs(disk.take()), 1);
+    assert_eq!(state, *server.replica.applied().borrow());
+}
+
+#[tokio::test]
+async fn a_replica_changes_only_by_its_log() {
+    let server = OneServer::new();
+    let store = server.replica.store().await.unwrap();
+    let leases = [Lease { shard: SHARD, epoch: model::id::Epoch(1) }];
+    let (_, batch) = new_job(&mut Sampler::new(1));
+    let refused = store.commit(&leases, Arc::new(batch)).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
+    let refused = crate::Leases::mark_restored(&*store).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_copy_of_a_replica_continues_where_it_was_taken() {
+    let (mut server, mut other, mut sampler) = (OneServer::new(), OneServer::new(), Sampler::new(1));
+    let (leases, _) = server.take(&[SHARD]).await;
+    let (before, batch) = new_job(&mut sampler);
+    server.apply(&[commit(&leases, batch)]).await;
+    let copy = server.folder.path().join("copy.db");
+    let state = server.replica.copy_to(&copy).await.unwrap();
+    assert_eq!(state, *server.replica.applied().borrow());
+    let (after, batch) = new_job(&mut sampler);
+    let entry = server.entry(&[commit(&leases, batch)]);
+    server.replica.apply(vec![entry.clone()]).await.unwrap();
+
+    let place = other.replica.end().await.unwrap();
+    assert_eq!(other.replica.install(&copy).await.unwrap(), state);
+    assert!(!copy.exists());
+    assert_eq!(other.replica.since(place).await.unwrap(), None, "a standby must read all rows again");
+    assert!(job_exists(&other.replica, before).await && !job_exists(&other.replica, after).await);
+    other.replica.apply(vec![entry]).await.unwrap();
+    other.next = server.next;
+    assert_eq!(rows(&other.path()), rows(&server.path()));
+    assert_eq!(rows(&other.reopen().path()), rows(&server.path()));
+}
+
+fn damage(path: &Path, job: JobId) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    let key = job.to_bits().to_be_bytes();
+    assert_eq!(connection.execute("UPDATE jobs SET state = x'00' WHERE id = ?1", [key]).unwrap(), 1);
+}
+
+/// The row of a server with an intact one stays.
+#[tokio::test]
+async fn a_row_that_cannot_be_decoded_is_reported_and_moved_only_by_the_log() {
+    let (mut server, mut intact, mut sampler) = (OneServer::new(), OneServer::new(), Sampler::new(1));
+    let (leases, _) = server.take(&[SHARD]).await;
+    intact.take(&[SHARD]).await;
+    let (job, batch) = new_job(&mut sampler);
+    let command = commit(&leases, batch);
+    server.apply(std::slice::from_ref(&command)).await;
+    intact.apply(&[command]).await;
+    damage(&server.path(), job);
+    let mut reports = server.replica.damage().await.unwrap();
+    let (sender, mut receiver) = tokio::sync::mpsc::channel(16);
+    let loaded = server.replica.load(&leases, sender).await.unwrap();
+    assert_eq!(loaded.quarantined, 1);
+    assert!(receiver.recv().await.is_none());
+    let found = reports.recv().await.unwrap();
+    let moved = server.replica.with_content(found).await.unwrap();
+    assert_eq!(moved.len(), 1);
+    let command: Command = Update::MoveToQuarantine { rows: moved, now: sampler.now() }.into();
+    server.apply(std::slice::from_ref(&command)).await;
+    intact.apply(&[command]).await;
+    let quarantined = async |server: &OneServer| {
+        let store = server.replica.store().await.unwrap();
+        crate::Housekeeping::quarantined(&*store, 10).await.unwrap().len()
+    };
+    assert_eq!(quarantined(&server).await, 1);
+    assert_eq!(quarantined(&intact).await, 0);
+    assert!(job_exists(&intact.replica, job).await);
+}
+
+#[tokio::test]
+async fn the_changelog_names_the_rows_of_each_commit() {
+    let (mut server, mut sampler) = (OneServer::new(), Sampler::new(1));
+    let (leases, _) = server.take(&[SHARD]).await;
+    let place = server.replica.end().await.unwrap();
+    let (job, batch) = new_job(&mut sampler);
+    let now = batch.now;
+    server.apply(&[commit(&leases, batch)]).await;
+    let page = server.replica.since(place).await.unwrap().unwrap();
+    let key = LiveKey::Job(job);
+    assert_eq!(page.touched, [LiveChange::Rows(key)]);
+    assert_eq!((page.now, page.whole, page.end.epoch), (now, true, leases[0].epoch));
+    assert_eq!(server.replica.live_rows(&[key]).await.unwrap().rows.len(), 1);
+    server.apply(&[Update::TrimEvents(now).into()]).await;
+    assert_eq!(server.replica.end().await.unwrap(), page.end);
+}
+
+#[tokio::test]
+async fn a_server_that_is_drained_is_noted_on_every_replica() {
+    let mut server = OneServer::new();
+    let id = ServerId::from_bits(5);
+    for draining in [true, true, false] {
+        server.apply(&[Update::SetDraining { server: id, draining }.into()]).await;
+        let expected = if draining { vec![id] } else { Vec::new() };
+        assert_eq!(server.replica.draining().await.unwrap(), expected);
+    }
+}
