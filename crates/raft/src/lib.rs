@@ -1,9 +1,13 @@
 //! Raft for the replicated store: the parts that every server of a cluster runs.
 //!
-//! `docs/design/raft.md` describes the whole store and the stages in which it is built. This crate contains its first
-//! part, the log. It is the only crate that knows openraft.
+//! `docs/design/raft.md` describes the whole store and the stages in which it is built. This crate is the only one that
+//! knows openraft. It contains everything but the store itself:
 //!
 //! - [`log`] stores the entries and the vote of a server in files, for openraft.
+//! - [`machine`] is the state that a server builds from the entries, behind a trait.
+//! - [`node`] runs a server of the cluster: proposals, reads, elections, leases, transfers, snapshots.
+//! - [`net`] connects the nodes over any authenticated stream.
+//! - [`timing`] has all times in one place.
 //! - [`types`] names the types with which openraft is used: node ids, peers, payloads.
 //! - `codec` converts them to bytes. The formats are our own, so an upgrade of openraft changes no file.
 //! - `disk` has the files of the log behind a trait, so that tests can cut the power at every operation.
@@ -11,4 +15,6 @@
 mod codec;
 mod disk;
 pub mod log;
+pub mod machine;
+pub mod timing;
 pub mod types;
