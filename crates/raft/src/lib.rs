@@ -16,5 +16,6 @@ mod codec;
 mod disk;
 pub mod log;
 pub mod machine;
+mod node;
 pub mod timing;
 pub mod types;
