@@ -7,6 +7,7 @@
 //! - [`machine`] is the state that a server builds from the entries, behind a trait.
 //! - [`node`] runs a server of the cluster: proposals, reads, elections, leases, transfers, snapshots.
 //! - [`net`] connects the nodes over any authenticated stream.
+//! - [`error`]: why a node refuses what its server asks.
 //! - [`timing`] has all times in one place.
 //! - [`types`] names the types with which openraft is used: node ids, peers, payloads.
 //! - `codec` converts them to bytes. The formats are our own, so an upgrade of openraft changes no file.
@@ -14,8 +15,10 @@
 
 mod codec;
 mod disk;
+pub mod error;
 pub mod log;
 pub mod machine;
-mod node;
+pub mod net;
+pub mod node;
 pub mod timing;
 pub mod types;

@@ -94,7 +94,7 @@ pub struct Failure {
 
 impl Failure {
     /// Returns a function for `map_err`.
-    pub(super) fn of(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn of(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self { action, path: path.into(), source }
     }
 }

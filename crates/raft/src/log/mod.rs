@@ -163,6 +163,24 @@ impl Log {
         self.shared.space.clone()
     }
 
+    /// Removes the log if it contradicts the state of the machine: `applied` is in a snapshot that was installed, but the log
+    /// has another entry there, or ends before.
+    pub(crate) async fn adopt(&self, applied: LogId) -> io::Result<()> {
+        let reader = self.reader();
+        if reader.purged() >= Some(applied) || reader.last().is_some_and(|last| last == applied) {
+            return Ok(());
+        }
+        let at = applied.index..applied.index + 1;
+        let found = reader.read(at, usize::MAX).await.map_err(io::Error::other)?;
+        let purged_index = reader.purged().map(|purged| purged.index);
+        match found.first() {
+            Some(record) if record.id == applied => Ok(()),
+            // The entry was purged together with a newer snapshot.
+            None if purged_index >= Some(applied.index) => Ok(()),
+            _ => Ok(self.purge_upto(applied).await?),
+        }
+    }
+
     /// Makes entries readable, and lets the log thread write them. `done` is called when they are durable.
     ///
     /// # Errors
@@ -230,12 +248,32 @@ fn open_session(disk: Arc<dyn Disk>, options: Options) -> Result<(Session, Arc<S
     assert!((1 << 10..=1 << 30).contains(&segment_bytes), "segments of {segment_bytes} bytes");
     let recovered = recover(&disk, cluster, node, start, segment_bytes)?;
     let values = recovered.state.values().clone();
-    let shared = Arc::new(Shared::new(cache_bytes, recovered.segments.clone(), recovered.last, values));
+    let segments = recovered.segments.clone();
+    let shared = Arc::new(Shared::new(cache_bytes, segment_bytes, segments, recovered.last, values));
     let writer = Writer::new(disk, Arc::clone(&shared), recovered, cluster, segment_bytes, reserve_bytes);
     Ok((Session::new(writer, Arc::clone(&shared), on_failure), shared))
 }
 
 impl LogReader {
+    /// Returns the newest entry, also one that is not durable yet; or the newest purged one.
+    pub fn last(&self) -> Option<LogId> {
+        self.shared.view().last
+    }
+
+    /// Returns the newest purged entry.
+    pub fn purged(&self) -> Option<LogId> {
+        self.shared.view().purged
+    }
+
+    /// Returns the index of the last entry that can be purged so that the newest segments with about `kept_bytes` stay;
+    /// `None` if the log is smaller.
+    pub fn purgeable(&self, kept_bytes: u64) -> Option<u64> {
+        let view = self.shared.view();
+        let kept = usize::try_from(kept_bytes.div_ceil(self.shared.segment_bytes)).unwrap_or(usize::MAX);
+        let at = view.segments.len().checked_sub(kept.max(1))?;
+        view.segments[at].first().checked_sub(1).filter(|index| view.purged.is_none_or(|id| id.index < *index))
+    }
+
     /// Returns the entries of a range that exist, up to a size; at least one, if there is one.
     async fn read(&self, range: Range<u64>, bytes_max: usize) -> Result<Vec<Record>, ReadError> {
         if let Some(records) = self.shared.read_cached(range.clone(), bytes_max) {

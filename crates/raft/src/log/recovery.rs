@@ -67,8 +67,8 @@ pub(super) fn recover(
         Some(segment) => recover_tail(segment, segment_bytes)?,
         None => (None, None),
     };
-    if last < purged {
-        // The end of the log was purged, or entries that were never committed follow the purged one.
+    if purged.is_some_and(|purged| !continues(segments.iter(), last, purged)) {
+        // The end of the log was purged, or entries that were never committed are in its place.
         for segment in segments.drain(..).rev() {
             remove(&**disk, segment.first())?;
             disk.sync_folder().map_err(Failure::of("sync", folder.clone()))?;
@@ -83,6 +83,25 @@ pub(super) fn recover(
         return Err(OpenError::Lost { folder, problem });
     }
     Ok(Recovered { state, segments: segments.into_iter().map(Arc::new).collect(), end, last })
+}
+
+/// Returns whether the entries after a purged one are of its history: the log has the purged entry, or one that follows it.
+///
+/// Otherwise a snapshot has replaced entries that were never committed, possibly of a leader with a higher term.
+pub(super) fn continues<'a>(
+    segments: impl DoubleEndedIterator<Item = &'a Segment>,
+    last: Option<LogId>,
+    purged: LogId,
+) -> bool {
+    if last < Some(purged) || last.is_none_or(|last| last.index < purged.index) {
+        return false;
+    }
+    let Some(segment) = segments.rev().find(|segment| segment.first() <= purged.index + 1) else { return true };
+    if segment.first() == purged.index + 1 {
+        return segment.preamble.previous == Some(purged);
+    }
+    // A purged record is not needed any more: its damage is no reason to lose those that follow.
+    segment.header(purged.index).map_or(true, |(id, _, _)| id == purged)
 }
 
 /// Returns the first indexes of all segments, in order.

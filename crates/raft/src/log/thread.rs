@@ -33,7 +33,7 @@ pub(super) enum Request {
     SaveCommitted(Option<LogId>),
 }
 
-/// What happens when the log stops after an error of the disk.
+/// What happens when the log stops after an error of the disk, or the node after an error of its machine.
 #[derive(Clone)]
 pub struct OnFailure(Arc<dyn Fn(&Failure) + Send + Sync>);
 
@@ -42,14 +42,19 @@ impl OnFailure {
     /// reach the disk, and the other servers continue without it.
     pub fn end_process() -> Self {
         Self::call(|failure| {
-            tracing::error!(error = %failure, source = %failure.source, "the log cannot be written; ending the process");
+            tracing::error!(error = %failure, source = %failure.source, "this server cannot continue; ending the process");
             std::process::exit(1);
         })
     }
 
-    /// Calls a function, in the log thread.
+    /// Calls a function, in the log thread or in a task of the node.
     pub fn call(function: impl Fn(&Failure) + Send + Sync + 'static) -> Self {
         Self(Arc::new(function))
+    }
+
+    /// Reports a failure.
+    pub(crate) fn report(&self, failure: &Failure) {
+        (self.0)(failure);
     }
 }
 

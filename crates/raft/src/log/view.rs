@@ -42,12 +42,14 @@ impl View {
 #[derive(Debug)]
 pub(super) struct Shared {
     view: Mutex<View>,
+    pub(super) segment_bytes: u64,
     pub(super) space: SpaceGauge,
 }
 
 impl Shared {
     pub(super) fn new(
         cache_bytes: usize,
+        segment_bytes: u64,
         segments: Vec<Arc<Segment>>,
         last: Option<LogId>,
         values: Values,
@@ -55,7 +57,7 @@ impl Shared {
         let (cache, stopped) = (Cache::new(cache_bytes), None);
         let Values { vote, purged, committed } = values;
         let view = View { cache, segments, purged, last, vote, committed, removals: 0, stopped };
-        Self { view: Mutex::new(view), space: SpaceGauge::new() }
+        Self { view: Mutex::new(view), segment_bytes, space: SpaceGauge::new() }
     }
 
     pub(super) fn view(&self) -> MutexGuard<'_, View> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::error::{Failure, ReadError};
 use super::record::Record;
-use super::recovery::{End, Recovered};
+use super::recovery::{End, Recovered, continues};
 use super::segment::{FIRST_RECORD, Preamble, Segment, name_of};
 use super::space::Space;
 use super::state::StateFile;
@@ -287,15 +287,16 @@ impl Writer {
     /// Removes the entries up to `upto`, which is durable when this returns. Some of them may stay in a file, but are not
     /// read any more.
     ///
-    /// A log whose last entry is before `upto` is removed as a whole. That is the case after the installation of a
-    /// snapshot; entries with a higher index but of an earlier leader were never committed.
+    /// A log that does not contain `upto` is removed as a whole. That is the case after the installation of a snapshot; the
+    /// entries that it replaces and does not contain were never committed, also those with a higher index or term.
     pub(super) fn purge(&mut self, upto: LogId) -> Result<(), Failure> {
         if self.state.values().purged >= Some(upto) {
             return Ok(());
         }
         self.sync()?;
+        let continues = continues(self.segments.iter().map(|segment| &**segment), self.last, upto);
         self.state.save(|values| values.purged = Some(upto))?;
-        if self.last < Some(upto) {
+        if !continues {
             self.last = Some(upto);
             self.shared.purge(upto, self.last, &[]);
             while self.delete_obsolete() {}

@@ -31,6 +31,7 @@ pub(crate) use applier::{Applier, Progress};
 #[cfg(any(test, feature = "testing"))]
 pub use memory::{Memory, MemoryGroup};
 pub use snapshot::SnapshotData;
+pub(crate) use state_machine::meta as snapshot_meta;
 pub use state_machine::StateMachine;
 
 use crate::types::LogId;
@@ -114,8 +115,8 @@ pub trait Group: Default + Send + 'static {
 
 /// The state that a server builds from the entries of the log.
 ///
-/// All calls but [`Machine::copy_to`] come from one task. Calls block no thread of the runtime. After an error the
-/// node stops.
+/// [`Machine::apply`] and [`Machine::install`] are called by one task, one after another; the others at any time. Calls block no
+/// thread of the runtime, if not said otherwise. After an error of `apply`, `sync` or `install` the node stops.
 pub trait Machine: Send + Sync + Sized + 'static {
     /// What a caller proposes.
     type Command: Send + 'static;

@@ -1,0 +1,131 @@
+//! Slow tasks of a node: it purges the log, completes interrupted changes of the members, and reports failures.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::error::Fatal;
+use openraft::{ChangeMembers, RaftMetrics, ServerState};
+
+use super::Shared;
+use crate::log::{Failure, OnFailure};
+use crate::machine::{Machine, MachineError};
+
+/// Maximum wait for openraft to note a snapshot.
+const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of the log that stay when it is purged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// Bytes that always stay, so that a node that was away for a short time needs no snapshot.
+    pub bytes: u64,
+    /// Bytes that stay for the slowest member.
+    pub bytes_max: u64,
+}
+
+impl Default for Keep {
+    /// 256 MiB, and 2 GiB for the slowest member.
+    fn default() -> Self {
+        Self { bytes: 256 * 1024 * 1024, bytes_max: 2 * 1024 * 1024 * 1024 }
+    }
+}
+
+/// Purges the log from time to time.
+pub(crate) async fn purge_regularly<M: Machine>(shared: Arc<Shared<M>>, keep: Keep) {
+    loop {
+        tokio::select! {
+            () = shared.stop.cancelled() => return,
+            () = tokio::time::sleep(shared.timing.purge_interval) => {}
+        }
+        let Some(upto) = shared.purgeable(keep) else { continue };
+        if let Err(error) = shared.purge(upto).await {
+            // Reported by the task that watches the machine, if it is an error of it.
+            tracing::warn!(%error, "cannot purge the log");
+        }
+    }
+}
+
+impl<M: Machine> Shared<M> {
+    /// Returns the last entry that need not stay.
+    fn purgeable(&self, keep: Keep) -> Option<u64> {
+        let upto = self.log.purgeable(keep.bytes)?;
+        let slowest = {
+            let metrics = self.metrics.borrow();
+            let nodes = metrics.replication.iter().flat_map(|nodes| nodes.values());
+            nodes.map(|matched| matched.map_or(0, |id| id.index)).min()
+        };
+        let needed = upto.min(slowest.unwrap_or(u64::MAX));
+        let forced = self.log.purgeable(keep.bytes_max).unwrap_or(0);
+        Some(needed.max(forced)).filter(|upto| *upto > 0)
+    }
+
+    /// Makes the machine durable, and removes the entries up to `upto` that it contains from the log.
+    pub(crate) async fn purge(&self, upto: u64) -> Result<(), MachineError> {
+        let durable = self.machine.sync().await?.applied;
+        let Some(durable) = durable else { return Ok(()) };
+        let stopped = |_: Fatal<_>| MachineError::new("this server has stopped");
+        // openraft purges only what it knows to be in a snapshot.
+        self.raft.trigger().snapshot().await.map_err(stopped)?;
+        let mut metrics = self.metrics.clone();
+        let upto = upto.min(durable.index);
+        let is_noted = |metrics: &RaftMetrics<_, _>| metrics.snapshot.is_some_and(|id| id.index >= upto);
+        let noted = async { metrics.wait_for(is_noted).await.is_ok() };
+        if !tokio::time::timeout(SNAPSHOT_PATIENCE, noted).await.unwrap_or(false) {
+            return Err(MachineError::new("no snapshot was noted in time"));
+        }
+        self.raft.trigger().purge_log(upto).await.map_err(stopped)
+    }
+}
+
+/// Completes a change of the members that an earlier leader has begun.
+pub(crate) async fn complete_changes<M: Machine>(shared: Arc<Shared<M>>) {
+    let mut servers = shared.servers.clone();
+    loop {
+        let interrupted = {
+            let servers = servers.borrow_and_update();
+            let configs = servers.membership_config.membership().get_joint_config();
+            let leads = servers.state == ServerState::Leader;
+            configs.last().filter(|_| leads && configs.len() > 1 && !shared.is_changing()).cloned()
+        };
+        if let Some(voters) = interrupted {
+            tracing::info!(?voters, "completing a change of the members");
+            let change = shared.raft.change_membership(ChangeMembers::ReplaceAllVoters(voters), true);
+            let changed = shared.stop.run_until_cancelled(change).await;
+            if let Some(Err(error)) = changed {
+                tracing::warn!(%error, "cannot complete a change of the members");
+            }
+        }
+        tokio::select! {
+            () = shared.stop.cancelled() => return,
+            changed = servers.changed() => if changed.is_err() { return },
+            // Another change may have been under way.
+            () = tokio::time::sleep(shared.timing.lease) => {}
+        }
+    }
+}
+
+/// Reports the failure that stops the machine or the core, and stops the node.
+pub(crate) async fn watch<M: Machine>(shared: Arc<Shared<M>>, on_failure: OnFailure) {
+    let (mut machine, mut metrics) = (shared.progress.stopped(), shared.metrics.clone());
+    let failed = tokio::select! {
+        () = shared.stop.cancelled() => return,
+        error = machine.wait_for(Option::is_some) => {
+            let error = error.ok().and_then(|error| error.clone());
+            Some(error.map_or_else(|| io::Error::other("it has ended"), io::Error::other))
+        }
+        ended = metrics.wait_for(|metrics| metrics.running_state.is_err()) => match ended {
+            Ok(metrics) => match &metrics.running_state {
+                Err(Fatal::Stopped) | Ok(()) => None,
+                Err(error) => Some(io::Error::other(error.to_string())),
+            },
+            Err(_) => Some(io::Error::other("the Raft core has ended")),
+        },
+    };
+    if let Some(source) = failed {
+        let failure = Failure { action: "continue with the state in", path: shared.folder.clone(), source };
+        on_failure.report(&failure);
+    }
+    shared.stop.cancel();
+    // An error is a panic of the core, which was reported.
+    let _ = shared.raft.shutdown().await;
+}
