@@ -1,0 +1,116 @@
+//! Nodes that need more than the log.
+
+use super::*;
+use crate::machine::Machine;
+use crate::machine::snapshot::Folder;
+
+/// Writes until the log of the leader no longer begins where a node that is away ended.
+async fn fill(cluster: &Cluster) {
+    for number in 0..40_u8 {
+        cluster.write(&[number; 900]).await;
+    }
+    for node in cluster.running() {
+        node.read().await.unwrap();
+        let upto = node.status().applied.unwrap().index;
+        node.purge(upto).await.unwrap();
+        let mut metrics = node.shared.metrics.clone();
+        let purged = metrics.wait_for(|metrics| metrics.purged.is_some_and(|id| id.index == upto));
+        within("the log is purged", purged).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_follower_that_was_away_catches_up_by_log_and_by_snapshot() {
+    let mut cluster = Cluster::new(3).await;
+    let leader = cluster.leader().await.id();
+    let at = cluster.members.iter().position(|member| member.id != leader).unwrap();
+    cluster.stop(at).await;
+    cluster.write(b"by log").await;
+    cluster.restart(at).await;
+    cluster.caught_up(at).await;
+    cluster.stop(at).await;
+    fill(&cluster).await;
+    cluster.restart(at).await;
+    cluster.caught_up(at).await;
+    assert!(cluster.node(at).status().purged.is_some(), "it got a snapshot");
+    cluster.write(b"after").await;
+    cluster.agree().await;
+    // What it has received is durable.
+    cluster.stop(at).await;
+    cluster.members[at].machine.cut_power();
+    cluster.restart(at).await;
+    cluster.agree().await;
+    let folder = cluster.folder.path().join(cluster.members[at].id.to_string()).join("snapshots");
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "no file of a snapshot remains");
+}
+
+#[tokio::test]
+async fn a_new_node_gets_a_snapshot_and_votes() {
+    let mut cluster = Cluster::new(1).await;
+    fill(&cluster).await;
+    let at = cluster.join().await;
+    cluster.caught_up(at).await;
+    cluster.agree().await;
+    // With two voters, nothing is acknowledged without the new one.
+    let first = cluster.node(0).clone();
+    cluster.mesh.isolate(NodeId(1), &cluster.ids());
+    within("the lease ends", async {
+        while first.has_lease() {
+            tokio::time::sleep(cluster.timing.pulse).await;
+        }
+    })
+    .await;
+    cluster.mesh.rejoin(NodeId(1), &cluster.ids());
+    cluster.write(b"after").await;
+}
+
+#[tokio::test]
+async fn an_interrupted_snapshot_installation_is_finished_at_the_next_start() {
+    // The process has ended after the marker was written; with and without the file, which the machine may have taken.
+    for is_taken in [false, true] {
+        let mut cluster = Cluster::new(3).await;
+        let leader = cluster.leader().await.id();
+        let at = cluster.members.iter().position(|member| member.id != leader).unwrap();
+        cluster.stop(at).await;
+        fill(&cluster).await;
+        let path = cluster.folder.path().join(cluster.members[at].id.to_string()).join("snapshots");
+        let folder = Folder::open(path).unwrap();
+        let file = folder.incoming(leader);
+        cluster.leader().await.machine().copy_to(&file).await.unwrap();
+        folder.mark(&file).unwrap();
+        if is_taken {
+            cluster.members[at].machine.install(&file).await.unwrap();
+        }
+        // No other node is needed for that.
+        cluster.mesh.isolate(cluster.members[at].id, &cluster.ids());
+        cluster.restart(at).await;
+        assert!(folder.interrupted().unwrap().is_none() && !file.exists());
+        let status = cluster.node(at).status();
+        assert_eq!(cluster.node(at).machine().opened().applied, status.applied);
+        assert!(status.purged.is_some() && status.last == status.applied);
+        cluster.mesh.rejoin(cluster.members[at].id, &cluster.ids());
+        cluster.write(b"after").await;
+        cluster.agree().await;
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_is_older_than_the_log_is_refused() {
+    let mut cluster = Cluster::new(1).await;
+    fill(&cluster).await;
+    cluster.stop(0).await;
+    let open = Node::open(cluster.options(0, Start::Existing), Memory::default(), cluster.mesh.transport(NodeId(1)));
+    let error = open.await.unwrap_err();
+    assert!(matches!(error, crate::error::OpenError::Gap { applied: None, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn the_log_is_purged_when_it_grows() {
+    let timing = Timing { purge_interval: Duration::from_millis(20), ..Timing::fast() };
+    let cluster = Cluster::with_timing(1, timing).await;
+    for number in 0..60_u8 {
+        cluster.write(&[number; 900]).await;
+    }
+    let mut metrics = cluster.node(0).shared.metrics.clone();
+    within("the log is purged", metrics.wait_for(|metrics| metrics.purged.is_some())).await.unwrap();
+}
