@@ -271,7 +271,10 @@ impl LogReader {
         let view = self.shared.view();
         let kept = usize::try_from(kept_bytes.div_ceil(self.shared.segment_bytes)).unwrap_or(usize::MAX);
         let at = view.segments.len().checked_sub(kept.max(1))?;
-        view.segments[at].first().checked_sub(1).filter(|index| view.purged.is_none_or(|id| id.index < *index))
+        view.segments[at]
+            .first()
+            .checked_sub(1)
+            .filter(|index| view.purged.is_none_or(|id| id.index < *index))
     }
 
     /// Returns the entries of a range that exist, up to a size; at least one, if there is one.

@@ -96,9 +96,11 @@ pub(super) fn continues<'a>(
     if last < Some(purged) || last.is_none_or(|last| last.index < purged.index) {
         return false;
     }
-    let Some(segment) = segments.rev().find(|segment| segment.first() <= purged.index + 1) else { return true };
+    let Some(segment) = segments.rev().find(|segment| segment.first() <= purged.index + 1) else {
+        return true;
+    };
     if segment.first() == purged.index + 1 {
-        return segment.preamble.previous == Some(purged);
+        return segment.preamble.previous.is_none_or(|previous| previous == purged);
     }
     // A purged record is not needed any more: its damage is no reason to lose those that follow.
     segment.header(purged.index).map_or(true, |(id, _, _)| id == purged)

@@ -189,7 +189,8 @@ impl Machine for Memory {
         put_optional_log_id(applied.applied.as_ref(), &mut positions);
         put_optional_log_id(applied.membership_at.as_ref(), &mut positions);
         let copy = Copy { positions, membership: applied.membership.to_vec(), commands, leaders };
-        let bytes = postcard::to_stdvec(&copy).map_err(|error| MachineError::caused("cannot encode", error))?;
+        let bytes =
+            postcard::to_stdvec(&copy).map_err(|error| MachineError::caused("cannot encode", error))?;
         std::fs::write(path, bytes).map_err(|error| MachineError::caused("cannot write a copy", error))?;
         Ok(applied)
     }
@@ -221,7 +222,8 @@ fn read(path: &Path) -> Result<State, MachineError> {
     let damaged = || MachineError::new("a copy is damaged");
     let copy: Copy = postcard::from_bytes(&bytes).map_err(|_| damaged())?;
     let mut take = Take(&copy.positions);
-    let mut position = || -> Result<Option<LogId>, MachineError> { take.optional_log_id().ok_or_else(damaged) };
+    let mut position =
+        || -> Result<Option<LogId>, MachineError> { take.optional_log_id().ok_or_else(damaged) };
     let (applied, membership_at) = (position()?, position()?);
     let applied = AppliedState { applied, membership_at, membership: copy.membership.into() };
     Ok(State { applied, commands: copy.commands, leaders: copy.leaders })

@@ -31,8 +31,8 @@ pub(crate) use applier::{Applier, Progress};
 #[cfg(any(test, feature = "testing"))]
 pub use memory::{Memory, MemoryGroup};
 pub use snapshot::SnapshotData;
-pub(crate) use state_machine::meta as snapshot_meta;
 pub use state_machine::StateMachine;
+pub(crate) use state_machine::meta as snapshot_meta;
 
 use crate::types::LogId;
 

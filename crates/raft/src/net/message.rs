@@ -220,7 +220,10 @@ fn invalid(problem: &str) -> io::Error {
 ///
 /// `u8` vote, `u32` withdrawn, previous log id, commit, `u32` number of entries; then for each entry: `u8` kind, log id,
 /// `u32` CRC-32 of everything else of the entry, `u32` length, payload.
-pub(crate) fn encode_append<M: Machine>(request: &AppendEntriesRequest<Belfry<M>>, withdrawn: u32) -> Vec<u8> {
+pub(crate) fn encode_append<M: Machine>(
+    request: &AppendEntriesRequest<Belfry<M>>,
+    withdrawn: u32,
+) -> Vec<u8> {
     let mut bytes = Vec::new();
     put_optional_vote(Some(&request.vote), &mut bytes);
     bytes.extend(withdrawn.to_le_bytes());
@@ -332,8 +335,10 @@ mod tests {
 
     fn request() -> AppendEntriesRequest<Belfry<Memory>> {
         let id = |index| log_id(3, NodeId(1), index);
-        let membership =
-            Membership::new(vec![BTreeSet::from([NodeId(1)])], BTreeMap::from([(NodeId(1), Peer::default())]));
+        let membership = Membership::new(
+            vec![BTreeSet::from([NodeId(1)])],
+            BTreeMap::from([(NodeId(1), Peer::default())]),
+        );
         let payloads = [
             EntryPayload::Blank,
             EntryPayload::Normal(Payload(Arc::from(*b"bytes"))),

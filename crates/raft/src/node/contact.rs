@@ -495,8 +495,8 @@ mod tests {
                     request.accepted = Some(accepts);
                 }
                 (Some(received), Some(accepted)) => {
-                    let counts = accepted
-                        && self.contacts[request.to].heard(&round.vote, received, round.withdrawn);
+                    let counts =
+                        accepted && self.contacts[request.to].heard(&round.vote, received, round.withdrawn);
                     if counts {
                         round.answered.insert(request.to);
                     }
@@ -513,14 +513,8 @@ mod tests {
         fn elect(&mut self, candidate: usize, with_permit: bool) {
             let permit = self.permit.filter(|_| with_permit);
             let Some(voting) = self.contacts[candidate].begin_vote(permit.as_ref()) else { return };
-            let ballot = Ballot {
-                voter: candidate,
-                candidate,
-                term: 0,
-                permit,
-                voting: Some(voting),
-                arrived: true,
-            };
+            let ballot =
+                Ballot { voter: candidate, candidate, term: 0, permit, voting: Some(voting), arrived: true };
             self.ballots.push(ballot);
         }
 

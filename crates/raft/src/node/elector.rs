@@ -44,9 +44,10 @@ async fn wait_for_silence<M: Machine>(shared: &Shared<M>, jitter: Duration) {
             Standing::Candidate => {
                 let silence = (lease + jitter).saturating_sub(shared.contact.silent_for());
                 // Another node may be winning the election for which this one has just voted.
-                let vote = shared.contact.since_vote().map_or(Duration::ZERO, |since| {
-                    (patience + jitter).saturating_sub(since)
-                });
+                let vote = shared
+                    .contact
+                    .since_vote()
+                    .map_or(Duration::ZERO, |since| (patience + jitter).saturating_sub(since));
                 silence.max(vote)
             }
         };
@@ -128,7 +129,8 @@ async fn is_supported<M: Machine>(shared: &Shared<M>) -> bool {
     let others = peers.into_iter().filter(|(node, _)| *node != shared.id);
     let mut answers: FuturesUnordered<_> = others.map(ask).collect();
     loop {
-        let has_majority = |config: &BTreeSet<NodeId>| config.intersection(&agreed).count() * 2 > config.len();
+        let has_majority =
+            |config: &BTreeSet<NodeId>| config.intersection(&agreed).count() * 2 > config.len();
         if configs.iter().all(has_majority) {
             return true;
         }

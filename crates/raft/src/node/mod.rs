@@ -56,9 +56,7 @@ use crate::machine::parts::PART_BYTES;
 use crate::machine::snapshot::Folder;
 use crate::machine::{Applier, Group, Machine, MachineError, Progress, StateMachine};
 use crate::net::link::{CallError, Context};
-use crate::net::message::{
-    ANNOUNCE, AnnounceRow, PROPOSE, ProposeAnswer, Refusal, Refused, decode,
-};
+use crate::net::message::{ANNOUNCE, AnnounceRow, PROPOSE, ProposeAnswer, Refusal, Refused, decode};
 use crate::net::snapshot::Receiver;
 use crate::net::{BoxStream, Network, PeerLinks, Transport, Wire, door};
 use crate::timing::Timing;
@@ -310,7 +308,11 @@ impl<M: Machine> Node<M> {
     ///
     /// # Errors
     /// See [`OpenError`]; [`OpenError::help`] says what the operator can do.
-    pub async fn open(options: Options, machine: M, transport: Arc<dyn Transport>) -> Result<Self, OpenError> {
+    pub async fn open(
+        options: Options,
+        machine: M,
+        transport: Arc<dyn Transport>,
+    ) -> Result<Self, OpenError> {
         let folder = &options.folder;
         std::fs::create_dir_all(folder).map_err(Failure::of("create", folder))?;
         let snapshots = folder.join("snapshots");
@@ -318,7 +320,9 @@ impl<M: Machine> Node<M> {
         finish_installation(&snapshots, &machine, folder).await?;
         let log = Log::open(&folder.join("log"), options.log())?;
         let (applied, purged) = (machine.opened().applied, log.reader().purged());
-        if let Some(purged) = purged.filter(|purged| applied.is_none_or(|applied| applied.index < purged.index)) {
+        if let Some(purged) =
+            purged.filter(|purged| applied.is_none_or(|applied| applied.index < purged.index))
+        {
             return Err(OpenError::Gap { applied, purged });
         }
         if let Some(applied) = applied {
@@ -705,9 +709,7 @@ fn forward_error(error: &CallError) -> ProposeError {
                 ProposeError::Unknown { reason: "the leader could not answer" }
             }
         },
-        CallError::Broken { .. } => {
-            ProposeError::Unknown { reason: "the connection to the leader broke" }
-        }
+        CallError::Broken { .. } => ProposeError::Unknown { reason: "the connection to the leader broke" },
         CallError::TimedOut { .. } => ProposeError::Unknown { reason: "the leader did not answer in time" },
     }
 }

@@ -147,8 +147,8 @@ impl<M: Machine> Proposer<M> {
         let (group, callers) = match first {
             Proposal::Encoded(group, reply) => (group, Callers::Node(reply)),
             Proposal::Command(command, reply) => {
-                let Some((group, replies)) = self.collect(command, reply) else { return };
-                (group, Callers::Commands(replies))
+                let Some(collected) = self.collect(command, reply) else { return };
+                collected
             }
         };
         if let Err(error) = self.check(&group) {
@@ -159,11 +159,7 @@ impl<M: Machine> Proposer<M> {
     }
 
     /// Encodes the commands that wait; `None` if all of them are refused.
-    fn collect(
-        &mut self,
-        command: M::Command,
-        reply: Reply<M::Answer>,
-    ) -> Option<(Vec<u8>, Vec<Reply<M::Answer>>)> {
+    fn collect(&mut self, command: M::Command, reply: Reply<M::Answer>) -> Option<(Vec<u8>, Callers<M>)> {
         let (mut group, mut replies) = (M::Group::default(), Vec::new());
         let mut next = Some((command, reply));
         while let Some((command, reply)) = next {
@@ -183,7 +179,7 @@ impl<M: Machine> Proposer<M> {
                 Err(_) => None,
             };
         }
-        (!replies.is_empty()).then(|| (group.finish(), replies))
+        (!replies.is_empty()).then(|| (group.finish(), Callers::Commands(replies)))
     }
 
     /// Returns why a group cannot be proposed now.
@@ -227,10 +223,7 @@ impl<M: Machine> Proposer<M> {
 }
 
 /// Waits for the answers of an entry, and distributes them.
-async fn finish<M: Machine>(
-    receiver: oneshot::Receiver<ClientWriteResult<Belfry<M>>>,
-    callers: Callers<M>,
-) {
+async fn finish<M: Machine>(receiver: oneshot::Receiver<ClientWriteResult<Belfry<M>>>, callers: Callers<M>) {
     let response = match receiver.await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => return callers.fail(&refusal(&error)),

@@ -64,7 +64,8 @@ impl<M: Machine> Shared<M> {
         let patience = self.timing.read_patience;
         let waiting = async {
             loop {
-                let index = if self.is_leader() { self.leader_index().await } else { self.readers.index().await };
+                let index =
+                    if self.is_leader() { self.leader_index().await } else { self.readers.index().await };
                 if let Some(index) = index {
                     return self.progress.wait_until(index).await.map_err(|_| ReadError::Stopped);
                 }

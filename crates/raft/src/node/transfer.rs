@@ -86,10 +86,12 @@ async fn hand_over<M: Machine>(
 ) -> Result<(), TransferError> {
     let started = Instant::now();
     let links = shared.wire.peer(node, peer);
-    let sent = links.control.call::<()>(TRANSFER, &PermitRow::from(permit), shared.timing.append_timeout).await;
+    let sent =
+        links.control.call::<()>(TRANSFER, &PermitRow::from(permit), shared.timing.append_timeout).await;
     sent.map_err(|error| TransferError::Unreachable { node, reason: error.to_string() })?;
     let mut servers = shared.servers.clone();
-    let elected = servers.wait_for(|servers| servers.current_leader.is_some_and(|leader| leader != shared.id));
+    let elected =
+        servers.wait_for(|servers| servers.current_leader.is_some_and(|leader| leader != shared.id));
     match tokio::time::timeout(shared.timing.transfer_patience, elected).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(_)) => Err(TransferError::Stopped),

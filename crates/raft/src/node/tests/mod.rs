@@ -54,8 +54,7 @@ impl Cluster {
 
     async fn with_timing(count: u64, timing: Timing) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut cluster =
-            Self { mesh: Mesh::new(), folder, timing, part_bytes: 1000, members: Vec::new() };
+        let mut cluster = Self { mesh: Mesh::new(), folder, timing, part_bytes: 1000, members: Vec::new() };
         cluster.add(Start::Bootstrap).await;
         let first = cluster.node(0).clone();
         within("the first node leads", first.leadership().wait_for(|leader| leader == first.id())).await;

@@ -14,19 +14,26 @@ async fn operations_that_wait_share_an_entry() {
     machine.run(false);
     let before = node.status().last.unwrap().index;
     let proposing = node.clone();
-    let answers = tokio::spawn(async move {
-        join_all((0..100_u8).map(|number| proposing.propose(vec![number]))).await
-    });
+    let answers =
+        tokio::spawn(
+            async move { join_all((0..100_u8).map(|number| proposing.propose(vec![number]))).await },
+        );
     let mut metrics = node.shared.metrics.clone();
-    within("four entries are written", metrics.wait_for(|metrics| metrics.last_log_index >= Some(before + 1)))
-        .await
-        .unwrap();
+    within(
+        "four entries are written",
+        metrics.wait_for(|metrics| metrics.last_log_index >= Some(before + 1)),
+    )
+    .await
+    .unwrap();
     machine.run(true);
     let answers = within("all are answered", answers).await.unwrap();
     let expected: Vec<u64> = (0..100).collect();
     assert_eq!(answers.into_iter().map(Result::unwrap).collect::<Vec<_>>(), expected);
     let commands = machine.commands();
-    assert_eq!(commands.iter().map(|(_, command)| command[0]).collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
+    assert_eq!(
+        commands.iter().map(|(_, command)| command[0]).collect::<Vec<_>>(),
+        (0..100).collect::<Vec<_>>()
+    );
     let mut entries: Vec<u64> = commands.iter().map(|(index, _)| *index).collect();
     entries.dedup();
     assert!(entries.len() <= 8, "{} entries", entries.len());

@@ -99,7 +99,8 @@ async fn a_machine_that_is_older_than_the_log_is_refused() {
     let mut cluster = Cluster::new(1).await;
     fill(&cluster).await;
     cluster.stop(0).await;
-    let open = Node::open(cluster.options(0, Start::Existing), Memory::default(), cluster.mesh.transport(NodeId(1)));
+    let open =
+        Node::open(cluster.options(0, Start::Existing), Memory::default(), cluster.mesh.transport(NodeId(1)));
     let error = open.await.unwrap_err();
     assert!(matches!(error, crate::error::OpenError::Gap { applied: None, .. }), "{error}");
 }
