@@ -129,6 +129,9 @@ struct Thread {
     /// Unbounded, because openraft waits for each request before it makes the next one.
     requests: Option<Sender<Request>>,
     handle: Option<JoinHandle<()>>,
+    /// Serves the requests without a thread, for simulations.
+    #[cfg(test)]
+    session: Option<std::sync::Mutex<Session>>,
 }
 
 impl Log {
@@ -155,7 +158,21 @@ impl Log {
             .name("raft-log".to_owned())
             .spawn(move || session.run(&received))
             .map_err(Failure::of("start the thread of the log", folder))?;
-        Ok(Self { shared, thread: Thread { requests: Some(requests), handle: Some(handle) } })
+        let thread = Thread {
+            requests: Some(requests),
+            handle: Some(handle),
+            #[cfg(test)]
+            session: None,
+        };
+        Ok(Self { shared, thread })
+    }
+
+    /// Opens a log that has no thread: a request is served before the call returns.
+    #[cfg(test)]
+    pub(crate) fn open_without_thread(disk: Arc<dyn Disk>, options: Options) -> Result<Self, OpenError> {
+        let (session, shared) = open_session(disk, options)?;
+        let session = Some(std::sync::Mutex::new(session));
+        Ok(Self { shared, thread: Thread { requests: None, handle: None, session } })
     }
 
     /// Returns the gauge of the free space.
@@ -290,6 +307,13 @@ impl LogReader {
 impl Thread {
     /// The thread ends only after the last request; a panic of it drops the `Done` of the request, which is an answer too.
     fn send(&self, request: Request) {
+        #[cfg(test)]
+        if let Some(session) = &self.session {
+            let mut session = session.lock().unwrap();
+            session.serve(std::iter::once(request));
+            while session.prepare() {}
+            return;
+        }
         if let Some(requests) = &self.requests {
             let _ = requests.send(request);
         }

@@ -76,6 +76,12 @@ pub(super) struct Session {
     stopped: Option<Stopped>,
 }
 
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Session")
+    }
+}
+
 impl Session {
     pub(super) fn new(writer: Writer, shared: Arc<Shared>, on_failure: OnFailure) -> Self {
         Self { writer, shared, on_failure, waiting: Vec::new(), committed: None, stopped: None }

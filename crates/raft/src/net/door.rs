@@ -29,6 +29,8 @@ use crate::types::{LogId, NodeId, Vote};
 const REQUESTS_MAX: usize = 64;
 /// Maximum wait for space in the queue of the machine.
 const SPACE_PATIENCE: Duration = Duration::from_millis(400);
+/// Delay before a request that arrived during a vote is repeated.
+const REPEAT_DELAY: Duration = Duration::from_millis(1);
 /// Maximum wait for the first message.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -152,6 +154,8 @@ async fn append<M: Machine>(shared: &Shared<M>, body: &[u8], received: Instant) 
     let response = shared.raft.append_entries(request).await.map_err(stopped)?;
     let is_accepted = !matches!(response, AppendEntriesResponse::HigherVote(_));
     if is_accepted && !shared.contact.heard(&leader, received, withdrawn) {
+        // The leader repeats the request at once.
+        tokio::time::sleep(REPEAT_DELAY).await;
         return Err(Refused::new(Refusal::Voting, "a vote was under way"));
     }
     Ok(encode(&AppendAnswer::from(response)))

@@ -44,7 +44,7 @@ use crate::node::contact::Permit;
 use crate::timing::Timing;
 use crate::types::{Belfry, NodeId, Peer, Vote};
 use link::{CallError, Context, Lane, Link};
-use message::{APPEND, AppendAnswer, VOTE, VoteAnswer, VoteMessage, encode, encode_append};
+use message::{APPEND, AppendAnswer, Refusal, Refused, VOTE, VoteAnswer, VoteMessage, encode, encode_append};
 
 /// A stream of bytes in both directions.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -136,9 +136,12 @@ type RpcError = RPCError<NodeId, Peer, RaftError<NodeId>>;
 impl From<CallError> for RpcError {
     fn from(error: CallError) -> Self {
         match error {
-            CallError::Unreachable { .. } => Unreachable::new(&error).into(),
-            // openraft tries again at once, without a backoff.
-            _ => NetworkError::new(&error).into(),
+            // A vote ends soon, and a broken connection is opened again: openraft tries again at once.
+            CallError::Refused { refused: Refused { refusal: Refusal::Voting, .. }, .. }
+            | CallError::Broken { .. }
+            | CallError::TimedOut { .. } => NetworkError::new(&error).into(),
+            // Everything else would be refused again, so openraft waits before it tries.
+            CallError::Unreachable { .. } | CallError::Refused { .. } => Unreachable::new(&error).into(),
         }
     }
 }

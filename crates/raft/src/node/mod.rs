@@ -34,7 +34,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -51,7 +51,9 @@ pub use housekeeping::Keep;
 pub use roster::Announcement;
 
 use crate::error::{MembershipError, OpenError, ProposeError, ReadError, TransferError};
-use crate::log::{Failure, Log, LogReader, OnFailure, Options as LogOptions, SpaceGauge, Start as LogStart};
+use crate::log::{
+    self, Failure, Log, LogReader, OnFailure, Options as LogOptions, SpaceGauge, Start as LogStart,
+};
 use crate::machine::parts::PART_BYTES;
 use crate::machine::snapshot::Folder;
 use crate::machine::{Applier, Group, Machine, MachineError, Progress, StateMachine};
@@ -313,12 +315,22 @@ impl<M: Machine> Node<M> {
         machine: M,
         transport: Arc<dyn Transport>,
     ) -> Result<Self, OpenError> {
+        Self::open_on(options, machine, transport, Log::open).await
+    }
+
+    /// Opens a node whose log `open` opens.
+    async fn open_on(
+        options: Options,
+        machine: M,
+        transport: Arc<dyn Transport>,
+        open: impl FnOnce(&Path, LogOptions) -> Result<Log, log::OpenError>,
+    ) -> Result<Self, OpenError> {
         let folder = &options.folder;
         std::fs::create_dir_all(folder).map_err(Failure::of("create", folder))?;
         let snapshots = folder.join("snapshots");
         let snapshots = Folder::open(snapshots.clone()).map_err(Failure::of("open", snapshots))?;
         finish_installation(&snapshots, &machine, folder).await?;
-        let log = Log::open(&folder.join("log"), options.log())?;
+        let log = open(&folder.join("log"), options.log())?;
         let (applied, purged) = (machine.opened().applied, log.reader().purged());
         if let Some(purged) =
             purged.filter(|purged| applied.is_none_or(|applied| applied.index < purged.index))
@@ -682,7 +694,7 @@ impl Drop for Changing<'_> {
 async fn finish_installation<M: Machine>(
     snapshots: &Folder,
     machine: &M,
-    folder: &std::path::Path,
+    folder: &Path,
 ) -> Result<(), OpenError> {
     let failure = |action| Failure::of(action, folder.join("snapshots"));
     let Some(file) = snapshots.interrupted().map_err(failure("read"))? else { return Ok(()) };

@@ -3,6 +3,7 @@
 mod elections;
 mod partitions;
 mod proposals;
+mod simulation;
 mod snapshots;
 mod suite;
 
