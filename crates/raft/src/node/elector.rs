@@ -98,13 +98,14 @@ async fn elect<M: Machine>(shared: &Arc<Shared<M>>) {
         begin(shared, None, None).await;
         return;
     }
-    if !is_supported(shared).await {
-        // Jitter before the next question.
-        shared.leader_changed(shared.random_delay(shared.timing.election_jitter)).await;
-        return;
-    }
-    if let Some(voting) = shared.contact.begin_vote(None) {
+    if is_supported(shared).await
+        && let Some(voting) = shared.contact.begin_vote(None)
+    {
         begin(shared, Some(voting), None).await;
+    } else {
+        // Jitter before the next question. A deposed leader waits here until its own lease has passed.
+        let delay = shared.random_delay(shared.timing.election_jitter);
+        shared.leader_changed(delay.max(shared.timing.vote_timeout)).await;
     }
 }
 
@@ -117,6 +118,9 @@ async fn is_supported<M: Machine>(shared: &Shared<M>) -> bool {
         let peers: Vec<_> = membership.voter_ids().filter_map(peer).collect();
         (membership.get_joint_config().clone(), peers)
     };
+    if !shared.contact.may_vote() {
+        return false;
+    }
     let mut agreed = BTreeSet::from([shared.id]);
     let question = PreVote { last: shared.log.last().map(Into::into) };
     let ask = |(node, peer)| {
