@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{self, AtomicBool};
 
 use openraft::impls::OneshotResponder;
 use openraft::{RaftTypeConfig, TokioRuntime};
@@ -43,12 +44,48 @@ pub struct Peer {
 }
 
 /// A group of commands, encoded. The log stores it unread.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Payload(pub Arc<[u8]>);
+#[derive(Clone)]
+pub struct Payload {
+    /// The bytes of the group, or of a part of it.
+    pub bytes: Arc<[u8]>,
+    /// Set when the log takes the entry. openraft reports an entry that it refused and one that it removed again with the same
+    /// error, but only the latter may still be committed by another leader.
+    written: Option<Arc<AtomicBool>>,
+}
+
+impl Payload {
+    /// Returns a payload, and a flag that tells whether the log has taken it.
+    pub(crate) fn observed(bytes: Arc<[u8]>) -> (Self, Arc<AtomicBool>) {
+        let written = Arc::new(AtomicBool::new(false));
+        (Self { bytes, written: Some(Arc::clone(&written)) }, written)
+    }
+
+    /// Takes the bytes into the log.
+    pub(crate) fn into_written(self) -> Arc<[u8]> {
+        if let Some(written) = self.written {
+            written.store(true, atomic::Ordering::SeqCst);
+        }
+        self.bytes
+    }
+}
+
+impl From<Arc<[u8]>> for Payload {
+    fn from(bytes: Arc<[u8]>) -> Self {
+        Self { bytes, written: None }
+    }
+}
+
+impl PartialEq for Payload {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for Payload {}
 
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Payload({} bytes)", self.0.len())
+        write!(f, "Payload({} bytes)", self.bytes.len())
     }
 }
 

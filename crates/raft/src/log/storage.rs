@@ -21,7 +21,7 @@ impl Record {
     fn from_entry<C: Types>(entry: C::Entry) -> Self {
         let (kind, payload) = match entry.payload {
             EntryPayload::Blank => (Kind::Blank, Arc::from([])),
-            EntryPayload::Normal(Payload(bytes)) => (Kind::Group, bytes),
+            EntryPayload::Normal(payload) => (Kind::Group, payload.into_written()),
             EntryPayload::Membership(membership) => {
                 (Kind::Membership, Arc::from(encode_membership(&membership)))
             }
@@ -32,7 +32,7 @@ impl Record {
     fn into_entry<C: Types>(self) -> Result<C::Entry, ReadError> {
         let payload = match self.kind {
             Kind::Blank => EntryPayload::Blank,
-            Kind::Group => EntryPayload::Normal(Payload(self.payload)),
+            Kind::Group => EntryPayload::Normal(Payload::from(self.payload)),
             Kind::Membership => {
                 let invalid = |source| ReadError::Membership { index: self.id.index, source };
                 EntryPayload::Membership(decode_membership(&self.payload).map_err(invalid)?)

@@ -102,7 +102,7 @@ impl<M: Machine> RaftStateMachine<Belfry<M>> for StateMachine<M> {
         for openraft::Entry { log_id, payload } in entries {
             let (content, bytes) = match payload {
                 EntryPayload::Blank => (Content::Blank, 0),
-                EntryPayload::Normal(Payload(bytes)) => {
+                EntryPayload::Normal(Payload { bytes, .. }) => {
                     let length = bytes.len();
                     (Content::Group(bytes), length)
                 }

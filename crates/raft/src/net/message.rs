@@ -234,7 +234,7 @@ pub(crate) fn encode_append<M: Machine>(
         let membership;
         let (kind, payload): (u8, &[u8]) = match &entry.payload {
             EntryPayload::Blank => (1, &[]),
-            EntryPayload::Normal(Payload(bytes)) => (2, bytes),
+            EntryPayload::Normal(payload) => (2, &payload.bytes),
             EntryPayload::Membership(members) => {
                 membership = encode_membership(members);
                 (3, &membership)
@@ -283,7 +283,7 @@ pub(crate) fn decode_append<M: Machine>(bytes: &[u8]) -> io::Result<(AppendEntri
         }
         let payload = match kind {
             1 => EntryPayload::Blank,
-            2 => EntryPayload::Normal(Payload(Arc::from(payload))),
+            2 => EntryPayload::Normal(Payload::from(Arc::from(payload))),
             3 => EntryPayload::Membership(
                 decode_membership(payload).map_err(|_| invalid("an entry is no membership"))?,
             ),
@@ -341,7 +341,7 @@ mod tests {
         );
         let payloads = [
             EntryPayload::Blank,
-            EntryPayload::Normal(Payload(Arc::from(*b"bytes"))),
+            EntryPayload::Normal(Payload::from(Arc::from(&b"bytes"[..]))),
             EntryPayload::Membership(membership),
         ];
         let entry = |(index, payload)| openraft::Entry { log_id: id(index), payload };

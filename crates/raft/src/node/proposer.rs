@@ -12,7 +12,7 @@
 //! One channel and one oneshot for each operation, and one task for all.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt};
@@ -206,9 +206,10 @@ impl<M: Machine> Proposer<M> {
         let parts = split(group, self.shared.random() ^ self.group_ids, self.shared.part_bytes);
         let mut last = None;
         for part in parts {
-            match self.shared.raft.client_write_ff(Payload(part)).await {
-                // The parts before the last one answer nothing.
-                Ok(receiver) => last = Some(receiver),
+            let (payload, written) = Payload::observed(part);
+            match self.shared.raft.client_write_ff(payload).await {
+                // The parts before the last one answer nothing, and change nothing without it.
+                Ok(receiver) => last = Some((receiver, written)),
                 Err(_) => {
                     // The core has stopped. Earlier parts cannot be committed without the last one.
                     callers.fail(&ProposeError::Stopped);
@@ -216,17 +217,21 @@ impl<M: Machine> Proposer<M> {
                 }
             }
         }
-        if let Some(receiver) = last {
-            self.in_flight.push(finish(receiver, callers).boxed());
+        if let Some((receiver, written)) = last {
+            self.in_flight.push(finish(receiver, written, callers).boxed());
         }
     }
 }
 
 /// Waits for the answers of an entry, and distributes them.
-async fn finish<M: Machine>(receiver: oneshot::Receiver<ClientWriteResult<Belfry<M>>>, callers: Callers<M>) {
+async fn finish<M: Machine>(
+    receiver: oneshot::Receiver<ClientWriteResult<Belfry<M>>>,
+    written: Arc<AtomicBool>,
+    callers: Callers<M>,
+) {
     let response = match receiver.await {
         Ok(Ok(response)) => response,
-        Ok(Err(error)) => return callers.fail(&refusal(&error)),
+        Ok(Err(error)) => return callers.fail(&refusal(&error, written.load(Ordering::SeqCst))),
         Err(_) => return callers.fail(&ProposeError::Stopped),
     };
     let answers: Result<Answers<M::Answer>, _> = response.data.0.await;
@@ -238,8 +243,14 @@ async fn finish<M: Machine>(receiver: oneshot::Receiver<ClientWriteResult<Belfry
     }
 }
 
-fn refusal<N: openraft::Node>(error: &ClientWriteError<NodeId, N>) -> ProposeError {
+/// Returns the answer for an entry that openraft has refused, or removed because another leader has an entry in its place.
+///
+/// A removed entry may be on other nodes. With five voters, one of them may be elected later, and commit it.
+fn refusal<N: openraft::Node>(error: &ClientWriteError<NodeId, N>, is_written: bool) -> ProposeError {
     match error {
+        ClientWriteError::ForwardToLeader(_) if is_written => {
+            ProposeError::Unknown { reason: "another server leads, and may have the entry" }
+        }
         ClientWriteError::ForwardToLeader(forward) => ProposeError::NotLeader { leader: forward.leader_id },
         ClientWriteError::ChangeMembershipError(_) => {
             ProposeError::Unknown { reason: "openraft took a group for a membership" }

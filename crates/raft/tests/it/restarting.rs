@@ -90,7 +90,7 @@ async fn leadership(node: &Raft<Config>) -> u64 {
 async fn write(node: &Raft<Config>, entries: u8) -> u64 {
     let mut last = 0;
     for number in 0..entries {
-        let payload = Payload(Arc::from([number; 100]));
+        let payload = Payload::from(Arc::<[u8]>::from([number; 100]));
         last = node.client_write(payload).await.expect("the node leads").log_id.index;
     }
     last

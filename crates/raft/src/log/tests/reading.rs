@@ -52,7 +52,7 @@ async fn blank_entries_and_memberships_are_read_back() {
     let peer = Peer { address: "a:7733".to_owned(), fingerprint: [1; 32], name: "a".to_owned() };
     let membership =
         openraft::Membership::new(vec![[ME].into()], std::collections::BTreeMap::from([(ME, peer)]));
-    let group = crate::types::Payload(Arc::from(&b"group"[..]));
+    let group = crate::types::Payload::from(Arc::from(&b"group"[..]));
     let payloads = [EntryPayload::Blank, EntryPayload::Membership(membership), EntryPayload::Normal(group)];
     let entries = (0..).zip(payloads).map(|(index, payload)| Entry { log_id: id(1, index), payload });
     let entries: Vec<Entry<TestTypes>> = entries.collect();
