@@ -50,6 +50,17 @@ struct History {
     leaders: BTreeSet<u64>,
 }
 
+impl History {
+    fn summary(&self) -> String {
+        let Self { next, acknowledged, refused, reads, transfers, leaders } = self;
+        let (acknowledged, refused, leaders) = (acknowledged.len(), refused.len(), leaders.len());
+        format!(
+            "{acknowledged} of {next} writes acknowledged, {refused} refused, {reads} reads, {transfers} transfers, \
+             {leaders} leaders"
+        )
+    }
+}
+
 struct World {
     mesh: Mesh,
     folder: TempDir,
@@ -369,16 +380,7 @@ fn nothing_acknowledged_is_lost_and_no_two_nodes_have_the_lease() {
         let run = async {
             let world = World::new(seed, 3 + seed % 2 * 2).await;
             Rc::clone(&world).run().await;
-            let history = world.history.borrow();
-            println!(
-                "seed {seed}: {} acknowledged, {} refused of {}, {} reads, {} transfers, {} leaders",
-                history.acknowledged.len(),
-                history.refused.len(),
-                history.next,
-                history.reads,
-                history.transfers,
-                history.leaders.len(),
-            );
+            println!("seed {seed}: {}", world.history.borrow().summary());
             for at in 0..world.count() {
                 if let Some(node) = world.node(at) {
                     node.shutdown().await;
