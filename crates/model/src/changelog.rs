@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 /// Position of a reader in the changelog, after a commit.
 ///
 /// A database that lost commits reuses their numbers, but with other epochs. So the epoch is part of the position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ChangelogPosition {
     /// Number of the commit, counted over all shards.
     pub commit: u64,

@@ -1,11 +1,12 @@
 //! Raft for the replicated store: the parts that every server of a cluster runs.
 //!
 //! `docs/design/raft.md` describes the whole store and the stages in which it is built. This crate is the only one that
-//! knows openraft. It contains everything but the store itself:
+//! knows openraft. It contains:
 //!
 //! - [`log`] stores the entries and the vote of a server in files, for openraft.
 //! - [`machine`] is the state that a server builds from the entries, behind a trait.
 //! - [`node`] runs a server of the cluster: proposals, reads, elections, leases, transfers, snapshots.
+//! - [`store`] is the replicated store over a node and a SQLite replica.
 //! - [`net`] connects the nodes over any authenticated stream.
 //! - [`error`]: why a node refuses what its server asks.
 //! - [`timing`] has all times in one place.
@@ -20,5 +21,6 @@ pub mod log;
 pub mod machine;
 pub mod net;
 pub mod node;
+pub mod store;
 pub mod timing;
 pub mod types;

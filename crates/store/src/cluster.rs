@@ -17,6 +17,7 @@ use std::fmt;
 use async_trait::async_trait;
 use model::id::Epoch;
 use model::{Duration, ServerId, ShardId, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
 
@@ -49,7 +50,7 @@ pub trait Members: Send + Sync + 'static {
 }
 
 /// SHA-256 of a server's public key, which identifies the server to the others.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Fingerprint(pub [u8; 32]);
 
 impl fmt::Display for Fingerprint {
@@ -65,7 +66,7 @@ impl fmt::Debug for Fingerprint {
 }
 
 /// Announcement of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerRecord {
     /// ID of the server, which is also the owner in its leases.
     pub id: ServerId,

@@ -12,4 +12,4 @@
 //! The first entry of another leader voids all leases, in the same transaction. So a commit of an earlier leader, also
 //! of an earlier process on the same server, is never applied later.
 
-pub use crate::sqlite::replica::{AppliedState, Replica, ReplicaOptions, StoreGuard};
+pub use crate::sqlite::replica::{AppliedState, Replica, ReplicaOptions, StoreGuard, read_applied};

@@ -478,6 +478,19 @@ impl<M: Machine> Node<M> {
         self.shared.proposer.propose(command).await
     }
 
+    /// As [`Node::propose`]. If the command is refused before it reaches the log, `see` sees that before a later command is
+    /// encoded. So a caller can refuse all commands that depend on a refused one.
+    ///
+    /// # Errors
+    /// As [`Node::propose`].
+    pub async fn propose_then(
+        &self,
+        command: M::Command,
+        see: impl FnOnce(&Result<M::Answer, ProposeError>) + Send + 'static,
+    ) -> Result<M::Answer, ProposeError> {
+        self.shared.proposer.propose_then(command, see).await
+    }
+
     /// Proposes a command on any node: the leader's node proposes it, and this one waits until it has applied it too.
     ///
     /// # Errors
@@ -520,6 +533,12 @@ impl<M: Machine> Node<M> {
     /// Returns whether this node leads and has applied an entry of its own leadership.
     pub fn leads(&self) -> bool {
         self.shared.is_leader() && self.shared.applied_in_own_term().is_some()
+    }
+
+    /// Returns the term in which this node leads, if it does. It leads in each term at most once.
+    pub fn led_term(&self) -> Option<u64> {
+        let servers = self.shared.servers.borrow();
+        (servers.state == ServerState::Leader).then(|| servers.vote.leader_id().term)
     }
 
     /// Returns whether this node leads, and no other can now.

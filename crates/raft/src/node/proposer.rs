@@ -33,7 +33,9 @@ pub(crate) const IN_FLIGHT_MAX: usize = 4;
 /// Operations that wait before a caller waits.
 const WAITING_MAX: usize = 1024;
 
-type Reply<T> = oneshot::Sender<Result<T, ProposeError>>;
+/// Takes the answer, on the task of the proposer if the operation is refused before it reaches the log. So it runs before
+/// the proposer looks at a later operation.
+pub(crate) type Reply<T> = Box<dyn FnOnce(Result<T, ProposeError>) + Send>;
 
 /// Answers of a group, and the index of its last entry.
 type GroupReply<M> = (Vec<<M as Machine>::Answer>, u64);
@@ -59,14 +61,30 @@ impl<M: Machine> Proposals<M> {
 
     /// Proposes a command; returns its answer after the application.
     pub(crate) async fn propose(&self, command: M::Command) -> Result<M::Answer, ProposeError> {
-        let (reply, answer) = oneshot::channel();
+        self.propose_then(command, |_| {}).await
+    }
+
+    /// As [`propose`](Self::propose). `see` sees the answer before a later command is encoded, if this one was refused
+    /// before it reached the log.
+    pub(crate) async fn propose_then(
+        &self,
+        command: M::Command,
+        see: impl FnOnce(&Result<M::Answer, ProposeError>) + Send + 'static,
+    ) -> Result<M::Answer, ProposeError> {
+        let (sender, answer) = oneshot::channel();
+        let reply: Reply<M::Answer> = Box::new(move |answer| {
+            see(&answer);
+            // The caller may no longer wait.
+            let _ = sender.send(answer);
+        });
         self.0.send(Proposal::Command(command, reply)).await.map_err(|_| ProposeError::Stopped)?;
         answer.await.unwrap_or(Err(ProposeError::Stopped))
     }
 
     /// Proposes a group that another node has encoded.
     pub(crate) async fn propose_encoded(&self, group: Vec<u8>) -> Result<GroupReply<M>, ProposeError> {
-        let (reply, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
+        let reply: Reply<GroupReply<M>> = Box::new(move |answer| drop(sender.send(answer)));
         self.0.send(Proposal::Encoded(group, reply)).await.map_err(|_| ProposeError::Stopped)?;
         answer.await.unwrap_or(Err(ProposeError::Stopped))
     }
@@ -83,10 +101,10 @@ impl<M: Machine> Callers<M> {
         match self {
             Self::Commands(replies) => {
                 for reply in replies {
-                    let _ = reply.send(Err(error.clone()));
+                    reply(Err(error.clone()));
                 }
             }
-            Self::Node(reply) => drop(reply.send(Err(error.clone()))),
+            Self::Node(reply) => reply(Err(error.clone())),
         }
     }
 
@@ -94,14 +112,14 @@ impl<M: Machine> Callers<M> {
         match self {
             Self::Commands(replies) if replies.len() == answers.len() => {
                 for (reply, answer) in replies.into_iter().zip(answers) {
-                    let _ = reply.send(Ok(answer));
+                    reply(Ok(answer));
                 }
             }
             Self::Commands(_) => {
                 let reason = "the machine answered another number of commands than were proposed";
                 self.fail(&ProposeError::Unknown { reason });
             }
-            Self::Node(reply) => drop(reply.send(Ok((answers, index)))),
+            Self::Node(reply) => reply(Ok((answers, index))),
         }
     }
 }
@@ -165,7 +183,7 @@ impl<M: Machine> Proposer<M> {
         while let Some((command, reply)) = next {
             match group.push(command) {
                 Ok(()) => replies.push(reply),
-                Err(refusal) => drop(reply.send(Ok(refusal))),
+                Err(refusal) => reply(Ok(refusal)),
             }
             if group.is_full() {
                 break;

@@ -25,8 +25,8 @@ pub(crate) struct MemoryChangelog {
 
 #[derive(Debug)]
 struct Entries {
-    /// Position before the first entry.
-    base: ChangelogPosition,
+    /// Position before the first entry; `None` once an entry was forgotten.
+    base: Option<ChangelogPosition>,
     commits: VecDeque<CommitEffects>,
     /// Number of effects in all commits.
     effects: usize,
@@ -43,12 +43,13 @@ struct CommitEffects {
 
 impl Entries {
     fn end(&self) -> ChangelogPosition {
-        self.commits.back().map_or(self.base, |newest| newest.place)
+        // The newest entry is never forgotten.
+        self.commits.back().map(|newest| newest.place).or(self.base).unwrap_or_default()
     }
 
     fn forget_first(&mut self) {
         if let Some(first) = self.commits.pop_front() {
-            self.base = first.place;
+            self.base = None;
             self.effects -= first.touched.len();
         }
     }
@@ -59,8 +60,6 @@ impl Entries {
 pub(crate) struct AppliedCommit {
     /// Highest epoch of its leases.
     pub(crate) epoch: Epoch,
-    /// Engine time of the commit.
-    pub(crate) now: Timestamp,
     /// Each of its effects once.
     pub(crate) touched: Vec<LiveChange>,
 }
@@ -70,19 +69,19 @@ impl MemoryChangelog {
     /// the rows.
     pub(crate) fn new(number: u64, now: Timestamp) -> Self {
         let base = ChangelogPosition { commit: number, epoch: Epoch(0) };
-        Self { entries: Mutex::new(Entries { base, commits: VecDeque::new(), effects: 0, now }) }
+        Self { entries: Mutex::new(Entries { base: Some(base), commits: VecDeque::new(), effects: 0, now }) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds commits that queries can see by now; `at` is the time of the clock.
-    pub(crate) fn add(&self, commits: Vec<AppliedCommit>, at: Timestamp) {
+    /// Adds commits that queries can see by now, and the engine time of the newest one; `at` is the time of the clock.
+    pub(crate) fn add(&self, commits: Vec<AppliedCommit>, now: Timestamp, at: Timestamp) {
         let mut entries = self.lock();
-        for AppliedCommit { epoch, now, touched } in commits {
+        entries.now = now;
+        for AppliedCommit { epoch, touched } in commits {
             let place = ChangelogPosition { commit: entries.end().commit + 1, epoch };
-            entries.now = entries.now.max(now);
             entries.effects += touched.len();
             entries.commits.push_back(CommitEffects { place, at, touched });
         }
@@ -95,13 +94,7 @@ impl MemoryChangelog {
     pub(crate) fn start_again(&self, now: Timestamp) {
         let mut entries = self.lock();
         let base = ChangelogPosition { commit: entries.end().commit + 2, epoch: Epoch(0) };
-        *entries = Entries { base, commits: VecDeque::new(), effects: 0, now };
-    }
-
-    /// Sets engine time back.
-    pub(crate) fn reset_clock(&self, to: Timestamp) {
-        let mut entries = self.lock();
-        entries.now = entries.now.min(to);
+        *entries = Entries { base: Some(base), commits: VecDeque::new(), effects: 0, now };
     }
 
     pub(crate) fn end(&self) -> ChangelogPosition {
@@ -110,7 +103,7 @@ impl MemoryChangelog {
 
     pub(crate) fn since(&self, place: ChangelogPosition) -> Option<ChangelogPage> {
         let entries = self.lock();
-        let behind = if place == entries.base {
+        let behind = if Some(place) == entries.base {
             0
         } else {
             let found = entries.commits.binary_search_by_key(&place.commit, |commit| commit.place.commit);
@@ -122,12 +115,10 @@ impl MemoryChangelog {
         Some(ChangelogPage { touched, end, whole: end == entries.end(), now: entries.now })
     }
 
-    /// Forgets old entries, except the newest one.
+    /// Forgets old entries, except the newest of them: a standby may have waited there for the next commit.
     pub(crate) fn trim(&self, now: Timestamp) {
         let mut entries = self.lock();
-        while entries.commits.len() > 1
-            && entries.commits.front().is_some_and(|first| now.since(first.at) > AGE_MAX)
-        {
+        while entries.commits.get(1).is_some_and(|second| now.since(second.at) > AGE_MAX) {
             entries.forget_first();
         }
     }
@@ -141,7 +132,7 @@ mod tests {
 
     fn commit(job: u128) -> AppliedCommit {
         let touched = vec![LiveChange::Ended(JobId::from_bits(job))];
-        AppliedCommit { epoch: Epoch(1), now: Timestamp::from_micros(1), touched }
+        AppliedCommit { epoch: Epoch(1), touched }
     }
 
     fn at(secs: i64) -> Timestamp {
@@ -153,11 +144,11 @@ mod tests {
         let changelog = MemoryChangelog::new(7, at(0));
         let start = changelog.end();
         assert!(changelog.since(start).unwrap().whole);
-        changelog.add(vec![commit(1), commit(2)], at(100));
+        changelog.add(vec![commit(1), commit(2)], at(1), at(100));
         let page = changelog.since(start).unwrap();
         assert_eq!(page.touched.len(), 2);
         assert_eq!(page.end, changelog.end());
-        changelog.add(vec![commit(3)], at(200));
+        changelog.add(vec![commit(3)], at(1), at(200));
         changelog.trim(at(201));
         assert_eq!(changelog.since(start), None);
         assert_eq!(changelog.since(page.end).unwrap().touched.len(), 1);
@@ -169,7 +160,7 @@ mod tests {
         let start = changelog.end();
         let many =
             |job| AppliedCommit { touched: vec![commit(job).touched[0]; EFFECTS_MAX / 2 + 1], ..commit(job) };
-        changelog.add(vec![many(1), many(2)], at(0));
+        changelog.add(vec![many(1), many(2)], at(0), at(0));
         assert_eq!(changelog.since(start), None);
         assert_eq!(changelog.lock().commits.len(), 1);
     }
@@ -177,12 +168,12 @@ mod tests {
     #[test]
     fn positions_from_before_a_new_start_are_unknown() {
         let changelog = MemoryChangelog::new(0, at(0));
-        changelog.add(vec![commit(1)], at(0));
+        changelog.add(vec![commit(1)], at(0), at(0));
         let before = changelog.end();
         changelog.start_again(at(5));
         assert_eq!(changelog.since(before), None);
         assert_eq!(changelog.since(changelog.end()).unwrap().now, at(5));
-        changelog.add(vec![commit(2)], at(6));
+        changelog.add(vec![commit(2)], at(6), at(6));
         assert_eq!(changelog.since(before), None);
     }
 }

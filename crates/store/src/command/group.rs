@@ -1,13 +1,13 @@
 //! Groups of commands: the content of an entry of a log.
 //!
 //! ```text
-//! group   := format (u8)  item*
+//! group   := format (u8)  flags (u8)  item*
 //! item    := kind (u8)  length (u32)  body
 //! body    := commit | update (postcard)
 //! commit  := number of rows (u32)  header  row*  events and statistics (all postcard)
 //! ```
 //!
-//! Integers are little-endian. Rows are read one by one, and their blobs stay in the bytes of the entry. The bytes have
+//! The flags are 0; a log uses them to cut a large group into several entries. Integers are little-endian. Rows are read one by one, and their blobs stay in the bytes of the entry. The bytes have
 //! no checksum of their own: the log and the connections between servers protect them, and the blobs have one each.
 
 use model::Timestamp;
@@ -22,6 +22,7 @@ use crate::batch::{EVENTS_PER_ROW, first_shard_without_lease};
 use crate::codec::{encode_events, seal_counted};
 
 const FORMAT: u8 = 1;
+const FLAGS: u8 = 0;
 const COMMIT: u8 = 0;
 const UPDATE: u8 = 1;
 /// Kind and length of an item.
@@ -36,7 +37,7 @@ pub struct GroupBuilder {
 
 impl Default for GroupBuilder {
     fn default() -> Self {
-        Self { bytes: vec![FORMAT], count: 0 }
+        Self { bytes: vec![FORMAT, FLAGS], count: 0 }
     }
 }
 
@@ -201,10 +202,10 @@ impl<'a> SealedCommit<'a> {
 /// # Errors
 /// [`StoreError::Fatal`] for a command that this version does not know.
 pub(crate) fn items(group: &[u8]) -> impl Iterator<Item = Result<Item<'_>, StoreError>> {
-    let mut rest = match group.split_first() {
-        Some((&FORMAT, rest)) => Ok(rest),
-        Some((format, _)) => Err(unreadable(format!("its format is {format}"))),
-        None => Err(unreadable("it is empty")),
+    let mut rest = match group {
+        [FORMAT, FLAGS, rest @ ..] => Ok(rest),
+        [format, flags, ..] => Err(unreadable(format!("its format is {format} with the flags {flags}"))),
+        _ => Err(unreadable("it ends early")),
     };
     std::iter::from_fn(move || {
         let bytes = match std::mem::replace(&mut rest, Ok(&[])) {

@@ -287,7 +287,7 @@ fn updates() -> Vec<Update> {
 fn every_update_is_decoded_unchanged_and_keeps_its_number() {
     for (number, update) in (0..).zip(updates()) {
         let bytes = group_of(&[update.clone().into()]);
-        assert_eq!(bytes[6], number, "{update:?}");
+        assert_eq!(bytes[7], number, "{update:?}");
         let all: Vec<_> = items(&bytes).map(Result::unwrap).collect();
         let [Item::Update(found)] = &*all else { panic!("found {all:?}") };
         assert_eq!(*found, update);
@@ -297,7 +297,7 @@ fn every_update_is_decoded_unchanged_and_keeps_its_number() {
 #[test]
 fn a_command_of_a_newer_version_is_refused_and_not_skipped() {
     let mut newer = group_of(&[Update::MarkRestored.into(), Update::DeleteSteps.into()]);
-    newer[6] = 120;
+    newer[7] = 120;
     let first = items(&newer).next().unwrap();
     let message = first.unwrap_err().to_string();
     assert!(message.contains("a newer version of Belfry probably wrote it; run that version"), "{message}");

@@ -82,16 +82,10 @@ impl Housekeeping for SqliteStore {
     }
 
     async fn trim_ledger(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
-        let trimmable = move |connection: &Connection| {
-            let lines = trimmable_lines(connection, before, limit)?;
-            let backfills = trimmable_backfills(connection, before, limit - lines.len())?;
-            Ok((lines, backfills))
-        };
-        let (lines, backfills) = self.readers.read(trimmable).await?;
-        if lines.is_empty() && backfills.is_empty() {
-            return Ok(0);
+        match self.trimmable_ledger(before, limit).await? {
+            Some(trim) => self.writer.changed(trim).await,
+            None => Ok(0),
         }
-        self.writer.changed(Update::TrimLedger { before, lines, backfills }).await
     }
 
     async fn fold_statistics(&self) -> Result<u64, StoreError> {
@@ -117,6 +111,27 @@ impl Housekeeping for SqliteStore {
 
     async fn check(&self) -> Result<(), StoreError> {
         self.writer.done(Operation::Check(self.clock.now())).await
+    }
+}
+
+impl SqliteStore {
+    /// Returns the change that deletes what [`Housekeeping::trim_ledger`] would delete now; `None` if that is nothing.
+    ///
+    /// # Errors
+    /// As those of a query.
+    pub async fn trimmable_ledger(
+        &self,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Option<Update>, StoreError> {
+        let trimmable = move |connection: &Connection| {
+            let lines = trimmable_lines(connection, before, limit)?;
+            let backfills = trimmable_backfills(connection, before, limit - lines.len())?;
+            Ok((lines, backfills))
+        };
+        let (lines, backfills) = self.readers.read(trimmable).await?;
+        let is_empty = lines.is_empty() && backfills.is_empty();
+        Ok((!is_empty).then_some(Update::TrimLedger { before, lines, backfills }))
     }
 }
 

@@ -13,6 +13,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 
+use model::Timestamp;
 use model::record::Lease;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -433,7 +434,7 @@ impl Session<'_> {
                     self.reached.base = self.reached.newest;
                 }
                 (self.reached.newest, self.next_event) = (position, position.next_event);
-                Ok(replica.publish(applied, (self.clock)()))
+                Ok(replica.publish(applied, Timestamp::from_micros(position.now), (self.clock)()))
             }
             Err((failure, phase)) => {
                 let is_of_command = care == Care::Quick && applying::is_of_command(&failure);

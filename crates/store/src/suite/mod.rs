@@ -23,6 +23,7 @@ pub mod changelog;
 pub mod checkpoints;
 #[cfg(feature = "postgres")]
 pub mod cluster;
+pub mod dump;
 pub mod elements;
 pub mod failures;
 pub mod feed;

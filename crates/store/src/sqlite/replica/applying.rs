@@ -74,7 +74,6 @@ pub(in crate::sqlite) struct Applied {
     state: AppliedState,
     unreleased: bool,
     commits: Vec<AppliedCommit>,
-    clock_reset: Option<Timestamp>,
 }
 
 impl<'c> Applier<'c> {
@@ -105,7 +104,6 @@ impl<'c> Applier<'c> {
                 state: self.state.clone(),
                 unreleased: self.unreleased,
                 commits: Vec::new(),
-                clock_reset: None,
             },
         };
         for entry in entries {
@@ -122,12 +120,14 @@ impl<'c> Applier<'c> {
     }
 
     /// Publishes what a committed transaction has changed, and returns its answers.
-    pub(in crate::sqlite) fn publish(&mut self, applied: Applied, now: Timestamp) -> Answers {
+    pub(in crate::sqlite) fn publish(
+        &mut self,
+        applied: Applied,
+        engine_time: Timestamp,
+        now: Timestamp,
+    ) -> Answers {
         (self.state, self.unreleased) = (applied.state, applied.unreleased);
-        self.shared.changelog.add(applied.commits, now);
-        if let Some(to) = applied.clock_reset {
-            self.shared.changelog.reset_clock(to);
-        }
+        self.shared.changelog.add(applied.commits, engine_time, now);
         self.shared.applied.send_replace(self.state.clone());
         applied.answers
     }
@@ -240,7 +240,7 @@ impl Applying<'_, '_, '_> {
         let touched = model::changelog::LiveChange::each_once(touched);
         if !touched.is_empty() || self.position.next_event != before {
             let epoch = commit.leases.iter().map(|lease| lease.epoch).max().unwrap_or_default();
-            self.applied.commits.push(AppliedCommit { epoch, now: commit.now, touched });
+            self.applied.commits.push(AppliedCommit { epoch, touched });
         }
         Ok(Reply::Committed(committed))
     }
@@ -249,8 +249,6 @@ impl Applying<'_, '_, '_> {
         match update {
             Update::SetDraining { server, draining } => self.set_draining(*server, *draining),
             Update::ResetClock(to) => {
-                // Also of the commits of the same transaction.
-                self.applied.clock_reset = Some(*to);
                 self.position.now = self.position.now.min(to.as_micros());
                 operation::apply(update, self.connection, self.statements, &mut self.position.next_event)
             }

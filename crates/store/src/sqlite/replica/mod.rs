@@ -9,8 +9,9 @@ use std::time::Duration as StdDuration;
 
 use async_trait::async_trait;
 use model::changelog::{ChangelogPage, ChangelogPosition, LiveKey, ReloadedRows};
+use model::id::Epoch;
 use model::record::{Lease, LiveRow};
-use model::{Duration, ServerId, Timestamp};
+use model::{Duration, ServerId, ShardId, Timestamp};
 use rusqlite::{Connection, OptionalExtension};
 use tokio::sync::mpsc::{Sender, UnboundedReceiver, unbounded_channel};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
@@ -18,7 +19,7 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 use super::error::{Failure, Phase};
 use super::operation::Operation;
 use super::quarantine::{self, DamagedRow};
-use super::{Clock, Options, SqliteStore, file, live_rows, load, readers};
+use super::{Clock, Options, SqliteStore, file, live_rows, load, readers, schema};
 use crate::changelog::{Changelog, MemoryChangelog};
 use crate::command::{Answers, Entry, LogPosition};
 use crate::{Loaded, StoreError};
@@ -162,7 +163,7 @@ impl Replica {
         let guard = Arc::clone(&self.store).read_owned().await;
         let guard = OwnedRwLockReadGuard::try_map(guard, Option::as_ref);
         guard.map(StoreGuard).map_err(|_| StoreError::Unavailable {
-            source: "the replica has no database: a snapshot could not be installed".into(),
+            source: "the replica is closed, or a snapshot could not be installed".into(),
         })
     }
 
@@ -199,6 +200,13 @@ impl Replica {
             .map_err(|error| StoreError::Unavailable { source: error.into() })??;
         *store = Some(opened);
         Ok(self.shared.applied.borrow().clone())
+    }
+
+    /// Closes the file, after the queries that have started. Later calls fail.
+    pub async fn close(&self) {
+        let store = self.store.write().await.take();
+        // The end of the writer thread blocks. A panic there was reported.
+        let _ = tokio::task::spawn_blocking(move || drop(store)).await;
     }
 
     /// Sends every live row of the leased shards, as [`Commits::load`](crate::Commits::load) does. Rows that cannot be
@@ -245,6 +253,21 @@ impl Replica {
     pub async fn with_content(&self, rows: Vec<DamagedRow>) -> Result<Vec<DamagedRow>, StoreError> {
         let store = self.store().await?;
         store.readers.read(move |connection| quarantine::with_content(connection, rows)).await
+    }
+
+    /// Returns the owner and the epoch of each shard. A renewal changes neither, so the owner may have lost its lease.
+    ///
+    /// # Errors
+    /// As those of a query.
+    pub async fn owners(&self) -> Result<Vec<(ShardId, Option<String>, Epoch)>, StoreError> {
+        let owners = |connection: &Connection| {
+            let mut statement =
+                connection.prepare_cached("SELECT shard, owner, epoch FROM shards ORDER BY shard")?;
+            let rows =
+                statement.query_map([], |row| Ok((ShardId(row.get(0)?), row.get(1)?, Epoch(row.get(2)?))))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        self.store().await?.readers.read(owners).await
     }
 
     /// Returns the servers that are being drained.
@@ -303,10 +326,15 @@ fn open_store(path: &Path, options: &ReplicaOptions, shared: &Shared) -> Result<
 /// Reads how far the log was applied from a file, which is not changed.
 ///
 /// # Errors
-/// [`StoreError::Fatal`] if the file is not a replica or cannot be read.
-pub(super) fn read_applied(path: &Path) -> Result<AppliedState, StoreError> {
+/// [`StoreError::Fatal`] if the file is not a replica or cannot be read; [`StoreError::TooNew`] if a newer version wrote
+/// it.
+pub fn read_applied(path: &Path) -> Result<AppliedState, StoreError> {
     let judge = |failure: Failure| failure.into_store_error(Phase::Change, path);
     let connection = file::open_reader(path).map_err(judge)?;
+    let (found, known) = (schema::version(&connection).map_err(judge)?, schema::VERSION);
+    if found > known {
+        return Err(StoreError::TooNew { found, known });
+    }
     applying::stored_state(&connection).map_err(judge)?.ok_or_else(|| StoreError::Fatal {
         reason: format!("`{}` is not the replica of a replicated store", path.display()),
     })

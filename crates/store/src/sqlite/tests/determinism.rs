@@ -5,11 +5,11 @@ use model::failures::{FailureCount, FailureGroupId};
 use model::record::{Batch, Change, Lease};
 use model::statistics::CommitStatistics;
 use model::{Duration, ExecutionStatus, JobId, JobStatus, ShardId, Timestamp};
-use rusqlite::types::Value;
 
 use super::super::operation::Operation;
 use super::*;
 use crate::command::{Command, StatisticsId, Update};
+use crate::suite::dump::dump;
 use crate::suite::sample::Sampler;
 
 const STATEMENTS: &str = include_str!("../statements.rs");
@@ -131,29 +131,6 @@ fn job(sampler: &mut Sampler, ended: &mut Vec<JobId>) -> (JobId, Vec<Change>) {
     (id, changes)
 }
 
-/// Returns all rows of all tables that every store has.
-pub(super) fn rows(path: &std::path::Path) -> Vec<String> {
-    let connection = rusqlite::Connection::open(path).unwrap();
-    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'
-            AND name NOT IN ('raft_state', 'refused_commands', 'servers_draining') ORDER BY name";
-    let mut tables = connection.prepare(tables).unwrap();
-    let tables: Vec<String> = tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    let mut all = Vec::new();
-    for table in tables {
-        let mut statement = connection.prepare(&format!("SELECT * FROM {table}")).unwrap();
-        let columns = statement.column_count();
-        let mut found = statement.query([]).unwrap();
-        let mut rows = Vec::new();
-        while let Some(row) = found.next().unwrap() {
-            let values: Vec<Value> = (0..columns).map(|column| row.get(column).unwrap()).collect();
-            rows.push(format!("{table} {values:?}"));
-        }
-        rows.sort();
-        all.extend(rows);
-    }
-    all
-}
-
 /// One transaction for each command, and one for as many as wait.
 #[tokio::test]
 async fn the_same_commands_make_the_same_rows() {
@@ -182,7 +159,7 @@ async fn the_same_commands_make_the_same_rows() {
         }
         assert_eq!(answers[0], answers[1]);
         assert!(!answers[0].contains("Err"), "{}", answers[0]);
-        let (alone, together) = (rows(&alone.path()), rows(&together.path()));
+        let (alone, together) = (dump(&alone.path()), dump(&together.path()));
         assert!(alone.len() > 100, "found only {} rows", alone.len());
         assert_eq!(alone, together);
     }

@@ -6,12 +6,13 @@ use model::changelog::{LiveChange, LiveKey};
 use model::record::{Batch, Change, Lease};
 use model::{JobId, JobStatus, ServerId, ShardId};
 
-use super::determinism::{commands, rows};
+use super::determinism::commands;
 use super::failing_disk::{Disk, DiskCall};
 use super::*;
 use crate::changelog::Changelog as _;
 use crate::command::{Command, Content, Entry, GroupBuilder, LogPosition, Refused, Reply, Update};
 use crate::replica::{Replica, ReplicaOptions};
+use crate::suite::dump::dump;
 use crate::suite::sample::Sampler;
 use crate::{Commits as _, Reads as _, StoreError};
 
@@ -115,10 +116,10 @@ async fn a_replica_has_the_same_rows_as_a_store() {
         of_groups.extend(grouped.replica.apply(behind).await.unwrap());
         assert_eq!(of_groups.concat(), answers);
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-        let expected = rows(&store.path());
+        let expected = dump(&store.path());
         assert!(expected.len() > 100);
-        assert_eq!(rows(&single.path()), expected);
-        assert_eq!(rows(&grouped.path()), expected);
+        assert_eq!(dump(&single.path()), expected);
+        assert_eq!(dump(&grouped.path()), expected);
     }
 }
 
@@ -137,7 +138,7 @@ async fn every_kind_of_change_is_written_as_by_a_store() {
             let answer = server.apply(&[command]).await.remove(0);
             assert!(answer.is_ok(), "{answer:?}");
         }
-        assert_eq!(rows(&server.path()), rows(&store.path()));
+        assert_eq!(dump(&server.path()), dump(&store.path()));
     }
 }
 
@@ -264,8 +265,8 @@ async fn a_copy_of_a_replica_continues_where_it_was_taken() {
     assert!(job_exists(&other.replica, before).await && !job_exists(&other.replica, after).await);
     other.replica.apply(vec![entry]).await.unwrap();
     other.next = server.next;
-    assert_eq!(rows(&other.path()), rows(&server.path()));
-    assert_eq!(rows(&other.reopen().path()), rows(&server.path()));
+    assert_eq!(dump(&other.path()), dump(&server.path()));
+    assert_eq!(dump(&other.reopen().path()), dump(&server.path()));
 }
 
 fn damage(path: &Path, job: JobId) {
