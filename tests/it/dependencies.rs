@@ -124,7 +124,7 @@ fn dependencies_between_crates_point_inwards() {
         ("belfry-leader", &["engine", "model", "mutation", "timetable"]),
         ("belfry-supervisor", &["model", "mutation"]),
         ("belfry-forecast", &["engine", "model", "mutation", "timetable"]),
-        ("belfry-raft", &[]),
+        ("belfry-raft", &["model", "mutation", "store"]),
         ("belfry-proto", &[]),
         ("belfry-client", &["model"]),
         ("belfry-crashpoint", &[]),

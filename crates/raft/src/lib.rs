@@ -8,6 +8,7 @@
 //! - [`node`] runs a server of the cluster: proposals, reads, elections, leases, transfers, snapshots.
 //! - [`store`] is the replicated store over a node and a SQLite replica.
 //! - [`net`] connects the nodes over any authenticated stream.
+//! - [`identity`]: which node of which cluster a data folder belongs to.
 //! - [`error`]: why a node refuses what its server asks.
 //! - [`timing`] has all times in one place.
 //! - [`types`] names the types with which openraft is used: node ids, peers, payloads.
@@ -17,6 +18,7 @@
 mod codec;
 mod disk;
 pub mod error;
+pub mod identity;
 pub mod log;
 pub mod machine;
 pub mod net;

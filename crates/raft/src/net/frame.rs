@@ -42,14 +42,22 @@ impl Frame {
 /// # Errors
 /// If the stream breaks, or for a length that is out of range.
 pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Frame>> {
+    read_up_to(FRAME_BYTES_MAX, stream).await
+}
+
+/// As [`read`], for a shorter maximum length.
+pub(crate) async fn read_up_to(
+    bytes_max: usize,
+    stream: &mut (impl AsyncRead + Unpin),
+) -> io::Result<Option<Frame>> {
     let mut length = [0; 4];
     match stream.read_exact(&mut length).await {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         result => result?,
     };
     let length = u32::from_le_bytes(length) as usize;
-    if !(HEADER_BYTES..=FRAME_BYTES_MAX).contains(&length) {
-        let problem = format!("a frame of {length} bytes; expected {HEADER_BYTES} to {FRAME_BYTES_MAX}");
+    if !(HEADER_BYTES..=bytes_max).contains(&length) {
+        let problem = format!("a frame of {length} bytes; expected {HEADER_BYTES} to {bytes_max}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
     }
     let mut header = [0; HEADER_BYTES];

@@ -11,6 +11,7 @@
 
 pub(crate) mod door;
 pub(crate) mod frame;
+pub mod join;
 pub(crate) mod link;
 #[cfg(any(test, feature = "testing"))]
 mod mesh;
