@@ -140,7 +140,7 @@ pub enum TransferError {
         /// What happened.
         reason: String,
     },
-    /// No other node led in time; this node tries to go on.
+    /// No other node led in time; this node tries to continue.
     #[error("node `{node}` was not elected within {waited:?}")]
     NotElected {
         /// The target.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 use super::parts::{Assembler, Queued};
-use super::{AppliedState, Entry, Machine, MachineError};
+use super::{AppliedState, Content, Entry, Machine, MachineError};
 use crate::types::LogId;
 
 /// Maximum bytes of payloads that wait for the machine.
@@ -84,16 +84,17 @@ impl Progress {
         self.applied.send_replace(applied);
     }
 
-    fn note(&self, entries: &[Entry]) {
+    /// Returns the state after the application of entries.
+    fn after(&self, entries: &[Entry]) -> AppliedState {
         let mut state = self.state();
         for entry in entries {
             state.applied = Some(entry.position);
-            if let super::Content::Membership(bytes) = &entry.content {
+            if let Content::Membership(bytes) = &entry.content {
                 state.membership_at = Some(entry.position);
                 state.membership = Arc::clone(bytes);
             }
         }
-        self.set(state);
+        state
     }
 }
 
@@ -173,7 +174,7 @@ async fn run<M: Machine>(
     while items.recv_many(&mut buffer, ENTRIES_MAX).await > 0 {
         let served = session.serve(buffer.drain(..)).await;
         if let Err(error) = served {
-            // Whoever waits gets an error, because the senders are dropped.
+            // Callers that wait get an error, because the senders are dropped.
             session.progress.stopped.send_replace(Some(Arc::new(error)));
             return;
         }
@@ -219,13 +220,14 @@ impl<M: Machine> Session<M> {
         }
         let (entries, waiting): (Vec<_>, Vec<_>) =
             self.ready.drain(..).map(|queued| (queued.entry, queued.answers)).unzip();
-        let answers = self.machine.apply(entries.clone()).await?;
-        if answers.len() != entries.len() {
-            let problem = format!("the machine answered {} of {} entries", answers.len(), entries.len());
+        let state = self.progress.after(&entries);
+        let answers = self.machine.apply(entries).await?;
+        if answers.len() != waiting.len() {
+            let problem = format!("the machine answered {} of {} entries", answers.len(), waiting.len());
             return Err(MachineError::new(problem));
         }
         // Before the answers: a caller that gets one reads what it has written.
-        self.progress.note(&entries);
+        self.progress.set(state);
         for (waiting, answers) in waiting.into_iter().zip(answers) {
             // Only the node that has proposed the entry waits for the answers.
             let _ = waiting.send(Ok(answers));

@@ -174,7 +174,7 @@ impl<A> Assembler<A> {
     }
 }
 
-/// An entry that nobody waits for.
+/// An entry whose answers no caller waits for.
 fn blank<A>(position: crate::types::LogId) -> Queued<A> {
     Queued { entry: Entry { position, content: Content::Blank }, answers: oneshot::channel().0 }
 }

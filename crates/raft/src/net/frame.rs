@@ -13,8 +13,11 @@ use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-/// Maximum length of a frame: the entries of one request and a part of a group fit.
-pub(crate) const FRAME_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Maximum length of a frame. The entries of a request have less than 1 MiB without the last one, which may be a part of a
+/// group with 1 MiB more.
+pub(crate) const FRAME_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// Maximum length of a body.
+pub(crate) const BODY_BYTES_MAX: usize = FRAME_BYTES_MAX - HEADER_BYTES;
 const HEADER_BYTES: usize = 1 + 8;
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 256 * 1024;

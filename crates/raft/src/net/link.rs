@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::frame::{self, Frame};
-use super::message::{self, ERROR, HELLO, Hello, PROTOCOL, Refused, decode, encode};
+use super::message::{self, ERROR, HELLO, Hello, PROTOCOL, Refusal, Refused, decode, encode};
 use super::{BoxStream, Transport};
 use crate::types::{LogId, NodeId, Peer};
 
@@ -131,6 +131,11 @@ impl Link {
         timeout: Duration,
     ) -> Result<Vec<u8>, CallError> {
         let node = self.node;
+        if body.len() > frame::BODY_BYTES_MAX {
+            // The other node would close the connection.
+            let text = format!("a request of {} bytes is too large", body.len());
+            return Err(CallError::Refused { node, refused: Refused::new(Refusal::Invalid, text) });
+        }
         let call = async {
             let connection =
                 self.connection().await.map_err(|source| CallError::Unreachable { node, source })?;

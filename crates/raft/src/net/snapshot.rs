@@ -1,7 +1,7 @@
 //! Sends and receives copies of a machine.
 //!
 //! The sender copies the machine into a file, offers it with its length and SHA-256, sends it in pieces, and asks for the
-//! installation. The receiver verifies everything before openraft hears of it. A broken transfer begins anew.
+//! installation. The receiver verifies everything before openraft hears of it. A broken transfer begins again.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};

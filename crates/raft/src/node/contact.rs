@@ -10,7 +10,7 @@
 //! vote never counts.
 //!
 //! A leader that transfers its leadership gives up its lease, and gives the target a [`Permit`]: voters then vote for the
-//! target within their lease. When the leader goes on instead, it *withdraws* the permit with each request that renews
+//! target within their lease. When the leader continues instead, it *withdraws* the permit with each request that renews
 //! its lease, so a majority that gives it a lease no longer honours the permit.
 //!
 //! # Cost
@@ -567,7 +567,7 @@ mod tests {
                 node.vote = Vote::new_committed(term, Self::id(candidate));
                 *node = Node { vote: node.vote, leads: Some(term), ..Node::default() };
                 self.elections += 1;
-                // The safety property: nobody else has a lease when a leader is elected.
+                // The safety property: no other node has a lease when a leader is elected.
                 for other in (0..3).filter(|other| *other != candidate) {
                     assert!(!self.contacts[other].leads(), "{other} has the lease, {candidate} was elected");
                 }

@@ -94,7 +94,7 @@ impl<M: Machine> Shared<M> {
 
 async fn elect<M: Machine>(shared: &Arc<Shared<M>>) {
     if matches!(shared.standing(), Standing::Alone) {
-        // Nobody else can lead, so no lease is in danger.
+        // No other node can lead, so no lease is in danger.
         begin(shared, None, None).await;
         return;
     }

@@ -57,6 +57,7 @@ use crate::log::{
 use crate::machine::parts::PART_BYTES;
 use crate::machine::snapshot::Folder;
 use crate::machine::{Applier, Group, Machine, MachineError, Progress, StateMachine};
+use crate::net::frame::BODY_BYTES_MAX;
 use crate::net::link::{CallError, Context};
 use crate::net::message::{ANNOUNCE, AnnounceRow, PROPOSE, ProposeAnswer, Refusal, Refused, decode};
 use crate::net::snapshot::Receiver;
@@ -103,7 +104,7 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Bytes of the volume that the log leaves to others.
     pub reserve_bytes: u64,
-    /// Maximum bytes of a group in one entry; larger ones are cut into parts of this size.
+    /// Maximum bytes of a group in one entry, at most 1 MiB; larger ones are cut into parts of this size.
     pub part_bytes: usize,
     /// Seed of the delays before elections.
     pub seed: u64,
@@ -194,7 +195,7 @@ impl<M: Machine> Shared<M> {
         self.contact.leads() && self.is_leader() || self.is_alone()
     }
 
-    /// Returns whether this node leads a cluster without any other node. Nobody can depose it, so that a slow disk does
+    /// Returns whether this node leads a cluster without any other node. No node can depose it, so that a slow disk does
     /// not cost its lease.
     fn is_alone(&self) -> bool {
         if self.has_company.load(Ordering::SeqCst) {
@@ -226,7 +227,7 @@ impl<M: Machine> Shared<M> {
         let _ = tokio::time::timeout(patience, servers.changed()).await;
     }
 
-    /// Returns a number that nobody needs to guess ("SplitMix64": Steele, Lea, Flood, 2014).
+    /// Returns a number that looks random ("SplitMix64": Steele, Lea, Flood, 2014).
     pub(crate) fn random(&self) -> u64 {
         let step = 0x9e37_79b9_7f4a_7c15;
         let mut number = self.random.fetch_add(step, Ordering::Relaxed).wrapping_add(step);
@@ -241,7 +242,7 @@ impl<M: Machine> Shared<M> {
     }
 }
 
-/// A server of the cluster. Clones are the same node.
+/// A server of the cluster. Clones are the same node. It runs until [`Node::shutdown`], also when all clones are dropped.
 pub struct Node<M: Machine> {
     shared: Arc<Shared<M>>,
 }
@@ -306,7 +307,7 @@ pub struct Member {
 }
 
 impl<M: Machine> Node<M> {
-    /// Opens a node. It takes part in the cluster when this returns; nobody may lead yet.
+    /// Opens a node. It takes part in the cluster when this returns; there may be no leader yet.
     ///
     /// # Errors
     /// See [`OpenError`]; [`OpenError::help`] says what the operator can do.
@@ -413,7 +414,7 @@ impl<M: Machine> Node<M> {
             transfers: AtomicU32::new(0),
             has_company: AtomicBool::new(false),
             changes: AtomicU32::new(0),
-            part_bytes: options.part_bytes,
+            part_bytes: options.part_bytes.min(PART_BYTES),
             folder: options.folder,
             random: AtomicU64::new(options.seed),
             stop,
@@ -430,7 +431,11 @@ impl<M: Machine> Node<M> {
         tasks.spawn(housekeeping::watch(Arc::clone(&shared), options.on_failure));
         let node = Self { shared };
         if options.start == Start::Bootstrap {
-            node.bootstrap(options.me).await?;
+            let bootstrapped = node.bootstrap(options.me).await;
+            if bootstrapped.is_err() {
+                node.shutdown().await;
+            }
+            bootstrapped?;
         }
         Ok(node)
     }
@@ -491,7 +496,8 @@ impl<M: Machine> Node<M> {
         self.shared.proposer.propose_then(command, see).await
     }
 
-    /// Proposes a command on any node: the leader's node proposes it, and this one waits until it has applied it too.
+    /// Proposes a command on any node: the leader's node proposes it, and this one waits until it has applied it too. A
+    /// command that is forwarded has less than 3 MiB.
     ///
     /// # Errors
     /// As [`Node::propose`], and [`ProposeError::Unknown`] if the leader does not answer in time.
@@ -503,7 +509,11 @@ impl<M: Machine> Node<M> {
         if let Err(refusal) = group.push(command) {
             return Ok(refusal);
         }
-        let forwarding = self.forward_group(group.finish());
+        let group = group.finish();
+        if group.len() > BODY_BYTES_MAX {
+            return Err(ProposeError::TooLarge { bytes: group.len() });
+        }
+        let forwarding = self.forward_group(group);
         let answered = tokio::time::timeout(self.shared.timing.forward_patience, forwarding).await;
         answered.unwrap_or(Err(ProposeError::Unknown { reason: "the leader did not answer in time" }))
     }
@@ -638,7 +648,7 @@ impl<M: Machine> Node<M> {
     /// leads.
     ///
     /// # Errors
-    /// See [`TransferError`]. This node then goes on as the leader, unless another one leads.
+    /// See [`TransferError`]. This node then continues as the leader, unless another one leads.
     pub async fn transfer(&self, to: Option<NodeId>) -> Result<(), TransferError> {
         self.shared.transfer(to).await
     }

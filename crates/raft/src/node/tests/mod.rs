@@ -169,7 +169,7 @@ impl Cluster {
         within("the node has applied everything", self.node(at).read()).await.unwrap();
     }
 
-    /// Proposes a command on whoever leads, until it is acknowledged. It may be applied more than once.
+    /// Proposes a command on the leader, until it is acknowledged. It may be applied more than once.
     async fn write(&self, command: &[u8]) -> u64 {
         within("the command is acknowledged", async {
             loop {

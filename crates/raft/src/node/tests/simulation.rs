@@ -10,7 +10,7 @@
 //! - An acknowledged command is in the state of every node, and on every later read of any node.
 //! - A command that was refused as "nothing was changed" is in no state.
 //! - All nodes apply the same commands at the same positions.
-//! - After the end of the faults, a leader is elected and writes go on.
+//! - After the end of the faults, a leader is elected and accepts writes.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::disk::sim::{Luck, SimDisk};
 use crate::log::Log;
+use crate::timing::LEASE;
 
 /// How long faults happen.
 const STORM: Duration = Duration::from_secs(20);
@@ -188,16 +189,36 @@ impl World {
         }
     }
 
+    fn ids(&self) -> Vec<NodeId> {
+        self.servers.borrow().iter().map(|server| server.id).collect()
+    }
+
+    /// Removes all faults. Every direction gets a latency of its own, so that messages overtake each other.
     fn heal(&self) {
-        for from in 1..=self.count() as u64 {
-            self.mesh.rejoin(NodeId(from), &(1..=self.count() as u64).map(NodeId).collect::<Vec<_>>());
+        let ids = self.ids();
+        for from in &ids {
+            for to in ids.iter().filter(|to| *to != from) {
+                self.mesh.delay(*from, *to, Duration::from_millis(self.random(2) * self.random(60)));
+            }
         }
+    }
+
+    /// Holds back everything from and to a node for about a lease, so that its last requests arrive when others vote.
+    async fn pause(&self, node: NodeId) {
+        for other in self.ids().into_iter().filter(|other| *other != node) {
+            self.mesh.stall(node, other);
+            if self.random(2) == 0 {
+                self.mesh.stall(other, node);
+            }
+        }
+        sleep(LEASE + Duration::from_millis(self.random(350))).await;
+        self.heal();
     }
 
     /// One random fault.
     async fn fault(&self) {
         let (from, to) = self.pick_pair();
-        let kind = self.random(16);
+        let kind = self.random(24);
         if std::env::var_os("BELFRY_RAFT_TRACE").is_some() {
             eprintln!("{:?} fault {kind} {from} {to}", self.started.elapsed());
         }
@@ -206,10 +227,9 @@ impl World {
             2 | 3 => self.mesh.stall(from, to),
             4 => self.mesh.delay(from, to, Duration::from_millis(self.random(200))),
             5 => {
-                let all: Vec<_> = (1..=self.count() as u64).map(NodeId).collect();
-                self.mesh.isolate(from, &all);
+                self.mesh.isolate(from, &self.ids());
             }
-            6..=8 => self.heal(),
+            6..=8 | 16..=19 => self.heal(),
             9 => self.crash(self.pick()).await,
             10 => {
                 for at in 0..self.count() {
@@ -231,7 +251,11 @@ impl World {
                 }
             }
             14 => self.servers.borrow()[self.pick()].machine.run(false),
-            _ => self.servers.borrow().iter().for_each(|server| server.machine.run(true)),
+            15 => self.servers.borrow().iter().for_each(|server| server.machine.run(true)),
+            _ => {
+                let leader = (0..self.count()).filter_map(|at| self.node(at)).find(Node::leads);
+                self.pause(leader.map_or(from, |leader| leader.id())).await;
+            }
         }
     }
 
@@ -251,7 +275,7 @@ impl World {
     /// Writes and reads on random nodes until the end.
     async fn client(self: Rc<Self>) {
         while !*self.is_over.borrow() {
-            sleep(Duration::from_millis(10 + self.random(100))).await;
+            sleep(Duration::from_millis(10 + self.random(60))).await;
             let Some(node) = self.node(self.pick()) else { continue };
             if self.random(3) == 0 {
                 self.read(&node).await;

@@ -105,6 +105,45 @@ async fn a_machine_that_is_older_than_the_log_is_refused() {
     assert!(matches!(error, crate::error::OpenError::Gap { applied: None, .. }), "{error}");
 }
 
+/// Such a node has acknowledged entries that it no longer has.
+#[tokio::test]
+async fn a_node_that_was_restored_from_an_older_state_is_refused() {
+    let mut cluster = Cluster::new(3).await;
+    let leader = cluster.leader().await.clone();
+    let at = cluster.members.iter().position(|member| member.id != leader.id()).unwrap();
+    let id = cluster.members[at].id;
+    let (folder, copy) = (cluster.folder.path().join(id.to_string()), cluster.folder.path().join("copy"));
+    cluster.stop(at).await;
+    let copied = |from: &std::path::Path, to: &std::path::Path| {
+        std::fs::create_dir_all(to.join("log")).unwrap();
+        for entry in std::fs::read_dir(from.join("log")).unwrap() {
+            let name = entry.unwrap().file_name();
+            std::fs::copy(from.join("log").join(&name), to.join("log").join(&name)).unwrap();
+        }
+    };
+    copied(&folder, &copy);
+    cluster.restart(at).await;
+    cluster.write(b"acknowledged by all").await;
+    cluster.caught_up(at).await;
+    let last = leader.status().last;
+    let mut metrics = leader.shared.metrics.clone();
+    let matched = metrics.wait_for(|metrics| {
+        metrics.replication.as_ref().is_some_and(|nodes| nodes.get(&id).copied().flatten() == last)
+    });
+    within("the leader knows it", matched).await.unwrap();
+    cluster.stop(at).await;
+    std::fs::remove_dir_all(&folder).unwrap();
+    copied(&copy, &folder);
+    cluster.members[at].machine.cut_power();
+    cluster.restart(at).await;
+    let links = leader.shared.wire.peer(id, &Peer::default());
+    let refused = links.control.call::<bool>(crate::net::message::PRE_VOTE, &(), PATIENCE).await;
+    let problem = std::error::Error::source(&refused.unwrap_err()).unwrap().to_string();
+    assert!(problem.contains("has lost entries that it had acknowledged"), "{problem}");
+    cluster.write(b"after").await;
+    assert_eq!(applied(&cluster.members[at].machine), Vec::<Vec<u8>>::new());
+}
+
 #[tokio::test]
 async fn the_log_is_purged_when_it_grows() {
     let timing = Timing { purge_interval: Duration::from_millis(20), ..Timing::fast() };
