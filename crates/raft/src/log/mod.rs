@@ -40,6 +40,8 @@ mod view;
 mod writer;
 
 #[cfg(test)]
+mod simulated;
+#[cfg(test)]
 mod tests;
 
 use std::io;
@@ -129,9 +131,9 @@ struct Thread {
     /// Unbounded, because openraft waits for each request before it makes the next one.
     requests: Option<Sender<Request>>,
     handle: Option<JoinHandle<()>>,
-    /// Serves the requests without a thread, for simulations.
+    /// Serves the requests without a thread.
     #[cfg(test)]
-    session: Option<std::sync::Mutex<Session>>,
+    simulated: Option<std::sync::Mutex<simulated::Simulated>>,
 }
 
 impl Log {
@@ -162,17 +164,9 @@ impl Log {
             requests: Some(requests),
             handle: Some(handle),
             #[cfg(test)]
-            session: None,
+            simulated: None,
         };
         Ok(Self { shared, thread })
-    }
-
-    /// Opens a log that has no thread: a request is served before the call returns.
-    #[cfg(test)]
-    pub(crate) fn open_without_thread(disk: Arc<dyn Disk>, options: Options) -> Result<Self, OpenError> {
-        let (session, shared) = open_session(disk, options)?;
-        let session = Some(std::sync::Mutex::new(session));
-        Ok(Self { shared, thread: Thread { requests: None, handle: None, session } })
     }
 
     /// Returns the gauge of the free space.
@@ -308,10 +302,8 @@ impl Thread {
     /// The thread ends only after the last request; a panic of it drops the `Done` of the request, which is an answer too.
     fn send(&self, request: Request) {
         #[cfg(test)]
-        if let Some(session) = &self.session {
-            let mut session = session.lock().unwrap();
-            session.serve(std::iter::once(request));
-            while session.prepare() {}
+        if let Some(simulated) = &self.simulated {
+            simulated.lock().unwrap().serve(request);
             return;
         }
         if let Some(requests) = &self.requests {

@@ -71,12 +71,17 @@ impl<C: Types> RaftLogReader<C> for LogReader {
     }
 
     /// An `AppendEntries` request with these entries must arrive within its timeout.
+    ///
+    /// Returns nothing if the first entry was purged. That happens to a replication task that openraft has replaced but
+    /// not awaited. Later entries without the first one would make its follower stop.
     async fn limited_get_log_entries(
         &mut self,
         start: u64,
         end: u64,
     ) -> Result<Vec<C::Entry>, StorageError<NodeId>> {
-        entries::<C>(self.read(start..end, READ_BYTES).await)
+        let read = self.read(start..end, READ_BYTES).await;
+        let begins = |records: &Vec<Record>| records.first().is_some_and(|first| first.id.index == start);
+        entries::<C>(read.map(|records| if begins(&records) { records } else { Vec::new() }))
     }
 }
 

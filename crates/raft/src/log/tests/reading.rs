@@ -89,3 +89,16 @@ async fn a_reader_never_takes_a_removal_for_damage() {
     stop.send(()).unwrap();
     assert!(reads.await.unwrap() > 0);
 }
+
+#[tokio::test]
+async fn a_replication_whose_first_entry_was_purged_reads_nothing() {
+    let log = open(&SimDisk::new());
+    append_singly(&log, records(1, 0..20)).await;
+    log.purge_upto(id(1, 9)).await.unwrap();
+    let mut reader = log.reader();
+    for (start, expected) in [(5, 0), (9, 0), (10, 10)] {
+        let entries =
+            RaftLogReader::<TestTypes>::limited_get_log_entries(&mut reader, start, 20).await.unwrap();
+        assert_eq!(entries.len(), expected, "from {start}");
+    }
+}

@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
@@ -51,6 +51,9 @@ struct History {
     leaders: BTreeSet<u64>,
 }
 
+/// Failures of nodes that no fault explains.
+type Failures = Arc<Mutex<Vec<String>>>;
+
 impl History {
     fn summary(&self) -> String {
         let Self { next, acknowledged, refused, reads, transfers, leaders } = self;
@@ -68,6 +71,7 @@ struct World {
     servers: RefCell<Vec<Server>>,
     history: RefCell<History>,
     luck: RefCell<Luck>,
+    failures: Failures,
     is_over: RefCell<bool>,
     started: Instant,
 }
@@ -90,6 +94,7 @@ impl World {
             servers: RefCell::default(),
             history: RefCell::default(),
             luck: RefCell::new(Luck::new(seed)),
+            failures: Failures::default(),
             is_over: RefCell::new(false),
             started: Instant::now(),
         });
@@ -137,18 +142,25 @@ impl World {
             (server.id, Arc::clone(&server.disk), server.machine.clone())
         };
         let folder = self.folder.path().join(id.to_string());
+        let failures = Arc::clone(&self.failures);
         // Otherwise the node does not open.
         machine.run(true);
         let options = Options {
             timing: Timing { read_patience: Duration::from_secs(2), ..Timing::real() },
-            on_failure: OnFailure::call(|_| {}),
+            on_failure: OnFailure::call(move |failure| {
+                let text = format!("{id}: {failure}: {}", failure.source);
+                if !text.contains("the power is off") {
+                    failures.lock().unwrap().push(text);
+                }
+            }),
             keep: Keep { bytes: 8 * 1024, bytes_max: 1024 * 1024 },
             segment_bytes: 16 * 1024,
             part_bytes: 1000,
             seed: self.random(u64::MAX),
             ..Options::new(folder, CLUSTER, id, Peer::default(), start)
         };
-        let open = move |_: &std::path::Path, options| Log::open_without_thread(disk, options);
+        let luck = Luck::new(self.random(u64::MAX));
+        let open = move |_: &std::path::Path, options| Log::open_simulated(disk, options, luck);
         let node = Node::open_on(options, machine, self.mesh.transport(id), open).await.unwrap();
         let serving = node.clone();
         self.mesh.listen(id, move |stream, from| {
@@ -337,6 +349,8 @@ impl World {
             .collect();
         self.storm().await;
         let recovered = tokio::time::timeout(RECOVERY, self.recover()).await;
+        let failures = self.failures.lock().unwrap().clone();
+        assert!(failures.is_empty(), "nodes have failed: {failures:?}");
         assert!(recovered.is_ok(), "no leader accepts writes after the faults");
         *self.is_over.borrow_mut() = true;
         for task in tasks {
@@ -356,17 +370,20 @@ impl World {
             }
             sleep(Duration::from_millis(50)).await;
         }
+        self.read_all().await;
+    }
+
+    async fn read_all(&self) {
         for at in 0..self.count() {
             let node = self.node(at).expect("all nodes run");
-            while node.read().await.is_err() {}
+            while node.read().await.is_err() {
+                sleep(Duration::from_millis(50)).await;
+            }
         }
     }
 
     async fn verify(&self) {
-        for at in 0..self.count() {
-            let node = self.node(at).expect("all nodes run");
-            while node.read().await.is_err() {}
-        }
+        self.read_all().await;
         let servers = self.servers.borrow();
         let history = self.history.borrow();
         let first = servers[0].machine.commands();
