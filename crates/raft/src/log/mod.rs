@@ -40,7 +40,7 @@ mod view;
 mod writer;
 
 #[cfg(test)]
-mod simulated;
+pub(crate) mod simulated;
 #[cfg(test)]
 mod tests;
 

@@ -1,9 +1,11 @@
 //! A log without a thread, for simulations on virtual time.
 //!
-//! A request is served at once, but answered after a random time, like one of a slow disk.
+//! A request is served at once, but it may be answered later, like one of a slow disk.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use tokio::sync::watch;
 
 use super::error::OpenError;
 use super::thread::{Done, Request, Session};
@@ -11,11 +13,20 @@ use super::{Log, Options, Thread, open_session};
 use crate::disk::Disk;
 use crate::disk::sim::Luck;
 
+/// When requests are answered.
+#[derive(Debug)]
+pub(crate) struct Slowness {
+    /// Draws the time of each request; without it, they take no time.
+    pub(crate) luck: Option<Luck>,
+    /// Requests are not answered while this is set.
+    pub(crate) hold: watch::Receiver<bool>,
+}
+
 /// Serves the requests of a log.
 #[derive(Debug)]
 pub(super) struct Simulated {
     session: Session,
-    luck: Luck,
+    slowness: Slowness,
 }
 
 /// Most syncs take no time, some much.
@@ -30,12 +41,16 @@ fn latency(luck: &mut Luck) -> Duration {
 
 impl Simulated {
     fn delayed(&mut self, done: Done) -> Done {
-        let latency = latency(&mut self.luck);
-        if latency.is_zero() {
+        let Slowness { luck, hold } = &mut self.slowness;
+        let latency = luck.as_mut().map_or(Duration::ZERO, latency);
+        if latency.is_zero() && !*hold.borrow() {
             return done;
         }
+        let mut hold = hold.clone();
         Box::new(move |result| {
             tokio::spawn(async move {
+                // An error says that the test no longer holds anything.
+                let _ = hold.wait_for(|hold| !hold).await;
                 tokio::time::sleep(latency).await;
                 done(result);
             });
@@ -59,10 +74,10 @@ impl Log {
     pub(crate) fn open_simulated(
         disk: Arc<dyn Disk>,
         options: Options,
-        luck: Luck,
+        slowness: Slowness,
     ) -> Result<Self, OpenError> {
         let (session, shared) = open_session(disk, options)?;
-        let simulated = Some(Mutex::new(Simulated { session, luck }));
+        let simulated = Some(Mutex::new(Simulated { session, slowness }));
         Ok(Self { shared, thread: Thread { requests: None, handle: None, simulated } })
     }
 }

@@ -1,20 +1,28 @@
-//! Clusters in one process: real logs and tasks, machines in memory, connections over a mesh with faults.
+//! Clusters in one process: real nodes on virtual time, logs on simulated disks, machines in memory, and connections over a
+//! mesh with faults. So a test does not depend on the speed of the computer.
+//!
+//! `files` has tests on real files and in real time. `simulation` plays random faults.
 
 mod elections;
+mod files;
 mod partitions;
 mod proposals;
 mod simulation;
 mod snapshots;
 mod suite;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
+use tokio::sync::watch;
 
 use super::{Keep, Node, Options, Start};
+use crate::disk::sim::SimDisk;
 use crate::error::ProposeError;
-use crate::log::OnFailure;
+use crate::log::simulated::Slowness;
+use crate::log::{Log, OnFailure};
 use crate::machine::Memory;
 use crate::net::Mesh;
 use crate::timing::Timing;
@@ -32,10 +40,13 @@ async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// A server of a test. Its machine survives the node, like a file.
+/// A server of a test. Its disk and its machine survive the node.
 struct Member {
     id: NodeId,
     machine: Memory,
+    disk: Arc<SimDisk>,
+    /// While set, the log answers no request, so that the core of the node waits.
+    hold: watch::Sender<bool>,
     node: Option<Node<Memory>>,
 }
 
@@ -50,7 +61,7 @@ struct Cluster {
 impl Cluster {
     /// Starts a cluster of voters that all follow the first one.
     async fn new(count: u64) -> Self {
-        Self::with_timing(count, Timing::fast()).await
+        Self::with_timing(count, Timing::real()).await
     }
 
     async fn with_timing(count: u64, timing: Timing) -> Self {
@@ -80,7 +91,8 @@ impl Cluster {
 
     async fn add(&mut self, start: Start) -> usize {
         let id = NodeId(self.members.len() as u64 + 1);
-        self.members.push(Member { id, machine: Memory::default(), node: None });
+        let (machine, disk, hold) = (Memory::default(), SimDisk::new(), watch::Sender::new(false));
+        self.members.push(Member { id, machine, disk, hold, node: None });
         let at = self.members.len() - 1;
         self.open(at, start).await;
         at
@@ -103,7 +115,10 @@ impl Cluster {
     async fn open(&mut self, at: usize, start: Start) {
         let (options, member) = (self.options(at, start), &self.members[at]);
         let (id, machine) = (member.id, member.machine.clone());
-        let node = Node::open(options, machine, self.mesh.transport(id)).await.unwrap();
+        let (disk, slowness) =
+            (Arc::clone(&member.disk), Slowness { luck: None, hold: member.hold.subscribe() });
+        let open = |_: &Path, options| Log::open_simulated(disk, options, slowness);
+        let node = Node::open_on(options, machine, self.mesh.transport(id), open).await.unwrap();
         let serving = node.clone();
         self.mesh.listen(id, move |stream, from| {
             let node = serving.clone();
@@ -157,7 +172,8 @@ impl Cluster {
                     if node.confirm().await && node.read().await.is_ok() && node.leads() {
                         return *node;
                     }
-                    tokio::task::yield_now().await;
+                    // Virtual time passes only here.
+                    tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             })
         });
@@ -176,7 +192,9 @@ impl Cluster {
                 let leader = self.leader().await;
                 match leader.propose(command.to_vec()).await {
                     Ok(answer) => return answer,
-                    Err(ProposeError::NotLeader { .. } | ProposeError::Unavailable { .. }) => {}
+                    Err(ProposeError::NotLeader { .. } | ProposeError::Unavailable { .. }) => {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
                     Err(error) => panic!("{error}"),
                 }
             }
@@ -202,24 +220,14 @@ fn applied(machine: &Memory) -> Vec<Vec<u8>> {
     machine.commands().into_iter().map(|(_, command)| command).collect()
 }
 
-/// Stops the core of a node until it is dropped: openraft handles nothing meanwhile.
-struct Stalled(Option<std::sync::mpsc::Sender<()>>);
-
-impl Stalled {
-    async fn new(node: &Node<Memory>) -> Self {
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let (stalled, is_stalled) = tokio::sync::oneshot::channel();
-        node.shared.raft.external_request(move |_| {
-            let _ = stalled.send(());
-            let _ = receiver.recv();
-        });
-        within("the core is stalled", is_stalled).await.unwrap();
-        Self(Some(sender))
-    }
-
-    fn end(mut self) {
-        self.0 = None;
-    }
+/// Waits until a round gives a node its lease.
+async fn confirmed(node: &Node<Memory>) {
+    within("a round gives the lease", async {
+        while !node.confirm().await {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
 }
 
 fn arc<T>(value: T) -> Arc<T> {

@@ -1,11 +1,11 @@
 //! What happens when nodes cannot reach each other.
 
-use std::time::Instant;
+use tokio::time::Instant;
 
 use super::*;
 use crate::error::ReadError;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_partitioned_node_does_not_raise_the_term() {
     let cluster = Cluster::new(3).await;
     let leader = cluster.leader().await;
@@ -26,7 +26,7 @@ async fn a_partitioned_node_does_not_raise_the_term() {
     assert_eq!(cluster.leader().await.status().term, term, "the leader goes on");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_cut_off_leader_stops_within_its_lease() {
     let cluster = Cluster::new(3).await;
     let leader = cluster.leader().await;
@@ -45,7 +45,7 @@ async fn a_cut_off_leader_stops_within_its_lease() {
     assert_eq!(applied(&cluster.members[0].machine), [b"kept"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_entry_of_a_deposed_leader_has_an_unknown_outcome() {
     let cluster = Cluster::new(3).await;
     let leader = cluster.leader().await.clone();
@@ -69,7 +69,7 @@ async fn an_entry_of_a_deposed_leader_has_an_unknown_outcome() {
 }
 
 /// The leader sends, but hears nothing: it must not keep the others from electing another one for ever.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_leader_that_hears_nothing_has_no_lease() {
     let cluster = Cluster::new(3).await;
     let leader = cluster.leader().await;
@@ -88,7 +88,7 @@ async fn a_leader_that_hears_nothing_has_no_lease() {
 }
 
 /// D7.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_follower_reads_what_the_leader_acknowledged() {
     let cluster = arc(Cluster::new(3).await);
     let leader = cluster.leader().await.clone();
@@ -101,9 +101,9 @@ async fn a_follower_reads_what_the_leader_acknowledged() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_read_without_a_leader_fails_after_its_patience() {
-    let timing = Timing { read_patience: Duration::from_millis(300), ..Timing::fast() };
+    let timing = Timing { read_patience: Duration::from_millis(300), ..Timing::real() };
     let mut cluster = Cluster::with_timing(2, timing).await;
     let leader = cluster.at(cluster.leader().await.id());
     cluster.stop(leader).await;

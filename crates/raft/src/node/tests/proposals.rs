@@ -3,10 +3,9 @@
 use futures::future::join_all;
 
 use super::*;
-use crate::log::Failure;
 use crate::machine::Machine;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn operations_that_wait_share_an_entry() {
     let cluster = Cluster::new(1).await;
     let (node, machine) = (cluster.node(0).clone(), &cluster.members[0].machine);
@@ -39,7 +38,7 @@ async fn operations_that_wait_share_an_entry() {
     assert!(entries.len() <= 8, "{} entries", entries.len());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_command_that_cannot_be_encoded_is_answered_without_an_entry() {
     let cluster = Cluster::new(1).await;
     let node = cluster.node(0);
@@ -49,7 +48,7 @@ async fn a_command_that_cannot_be_encoded_is_answered_without_an_entry() {
     assert_eq!(node.propose(b"taken".to_vec()).await, Ok(0));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_operation_on_any_node_is_forwarded_to_the_leader() {
     let cluster = Cluster::new(3).await;
     for (number, node) in (0..).zip(cluster.running()) {
@@ -64,7 +63,7 @@ async fn an_operation_on_any_node_is_forwarded_to_the_leader() {
     assert!(matches!(refused, Err(ProposeError::NotLeader { leader: Some(_) })), "{refused:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_large_batch_is_applied_completely_or_not_at_all() {
     let mut cluster = Cluster::new(3).await;
     let large: Vec<u8> = (0..20_000_u32).map(|byte| byte as u8).collect();
@@ -108,7 +107,7 @@ async fn a_large_batch_is_applied_completely_or_not_at_all() {
     assert_eq!(applied(&cluster.members[0].machine).last(), Some(&large));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_restart_between_the_parts_of_a_group_applies_it_once() {
     let mut cluster = Cluster::new(1).await;
     let large = vec![7; 10_000];
@@ -125,7 +124,7 @@ async fn a_restart_between_the_parts_of_a_group_applies_it_once() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_machine_that_fails_stops_its_node() {
     let mut cluster = Cluster::new(3).await;
     let leader = cluster.leader().await.clone();
@@ -138,23 +137,4 @@ async fn a_machine_that_fails_stops_its_node() {
     cluster.write(b"after").await;
     cluster.restart(at).await;
     cluster.agree().await;
-}
-
-#[tokio::test]
-async fn a_failure_of_the_machine_is_reported() {
-    let mut cluster = Cluster::new(1).await;
-    cluster.stop(0).await;
-    let (sender, reported) = tokio::sync::watch::channel(String::new());
-    let report = move |failure: &Failure| {
-        sender.send_replace(failure.source.to_string());
-    };
-    let options = Options { on_failure: OnFailure::call(report), ..cluster.options(0, Start::Existing) };
-    let machine = cluster.members[0].machine.clone();
-    machine.fail("the disk is gone");
-    let node = Node::open(options, machine, cluster.mesh.transport(NodeId(1))).await;
-    let mut reported = reported;
-    within("the failure is reported", reported.wait_for(|text| text == "the disk is gone")).await.unwrap();
-    if let Ok(node) = node {
-        assert_eq!(node.propose(b"late".to_vec()).await, Err(ProposeError::Stopped));
-    }
 }

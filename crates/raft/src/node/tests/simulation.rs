@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::disk::sim::{Luck, SimDisk};
 use crate::log::Log;
+use crate::log::simulated::Slowness;
 use crate::timing::LEASE;
 
 /// How long faults happen.
@@ -159,8 +160,9 @@ impl World {
             seed: self.random(u64::MAX),
             ..Options::new(folder, CLUSTER, id, Peer::default(), start)
         };
-        let luck = Luck::new(self.random(u64::MAX));
-        let open = move |_: &std::path::Path, options| Log::open_simulated(disk, options, luck);
+        let luck = Some(Luck::new(self.random(u64::MAX)));
+        let hold = watch::channel(false).1;
+        let open = move |_: &Path, options| Log::open_simulated(disk, options, Slowness { luck, hold });
         let node = Node::open_on(options, machine, self.mesh.transport(id), open).await.unwrap();
         let serving = node.clone();
         self.mesh.listen(id, move |stream, from| {

@@ -19,7 +19,7 @@ async fn fill(cluster: &Cluster) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_follower_that_was_away_catches_up_by_log_and_by_snapshot() {
     let mut cluster = Cluster::new(3).await;
     let leader = cluster.leader().await.id();
@@ -44,7 +44,7 @@ async fn a_follower_that_was_away_catches_up_by_log_and_by_snapshot() {
     assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "no file of a snapshot remains");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_new_node_gets_a_snapshot_and_votes() {
     let mut cluster = Cluster::new(1).await;
     fill(&cluster).await;
@@ -64,7 +64,7 @@ async fn a_new_node_gets_a_snapshot_and_votes() {
     cluster.write(b"after").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_interrupted_snapshot_installation_is_finished_at_the_next_start() {
     // The process has ended after the marker was written; with and without the file, which the machine may have taken.
     for is_taken in [false, true] {
@@ -94,34 +94,28 @@ async fn an_interrupted_snapshot_installation_is_finished_at_the_next_start() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_machine_that_is_older_than_the_log_is_refused() {
     let mut cluster = Cluster::new(1).await;
     fill(&cluster).await;
     cluster.stop(0).await;
-    let open =
-        Node::open(cluster.options(0, Start::Existing), Memory::default(), cluster.mesh.transport(NodeId(1)));
+    let (options, disk) = (cluster.options(0, Start::Existing), Arc::clone(&cluster.members[0].disk));
+    let slowness = Slowness { luck: None, hold: cluster.members[0].hold.subscribe() };
+    let log = |_: &Path, options| Log::open_simulated(disk, options, slowness);
+    let open = Node::open_on(options, Memory::default(), cluster.mesh.transport(NodeId(1)), log);
     let error = open.await.unwrap_err();
     assert!(matches!(error, crate::error::OpenError::Gap { applied: None, .. }), "{error}");
 }
 
 /// Such a node has acknowledged entries that it no longer has.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_node_that_was_restored_from_an_older_state_is_refused() {
     let mut cluster = Cluster::new(3).await;
     let leader = cluster.leader().await.clone();
     let at = cluster.members.iter().position(|member| member.id != leader.id()).unwrap();
     let id = cluster.members[at].id;
-    let (folder, copy) = (cluster.folder.path().join(id.to_string()), cluster.folder.path().join("copy"));
     cluster.stop(at).await;
-    let copied = |from: &std::path::Path, to: &std::path::Path| {
-        std::fs::create_dir_all(to.join("log")).unwrap();
-        for entry in std::fs::read_dir(from.join("log")).unwrap() {
-            let name = entry.unwrap().file_name();
-            std::fs::copy(from.join("log").join(&name), to.join("log").join(&name)).unwrap();
-        }
-    };
-    copied(&folder, &copy);
+    let copy = cluster.members[at].disk.copy();
     cluster.restart(at).await;
     cluster.write(b"acknowledged by all").await;
     cluster.caught_up(at).await;
@@ -132,8 +126,7 @@ async fn a_node_that_was_restored_from_an_older_state_is_refused() {
     });
     within("the leader knows it", matched).await.unwrap();
     cluster.stop(at).await;
-    std::fs::remove_dir_all(&folder).unwrap();
-    copied(&copy, &folder);
+    cluster.members[at].disk = copy;
     cluster.members[at].machine.cut_power();
     cluster.restart(at).await;
     let links = leader.shared.wire.peer(id, &Peer::default());
@@ -144,9 +137,9 @@ async fn a_node_that_was_restored_from_an_older_state_is_refused() {
     assert_eq!(applied(&cluster.members[at].machine), Vec::<Vec<u8>>::new());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_log_is_purged_when_it_grows() {
-    let timing = Timing { purge_interval: Duration::from_millis(20), ..Timing::fast() };
+    let timing = Timing { purge_interval: Duration::from_millis(20), ..Timing::real() };
     let cluster = Cluster::with_timing(1, timing).await;
     for number in 0..60_u8 {
         cluster.write(&[number; 900]).await;
