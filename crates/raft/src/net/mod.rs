@@ -1,7 +1,7 @@
 //! The connections between the nodes of a cluster, and the traits by which openraft uses them.
 //!
 //! This crate knows no TLS and opens no socket: a [`Transport`] gives it authenticated streams to other nodes, and the server
-//! passes accepted streams to [`Node::serve_peer`](crate::node::Node::serve_peer). [`Mesh`] is a transport within one
+//! passes accepted streams to [`Node::serve_peer`](crate::node::Node::serve_peer). `Mesh` (feature `testing`) is a transport within one
 //! process.
 //!
 //! - `frame`, `message`: bytes on a connection.
