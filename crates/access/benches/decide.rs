@@ -37,6 +37,7 @@ fn account(name: &str, bindings: usize) -> Vec<Row> {
         created_at,
         created_by: created_by.into(),
         expires_at: None,
+        session: false,
         revoked_at: None,
     });
     let binding = |n| {

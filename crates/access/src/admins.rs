@@ -1,11 +1,12 @@
-//! Ways to administrate everything: the tokens without a scope that have all permissions of `admin` in `*`.
+//! Ways to administrate everything: the tokens without a scope, and the passwords, of callers with all permissions of
+//! `admin` in `*`. Sessions do not count, because they end soon and can be created again only with the password.
 //!
 //! A change that would end the last of them is refused: no user could then undo it.
 
 use model::Timestamp;
 
 use crate::directory::Directory;
-use crate::entry::Bearer;
+use crate::entry::{Bearer, Login};
 use crate::namespace::Pattern;
 use crate::permissions::Permissions;
 use crate::role::BuiltInRole;
@@ -17,6 +18,8 @@ pub(crate) enum Without<'a> {
     Token(&'a str),
     /// Without an account, or with a disabled one.
     Account(&'a str),
+    /// Without the password of an account.
+    Password(&'a str),
     Binding {
         role: &'a str,
         account: &'a str,
@@ -27,16 +30,25 @@ pub(crate) enum Without<'a> {
 }
 
 impl Directory {
-    /// Returns whether a usable token exists that may administrate everything: an admin token without a scope, or one
-    /// without a scope of an account with all permissions of `admin` in `*`.
+    /// Returns whether a usable token or a password exists that may administrate everything: an admin token without a
+    /// scope, or a token without a scope or a password of an account with all permissions of `admin` in `*`.
     pub fn has_admin(&self, now: Timestamp) -> bool {
         self.has_admin_without(Without::Nothing, now)
     }
 
-    /// Returns whether such a token exists after a change.
+    /// Returns whether such a token or password exists after a change.
     pub(crate) fn has_admin_without(&self, change: Without<'_>, now: Timestamp) -> bool {
+        let has_password = |login: &Login| {
+            let stays = !matches!(change, Without::Password(name) if name == login.account);
+            stays && login.password.is_some() && self.administrates_without(change, &login.account)
+        };
+        self.logins().any(has_password) || self.has_admin_token_without(change, now)
+    }
+
+    fn has_admin_token_without(&self, change: Without<'_>, now: Timestamp) -> bool {
         self.tokens().any(|token| {
             let counts = token.scope.is_none()
+                && !token.session
                 && token.is_usable(now)
                 && !matches!(change, Without::Token(id) if id == token.id);
             counts

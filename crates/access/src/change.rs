@@ -2,7 +2,7 @@
 
 use model::Timestamp;
 
-use crate::entry::{AccountKind, Bearer, SubmitRate, TokenHash, TokenScope};
+use crate::entry::{AccountKind, Bearer, PasswordHash, SubmitRate, TokenHash, TokenScope};
 use crate::role::Rule;
 
 /// Change of the directory. [`Directory::plan`](crate::Directory::plan) checks it.
@@ -60,4 +60,44 @@ pub enum Change {
     RevokeToken {
         id: String,
     },
+    /// Creates an invitation to set the password of an account. It replaces the earlier one.
+    Invite {
+        account: String,
+        id: String,
+        hash: TokenHash,
+        expires_at: Timestamp,
+        /// Whether the password is deleted and the sessions end at once, and not when the invitation is used.
+        reset: bool,
+    },
+    /// Deletes the invitation of an account. Does nothing if there is none.
+    RevokeInvitation {
+        account: String,
+    },
+    /// Sets the password of the actor, uses up its invitation, and ends its sessions, except that of the actor.
+    SetPassword {
+        hash: PasswordHash,
+        by: PasswordChange,
+    },
+    /// Creates a session of the actor. Its oldest sessions end if there are too many.
+    OpenSession {
+        /// Hash that the password of the login matched.
+        password: PasswordHash,
+        id: String,
+        hash: TokenHash,
+        description: Option<String>,
+        expires_at: Timestamp,
+    },
+    /// Ends the sessions of an account, except that of the actor.
+    EndSessions {
+        account: String,
+    },
+}
+
+/// What lets the actor set its password. The caller has verified it, and it must still be valid at the time of the write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PasswordChange {
+    /// The invitation with this id.
+    Invitation(String),
+    /// The current password, by its hash.
+    Current(PasswordHash),
 }

@@ -9,7 +9,7 @@ use crate::role::Role;
 /// Entry that a change writes, before and after the change, without secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
-    /// Kind of the entry: `account`, `role`, `binding` or `token`.
+    /// Kind of the entry: `account`, `role`, `binding`, `token` or `login`.
     pub kind: String,
     /// Key of the entry within its kind.
     pub key: String,
@@ -48,14 +48,21 @@ impl Directory {
                 bindings.find(|it| it.role == role && it.namespace == namespace).map(Entry::Binding)
             }
             EntryKind::Token => self.token(&row.key).cloned().map(Entry::Token),
+            EntryKind::Login => self.login(&row.key).cloned().map(Entry::Login),
         }
     }
 }
 
-/// Returns an entry without the hash of a token.
+/// Returns an entry without the hashes of tokens, invitations and passwords.
 fn shown(body: &str) -> Option<Value> {
     let mut value: Value = serde_json::from_str(body).ok()?;
-    value.as_object_mut()?.remove("hash");
+    let fields = value.as_object_mut()?;
+    fields.remove("hash");
+    for part in ["password", "invitation"] {
+        if let Some(part) = fields.get_mut(part).and_then(Value::as_object_mut) {
+            part.remove("hash");
+        }
+    }
     Some(value)
 }
 

@@ -7,7 +7,7 @@ use model::limits;
 use model::validate::{self, Invalid, Problem};
 
 use crate::action::Verb;
-use crate::entry::{Bearer, TokenScope};
+use crate::entry::{Bearer, PasswordHash, Token, TokenScope};
 use crate::role::Rule;
 
 /// Maximum length of the name of an account: that of an e-mail address.
@@ -17,6 +17,7 @@ const DESCRIPTION_LEN_MAX: usize = 200;
 /// Maximum number of rules of a role, and of namespaces of a token.
 const ENTRIES_MAX: usize = 100;
 const TOKEN_ID_LEN_MAX: usize = 64;
+const PASSWORD_HASH_LEN_MAX: usize = 300;
 
 /// Collects all errors of one object.
 #[derive(Default)]
@@ -97,6 +98,19 @@ impl Check {
         for (i, namespace) in scope.namespaces.iter().enumerate() {
             self.namespace(&format!("scope.namespaces[{i}]"), namespace);
         }
+    }
+
+    /// Checks that a session belongs to an account, and ends.
+    pub(crate) fn session(&mut self, token: &Token) {
+        let ok = matches!(token.bearer, Bearer::Account(_)) && token.expires_at.is_some();
+        self.ensure(!token.session || ok, "session", || {
+            "is only for tokens of accounts that expire: expected `false`".into()
+        });
+    }
+
+    pub(crate) fn password_hash(&mut self, path: &str, hash: &PasswordHash) {
+        let ok = hash.0.starts_with("$argon2id$") && hash.0.len() <= PASSWORD_HASH_LEN_MAX;
+        self.ensure(ok, path, || "is not a hash by Argon2id".into());
     }
 
     /// Checks the rules of a custom role.

@@ -23,8 +23,8 @@ use model::Timestamp;
 
 use self::compile::Touched;
 use crate::entry::{
-    Account, AccountKind, Bearer, Binding, Deletion, Entry, EntryKind, Row, SubmitRate, Token, Unreadable,
-    split_binding_key,
+    Account, AccountKind, Bearer, Binding, Deletion, Entry, EntryKind, Invitation, Login, Row, SubmitRate,
+    Token, Unreadable, split_binding_key,
 };
 use crate::identity::{Ceiling, Grants, Identity, IdentityKind};
 use crate::names::Names;
@@ -32,12 +32,16 @@ use crate::permissions::Permissions;
 use crate::read::{self, Stored};
 use crate::role::{BuiltInRole, CustomRole, Role};
 
-/// All accounts, roles, bindings and tokens, with the compiled rights of each account.
+/// All accounts, roles, bindings, tokens and logins, with the compiled rights of each account.
 #[derive(Debug, Clone)]
 pub struct Directory {
     accounts: BTreeMap<Arc<str>, AccountRecord>,
     roles: BTreeMap<Arc<str>, RoleRecord>,
     tokens: BTreeMap<Arc<str>, TokenRecord>,
+    /// By account.
+    logins: BTreeMap<Arc<str>, Login>,
+    /// Account of each invitation, by the id of the invitation.
+    invitations: BTreeMap<Box<str>, Arc<str>>,
     deletions: BTreeMap<(EntryKind, Box<str>), Deletion>,
     unreadable: BTreeSet<(EntryKind, Box<str>)>,
     /// Grants of each admin token.
@@ -81,6 +85,8 @@ impl Default for Directory {
             accounts: BTreeMap::new(),
             roles: BTreeMap::new(),
             tokens: BTreeMap::new(),
+            logins: BTreeMap::new(),
+            invitations: BTreeMap::new(),
             deletions: BTreeMap::new(),
             unreadable: BTreeSet::new(),
             admin: Arc::new(compile::grants_of_admin_token(&mut names)),
@@ -149,6 +155,14 @@ impl Directory {
             EntryKind::Token => {
                 self.tokens.remove(key);
             }
+            EntryKind::Login => {
+                let invitation = self.logins.remove(key).and_then(|login| login.invitation);
+                if let Some(invitation) = invitation
+                    && self.invitations.get(invitation.id.as_str()).is_some_and(|account| **account == *key)
+                {
+                    self.invitations.remove(invitation.id.as_str());
+                }
+            }
         }
     }
 
@@ -183,6 +197,13 @@ impl Directory {
                 let bearer_name = self.names.share(token.bearer.name());
                 self.tokens.insert(Arc::clone(&id), TokenRecord { entry: token, bearer_name, ceiling: None });
                 touched.tokens.insert(id);
+            }
+            Entry::Login(login) => {
+                let account = self.names.share(&login.account);
+                if let Some(invitation) = &login.invitation {
+                    self.invitations.insert(invitation.id.as_str().into(), Arc::clone(&account));
+                }
+                self.logins.insert(account, login);
             }
         }
     }
@@ -294,6 +315,20 @@ impl Directory {
         found.flat_map(|(name, record)| record.bindings_of(name))
     }
 
+    /// Returns the number of usable sessions of each account that has any.
+    pub fn session_counts(&self, now: Timestamp) -> BTreeMap<&str, u32> {
+        let mut counts = BTreeMap::new();
+        for token in self.tokens().filter(|token| token.session && token.is_usable(now)) {
+            *counts.entry(token.bearer.name()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Returns the usable sessions of an account, by id.
+    pub fn sessions_of<'a>(&'a self, account: &'a str, now: Timestamp) -> impl Iterator<Item = &'a Token> {
+        self.tokens().filter(move |token| token.is_session_of(account) && token.is_usable(now))
+    }
+
     /// Returns all tokens by id, also revoked and expired ones.
     pub fn tokens(&self) -> impl Iterator<Item = &Token> {
         self.tokens.values().map(|record| &record.entry)
@@ -302,6 +337,34 @@ impl Directory {
     /// Returns the token with this id, also if it is revoked or expired.
     pub fn token(&self, id: &str) -> Option<&Token> {
         self.tokens.get(id).map(|record| &record.entry)
+    }
+
+    /// Returns the logins of all accounts, by account.
+    pub fn logins(&self) -> impl Iterator<Item = &Login> {
+        self.logins.values().filter(|login| self.is_current(login))
+    }
+
+    /// Returns the login of an account; `None` if it has neither a password nor an invitation, and never had.
+    pub fn login(&self, account: &str) -> Option<&Login> {
+        self.logins.get(account).filter(|login| self.is_current(login))
+    }
+
+    /// Returns whether a login has the name of this account, also that of an earlier account.
+    pub(crate) fn has_login_row(&self, account: &str) -> bool {
+        self.logins.contains_key(account)
+    }
+
+    /// Returns whether a login belongs to the account that has its name now.
+    fn is_current(&self, login: &Login) -> bool {
+        self.account(&login.account).is_some_and(|account| account.created_at == login.account_created_at)
+    }
+
+    /// Returns the account of a usable invitation, and the invitation. The caller compares its secret.
+    pub fn invitation(&self, id: &str, now: Timestamp) -> Option<(&Account, &Invitation)> {
+        let login = self.login(self.invitations.get(id)?)?;
+        let invitation =
+            login.invitation.as_ref().filter(|found| found.id == id && now < found.expires_at)?;
+        Some((self.account(&login.account).filter(|account| !account.disabled)?, invitation))
     }
 
     pub(crate) fn has_binding(&self, role: &str, account: &str, namespace: &str) -> bool {

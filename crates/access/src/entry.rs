@@ -1,11 +1,15 @@
-//! Entries: accounts, custom roles, bindings and tokens, as the store keeps them.
+//! Entries: accounts, custom roles, bindings, tokens and logins, as the store keeps them.
 //!
 //! The store knows only the kind, the key and the JSON body of an entry ([`Row`]). Reading fails closed: an unknown
 //! field or value makes the whole entry [unreadable](Unreadable), and it then gives no right. So a server of an older
 //! version never ignores a restriction that a newer one wrote.
 //!
-//! A deletion of an account, a role or a binding is a body too (`{"deleted_at": …}`), so that all servers see it. A
-//! token is never deleted, only revoked. Both are over after [`KEPT_AFTER_END`].
+//! A deletion of an account, a role, a binding or a login is a body too (`{"deleted_at": …}`), so that all servers see
+//! it. A token is never deleted, only revoked. Both are over after [`KEPT_AFTER_END`], and sessions after
+//! [`SESSION_KEPT_AFTER_END`].
+//!
+//! A login is a row of its own, and not a part of its account: a server of an older version ignores the row and accepts
+//! the tokens of the account.
 
 use std::fmt;
 
@@ -18,6 +22,9 @@ use crate::role::CustomRole;
 /// Retention of deletions, and of revoked and expired tokens.
 pub const KEPT_AFTER_END: Duration = Duration::from_hours(30 * 24);
 
+/// Retention of sessions after their end. Each login creates one.
+pub const SESSION_KEPT_AFTER_END: Duration = Duration::from_hours(24);
+
 /// Entry of the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each variant is the kind")]
@@ -26,29 +33,32 @@ pub enum Entry {
     Role(CustomRole),
     Binding(Binding),
     Token(Token),
+    Login(Login),
 }
 
 impl Entry {
-    /// Returns the kind of the entry: `account`, `role`, `binding` or `token`.
+    /// Returns the kind of the entry: `account`, `role`, `binding`, `token` or `login`.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Account(_) => EntryKind::Account.as_str(),
             Self::Role(_) => EntryKind::Role.as_str(),
             Self::Binding(_) => EntryKind::Binding.as_str(),
             Self::Token(_) => EntryKind::Token.as_str(),
+            Self::Login(_) => EntryKind::Login.as_str(),
         }
     }
 
     /// Returns the key of the entry, unique within its kind.
     ///
-    /// It is the name of an account or a role, the id of a token, and `role/account/namespace` for a binding; only the
-    /// namespace can contain a `/`.
+    /// It is the name of an account or a role, the id of a token, and the name of the account of a login. For a binding it
+    /// is `role/account/namespace`; only the namespace can contain a `/`.
     pub fn key(&self) -> String {
         match self {
             Self::Account(account) => account.name.clone(),
             Self::Role(role) => role.name.clone(),
             Self::Binding(binding) => binding_key(&binding.role, &binding.account, &binding.namespace),
             Self::Token(token) => token.id.clone(),
+            Self::Login(login) => login.account.clone(),
         }
     }
 
@@ -59,6 +69,7 @@ impl Entry {
             Self::Role(role) => serde_json::to_string(role),
             Self::Binding(binding) => serde_json::to_string(binding),
             Self::Token(token) => serde_json::to_string(token),
+            Self::Login(login) => serde_json::to_string(login),
         };
         let body = body.expect("entries have no maps and no failing serializers");
         Row { kind: self.kind().to_owned(), key: self.key(), body }
@@ -72,6 +83,7 @@ pub(crate) enum EntryKind {
     Role,
     Binding,
     Token,
+    Login,
 }
 
 impl EntryKind {
@@ -81,11 +93,13 @@ impl EntryKind {
             Self::Role => "role",
             Self::Binding => "binding",
             Self::Token => "token",
+            Self::Login => "login",
         }
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        [Self::Account, Self::Role, Self::Binding, Self::Token].into_iter().find(|kind| kind.as_str() == text)
+        let all = [Self::Account, Self::Role, Self::Binding, Self::Token, Self::Login];
+        all.into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
@@ -154,6 +168,9 @@ pub struct Token {
     /// Limit of the token; none by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<TokenScope>,
+    /// Whether a login with a password created the token.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub session: bool,
     /// Time of creation.
     pub created_at: Timestamp,
     /// Name of the identity that created it.
@@ -174,14 +191,77 @@ impl Token {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 
-    /// Returns whether the token ended at least [`KEPT_AFTER_END`] ago.
+    /// Returns whether the token ended at least [`KEPT_AFTER_END`] ago, a session [`SESSION_KEPT_AFTER_END`].
     pub fn is_over(&self, now: Timestamp) -> bool {
+        let kept = if self.session { SESSION_KEPT_AFTER_END } else { KEPT_AFTER_END };
         let end = self.revoked_at.into_iter().chain(self.expires_at).min();
-        end.is_some_and(|end| now >= end + KEPT_AFTER_END)
+        end.is_some_and(|end| now >= end + kept)
+    }
+
+    /// Returns whether the token is a session of this account.
+    pub(crate) fn is_session_of(&self, account: &str) -> bool {
+        self.session && matches!(&self.bearer, Bearer::Account(name) if name == account)
     }
 }
 
-/// Deletion of an account, a role or a binding.
+/// Login of the account of a person: its password, and the invitation to set one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Login {
+    /// Name of the account.
+    pub account: String,
+    /// Time of creation of the account. The login of a deleted account is not that of a later account of the same name.
+    pub account_created_at: Timestamp,
+    /// Password; none until the person has used an invitation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<Password>,
+    /// Invitation that was not used yet. A new one replaces it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invitation: Option<Invitation>,
+    /// Time of the last login with the password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_login_at: Option<Timestamp>,
+}
+
+/// Password of an account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Password {
+    /// Hash of the password.
+    pub hash: PasswordHash,
+    /// Time at which the person set it.
+    pub set_at: Timestamp,
+}
+
+/// Invitation to set a password. It can be used once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Invitation {
+    /// Id of the invitation; not secret.
+    pub id: String,
+    /// Hash of the secret.
+    pub hash: TokenHash,
+    /// Time of creation.
+    pub created_at: Timestamp,
+    /// Name of the identity that created it.
+    pub created_by: String,
+    /// End of the invitation: not accepted at this time or later.
+    pub expires_at: Timestamp,
+}
+
+/// Hash of a password by Argon2id, with its parameters and its salt, in the PHC string format (`$argon2id$v=19$…`).
+/// `Debug` does not print it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PasswordHash(pub String);
+
+impl fmt::Debug for PasswordHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PasswordHash(…)")
+    }
+}
+
+/// Deletion of an account, a role, a binding or a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deletion {
@@ -280,7 +360,7 @@ fn parse_hash(text: &str) -> Option<TokenHash> {
 /// Row of the store: one entry or one deletion.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Kind of the entry: `account`, `role`, `binding` or `token`.
+    /// Kind of the entry: `account`, `role`, `binding`, `token` or `login`.
     pub kind: String,
     /// Key of the entry within its kind.
     pub key: String,
@@ -288,7 +368,7 @@ pub struct Row {
     pub body: String,
 }
 
-/// Omits the body: that of a token has the hash.
+/// Omits the body: that of a token or a login has hashes.
 impl fmt::Debug for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Row").field("kind", &self.kind).field("key", &self.key).finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! Access control: identities, roles, bindings and tokens, and the decision about what is allowed.
+//! Access control: identities, roles, bindings, tokens and logins, and the decision about what is allowed.
 //!
 //! The server loads all entries into a [`Directory`]. For each request it gets an [`Identity`] from the ID of the
 //! token, and asks it for a decision before it acts. Like the engine, this crate reads no clock and does no I/O: the
@@ -16,6 +16,8 @@
 //! - A [`Binding`] gives an account a role in a namespace, in all namespaces below a prefix (`team/*`), or in all
 //!   namespaces and the cluster itself (`*`).
 //! - A [`Token`] authenticates an account, a worker or the system. Its scope can limit it to a role and to namespaces.
+//! - A [`Login`] is the password of a person, and the invitation to set one. A login with the password creates a session:
+//!   a token that ends soon.
 //!
 //! # Rules of a decision
 //! [`decide`] denies by default. The rules, in order:
@@ -33,7 +35,8 @@
 //! - No identity gives a right that it does not have: neither by a binding, nor by a role, nor by a token. Worker tokens
 //!   are the exception: to create one needs the right to create tokens in the cluster.
 //! - A change leaves a usable token that may administrate everything. Such a token can still expire.
-//! - The hash of a token appears in no `Debug` output.
+//! - The hashes of tokens, invitations and passwords appear in no `Debug` output.
+//! - An invitation is used once: the change that sets the password uses it up.
 //!
 //! # Costs
 //! A decision of an account with 20 bindings takes 0.1 µs, with 1,000 bindings 3 µs (`cargo bench -p belfry-access`).
@@ -67,13 +70,13 @@ mod role;
 mod tests;
 
 pub use action::{Object, Resource, Verb};
-pub use change::Change;
+pub use change::{Change, PasswordChange};
 pub use changed::Changed;
 pub use decide::{Denied, DeniedReason, decide};
 pub use directory::Directory;
 pub use entry::{
-    Account, AccountKind, Bearer, Binding, Deletion, Entry, KEPT_AFTER_END, Row, SubmitRate, Token,
-    TokenHash, TokenScope, Unreadable,
+    Account, AccountKind, Bearer, Binding, Deletion, Entry, Invitation, KEPT_AFTER_END, Login, Password,
+    PasswordHash, Row, SESSION_KEPT_AFTER_END, SubmitRate, Token, TokenHash, TokenScope, Unreadable,
 };
 pub use identity::{Identity, IdentityKind};
 pub use namespace::Namespaces;

@@ -16,8 +16,10 @@
 //! - `accounts`: accounts, and the end of all that belongs to them.
 //! - `roles`: custom roles and bindings.
 //! - `tokens`: tokens.
+//! - `logins`: passwords, invitations and sessions.
 
 mod accounts;
+mod logins;
 mod roles;
 mod tokens;
 
@@ -57,6 +59,16 @@ impl Directory {
                 plan.create_token(tokens::NewToken { id, hash, bearer, description, scope, expires_at })
             }
             Change::RevokeToken { id } => plan.revoke_token(&id),
+            Change::Invite { account, id, hash, expires_at, reset } => {
+                plan.invite(&account, logins::NewInvitation { id, hash, expires_at }, reset)
+            }
+            Change::RevokeInvitation { account } => plan.revoke_invitation(&account),
+            Change::SetPassword { hash, by } => plan.set_password(hash, by),
+            Change::OpenSession { password, id, hash, description, expires_at } => {
+                let new = logins::NewSession { id, hash, description, expires_at };
+                plan.open_session(&password, new)
+            }
+            Change::EndSessions { account } => plan.end_sessions(&account),
         }
     }
 }

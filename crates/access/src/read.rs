@@ -4,7 +4,7 @@ use model::validate::Invalid;
 use serde::de::DeserializeOwned;
 
 use crate::check::Check;
-use crate::entry::{Account, Binding, Deletion, Entry, EntryKind, Row, Token, Unreadable};
+use crate::entry::{Account, Binding, Deletion, Entry, EntryKind, Login, Row, Token, Unreadable};
 use crate::role::{BuiltInRole, CustomRole};
 
 /// Contents of a row.
@@ -42,6 +42,7 @@ fn entry(kind: EntryKind, body: &str) -> serde_json::Result<Entry> {
         EntryKind::Role => parse::<CustomRole>(body, Entry::Role),
         EntryKind::Binding => parse::<Binding>(body, Entry::Binding),
         EntryKind::Token => parse::<Token>(body, Entry::Token),
+        EntryKind::Login => parse::<Login>(body, Entry::Login),
     }
 }
 
@@ -66,6 +67,16 @@ fn check(entry: &Entry) -> Result<(), Invalid> {
             check.bearer("bearer", &token.bearer);
             if let Some(scope) = &token.scope {
                 check.scope(&token.bearer, scope);
+            }
+            check.session(token);
+        }
+        Entry::Login(login) => {
+            check.account_name("account", &login.account);
+            if let Some(password) = &login.password {
+                check.password_hash("password.hash", &password.hash);
+            }
+            if let Some(invitation) = &login.invitation {
+                check.token_id("invitation.id", &invitation.id);
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::permissions::Permissions;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Refusal {
-    /// `what` is `account`, `role`, `binding` or `token`; `name` is the key of the entry.
+    /// `what` is `account`, `role`, `binding`, `token` or `login`; `name` is the key of the entry.
     #[error("{what} `{name}` does not exist")]
     NotFound { what: &'static str, name: String },
     #[error("{what} `{name}` already exists")]
@@ -43,8 +43,16 @@ pub enum Refusal {
     #[error("account `{account}` has {max} usable tokens: it cannot have more")]
     TokenLimit { account: String, max: usize },
     /// `action` is for example "revoke token `4w1…`".
-    #[error("cannot {action}: no other usable token may administrate everything")]
+    #[error("cannot {action}: no other usable token or password may administrate everything")]
     LastAdmin { action: String },
+    /// `reason` is for example "it is the account of a program".
+    #[error("account `{account}` cannot have a password: {reason}")]
+    NoLogin { account: String, reason: &'static str },
+    #[error("the token of `{actor}` is limited: it cannot change the password")]
+    LimitedToken { actor: String },
+    /// The password, or the invitation, was used or replaced since the caller has verified it.
+    #[error("the password or the invitation is no longer valid")]
+    StaleProof,
     #[error(transparent)]
     Denied(#[from] Denied),
 }
@@ -72,6 +80,9 @@ impl Refusal {
             Self::WiderScope { .. } => "wider_scope",
             Self::TokenLimit { .. } => "token_limit",
             Self::LastAdmin { .. } => "last_admin",
+            Self::NoLogin { .. } => "no_login",
+            Self::LimitedToken { .. } => "limited_token",
+            Self::StaleProof => "stale_proof",
             Self::Denied(_) => "denied",
         }
     }
@@ -92,8 +103,11 @@ impl Refusal {
             Self::TokenLimit { .. } => "revoke tokens that are not used any more",
             Self::LastAdmin { .. } => {
                 "first create another admin token without a scope, or bind role `admin` in `*` to another account that \
-                 has a token without a scope"
+                 has a password, or a token without a scope"
             }
+            Self::NoLogin { .. } => "use an enabled account of a person; programs use tokens",
+            Self::LimitedToken { .. } => "log in with the password, and change it then",
+            Self::StaleProof => "repeat the request with the new password or invitation",
             Self::Denied(_) => {
                 "ask an administrator for a role that includes it, or use a token without a scope"
             }

@@ -15,8 +15,8 @@ mod properties;
 use model::{Duration, Timestamp};
 
 use crate::{
-    Account, AccountKind, Bearer, Binding, Change, CustomRole, Deletion, Directory, Entry, Identity, Refusal,
-    Row, Rule, SubmitRate, Token, TokenHash, TokenScope,
+    Account, AccountKind, Bearer, Binding, Change, CustomRole, Deletion, Directory, Entry, Identity,
+    Invitation, Login, Password, PasswordHash, Refusal, Row, Rule, SubmitRate, Token, TokenHash, TokenScope,
 };
 
 fn now() -> Timestamp {
@@ -61,10 +61,28 @@ fn token(id: &str, bearer: Bearer) -> Token {
         description: None,
         hash: TokenHash([0xab; 32]),
         scope: None,
+        session: false,
         created_at: now(),
         created_by: "root".into(),
         expires_at: None,
         revoked_at: None,
+    }
+}
+
+fn password_hash(text: &str) -> PasswordHash {
+    PasswordHash(format!("$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ${text}"))
+}
+
+/// A login with a password, and an invitation for a day with the name of the account as its id.
+fn login(name: &str) -> Login {
+    let (created_at, created_by, expires_at) = (now(), "root".into(), now() + days(1));
+    let hash = TokenHash([0xcd; 32]);
+    Login {
+        account: name.into(),
+        account_created_at: now(),
+        password: Some(Password { hash: password_hash(name), set_at: now() }),
+        invitation: Some(Invitation { id: name.into(), hash, created_at, created_by, expires_at }),
+        last_login_at: None,
     }
 }
 

@@ -51,6 +51,7 @@ fn entries() -> impl Iterator<Item = Entry> {
             created_at,
             created_by: created_by.into(),
             expires_at: None,
+            session: false,
             revoked_at: None,
         });
         [account, token].into_iter().chain(bindings)

@@ -60,7 +60,7 @@ impl Plan<'_> {
         self.directory.account(name).ok_or_else(|| self.absent(EntryKind::Account, name))
     }
 
-    /// Returns rows that delete the bindings of an account and revoke its tokens.
+    /// Returns rows that delete the bindings and the login of an account and revoke its tokens.
     fn end_belongings(&self, account: &str) -> Vec<Row> {
         let bindings = self.directory.bindings_of(account);
         let deletions =
@@ -68,6 +68,8 @@ impl Plan<'_> {
         let is_of_account =
             |token: &&Token| matches!(&token.bearer, Bearer::Account(name) if name == account);
         let tokens = self.directory.tokens().filter(is_of_account).filter(|token| token.revoked_at.is_none());
-        deletions.chain(tokens.map(|token| self.revocation(token))).collect()
+        let login = self.directory.has_login_row(account);
+        let login = login.then(|| self.deletion(EntryKind::Login, account.to_owned()));
+        deletions.chain(tokens.map(|token| self.revocation(token))).chain(login).collect()
     }
 }

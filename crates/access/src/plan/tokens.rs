@@ -61,6 +61,7 @@ impl Plan<'_> {
             description,
             hash,
             scope,
+            session: false,
             created_at,
             created_by,
             expires_at,
@@ -89,7 +90,7 @@ impl Plan<'_> {
     }
 
     /// Returns whether the bearer is the account of the actor.
-    fn is_own(&self, bearer: &Bearer) -> bool {
+    pub(super) fn is_own(&self, bearer: &Bearer) -> bool {
         let is_account = matches!(self.actor.kind, IdentityKind::User | IdentityKind::Service);
         is_account && matches!(bearer, Bearer::Account(name) if *name == *self.actor.name)
     }
@@ -127,7 +128,7 @@ impl Plan<'_> {
     /// Refuses a further token of an account that has many: each one costs memory on every server.
     fn ensure_few(&self, bearer: &Bearer) -> Result<(), Refusal> {
         let Bearer::Account(account) = bearer else { return Ok(()) };
-        let of_account = self.directory.tokens().filter(|token| token.bearer == *bearer);
+        let of_account = self.directory.tokens().filter(|token| token.bearer == *bearer && !token.session);
         if of_account.filter(|token| token.is_usable(self.now)).count() < TOKENS_MAX {
             return Ok(());
         }

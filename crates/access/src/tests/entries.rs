@@ -1,13 +1,13 @@
 //! Rows and their reading.
 
-use super::{account, binding, deletion, now, role, scope, token};
+use super::{account, binding, days, deletion, login, now, role, scope, token};
 use crate::{Bearer, Directory, Entry, Resource, Row, Rule, Token, Verb};
 
 fn row(kind: &str, key: &str, body: &str) -> Row {
     Row { kind: kind.into(), key: key.into(), body: body.into() }
 }
 
-fn entries() -> [Entry; 4] {
+fn entries() -> [Entry; 6] {
     [
         Entry::Account(crate::Account { title: Some("Ann 安".into()), ..account("ann") }),
         Entry::Role(role("deployer", &[Rule { verbs: vec![Verb::Read], resources: vec![Resource::Jobs] }])),
@@ -17,6 +17,12 @@ fn entries() -> [Entry; 4] {
             expires_at: Some(now()),
             ..token("4w1", Bearer::Account("ann".into()))
         }),
+        Entry::Token(Token {
+            session: true,
+            expires_at: Some(now() + days(1)),
+            ..token("5x2", Bearer::Account("ann".into()))
+        }),
+        Entry::Login(login("ann")),
     ]
 }
 
@@ -48,8 +54,10 @@ fn an_unknown_field_or_value_makes_an_entry_unreadable() {
             let found = directory.apply([Row { body: body.clone(), ..valid.clone() }]);
             assert_eq!(found.len(), 1, "{body}");
             assert_eq!((found[0].kind.as_str(), found[0].key.as_str()), (entry.kind(), &*entry.key()));
-            let read =
-                directory.accounts().count() + directory.bindings().count() + directory.tokens().count();
+            let read = directory.accounts().count()
+                + directory.bindings().count()
+                + directory.tokens().count()
+                + usize::from(directory.has_login_row("ann"));
             assert_eq!((read, directory.roles().count()), (0, 4), "{body}");
         }
     }
@@ -57,7 +65,7 @@ fn an_unknown_field_or_value_makes_an_entry_unreadable() {
 
 #[test]
 fn rows_that_do_not_fit_are_unreadable() {
-    let [ann, deployer, bound, limited] = entries().map(|entry| entry.row());
+    let [ann, deployer, bound, limited, ..] = entries().map(|entry| entry.row());
     let worker = Entry::Token(token("w", Bearer::Worker("node-1".into()))).row();
     let messages: Vec<String> = [
         row("policy", "p", "{}"),
@@ -89,7 +97,7 @@ fn rows_that_do_not_fit_are_unreadable() {
 
 #[test]
 fn secrets_are_not_printed() {
-    let [.., limited] = entries();
+    let [_, _, _, limited, ..] = entries();
     let mut directory = Directory::default();
     directory.apply([limited.row()]);
     let Entry::Token(token) = &limited else { unreachable!() };

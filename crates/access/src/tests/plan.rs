@@ -4,8 +4,10 @@
 //! - `tokens`: tokens and their scopes.
 //! - `refusals`: names, fields, and states of entries.
 //! - `last_admin`: the last way to administrate everything.
+//! - `logins`: passwords, invitations and sessions.
 
 mod last_admin;
+mod logins;
 mod refusals;
 mod rights;
 mod tokens;

@@ -14,7 +14,7 @@ fn the_last_administrator_remains() {
     assert_codes(&scenario, "last_admin", ends.clone().map(|change| ("chief", change)));
     insta::assert_snapshot!(
         scenario.refusal("chief", revoke("chief")),
-        @"cannot revoke token `chief`: no other usable token may administrate everything"
+        @"cannot revoke token `chief`: no other usable token or password may administrate everything"
     );
     // With another way, each of them is allowed.
     let another = without_root().token(token("s", Bearer::Admin("s".into())));
