@@ -21,6 +21,12 @@ pub const BATCH_JOBS_MAX: usize = 10_000;
 pub const NAME_LEN_MAX: usize = 63;
 /// Maximum length of an owner, in bytes.
 pub const OWNER_LEN_MAX: usize = 128;
+/// Minimum length of a password, in characters.
+pub const PASSWORD_LEN_MIN: usize = 12;
+/// Maximum length of a password, in characters.
+pub const PASSWORD_LEN_MAX: usize = 128;
+/// Maximum size of the request body for a login or a password.
+pub const LOGIN_BODY_BYTES_MAX: usize = 8 * 1024;
 /// Maximum number of labels of one object.
 pub const LABELS_MAX: usize = 64;
 /// Maximum length of a label value, and of a label key after its prefix, in characters.

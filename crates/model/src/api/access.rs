@@ -1,8 +1,9 @@
-//! Access control: accounts, roles, bindings and tokens.
+//! Access control: accounts, roles, bindings, tokens and logins.
 //!
 //! An account is a person or a program. A binding gives it a role in one namespace or in all of them. A token
 //! authenticates it, and may limit it further. The text of a token is in [`CreatedToken`] only: it is shown once.
-//! The rules are in the crate `access`.
+//! A person can also log in with a password, which creates a session: a token that ends soon. An invitation lets the
+//! person choose the password. The rules are in the crate `access`.
 
 use super::*;
 use crate::access::{AccountKind, Resource, SubmitRate, Verb};
@@ -27,10 +28,41 @@ pub struct Account {
     pub jobs_per_minute: Option<u32>,
     /// Roles of the account.
     pub roles: Vec<RoleInNamespace>,
+    /// Login of the account. Absent: the account is that of a program, or the caller may not read access in the whole
+    /// cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<AccountLogin>,
     /// Time at which the account was created.
     pub created_at: Timestamp,
     /// User who created the account.
     pub created_by: String,
+}
+
+/// Login of the account of a person.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct AccountLogin {
+    /// Time at which the person set the password. Absent: the account has no password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_set_at: Option<Timestamp>,
+    /// Time of the last login with the password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_login_at: Option<Timestamp>,
+    /// Invitation that was not used yet and has not expired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invitation: Option<AccountInvitation>,
+    /// Number of open sessions.
+    pub sessions: u32,
+}
+
+/// Invitation that was not used yet, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AccountInvitation {
+    /// Time at which the invitation was created.
+    pub created_at: Timestamp,
+    /// User who created the invitation.
+    pub created_by: String,
+    /// Time at which the invitation expires.
+    pub expires_at: Timestamp,
 }
 
 /// Role, and the namespace in which an account has it.
@@ -202,6 +234,9 @@ pub struct Token {
     /// Namespaces that limit the token. Empty: no limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
+    /// Whether a login with a password created the token. The token is then a session, and ends when the person logs out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub session: bool,
     /// Status of the token.
     pub status: TokenStatus,
     /// Time at which the token was created.
@@ -280,6 +315,118 @@ pub struct CreatedToken {
     pub token: Token,
 }
 
+/// Password, as the person has typed it. `Debug` does not print it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = String, format = Password)]
+pub struct PasswordText(pub String);
+
+impl std::fmt::Debug for PasswordText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PasswordText(…)")
+    }
+}
+
+/// Request to log in with a password.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogIn {
+    /// Name of the account.
+    pub account: String,
+    /// Password of the account.
+    pub password: PasswordText,
+    /// Whether the session lasts for 30 days instead of one [default: false].
+    #[serde(default)]
+    pub remember: bool,
+    /// Whether the session is a cookie of a browser: the response then has no secret [default: false].
+    #[serde(default)]
+    pub cookie: bool,
+}
+
+/// New session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LoggedIn {
+    /// The caller, with its rights.
+    pub me: Me,
+    /// Description of the session.
+    pub session: Token,
+    /// Secret of the session: send it as `Authorization: Bearer SECRET`. Absent if the session is a cookie.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+}
+
+/// Request for an invitation to set the password of an account.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CreateInvitation {
+    /// Time until the invitation expires, at most 30 days [default: 3 days].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "72h")]
+    pub expires_in: Option<Duration>,
+    /// Whether the password is deleted and the sessions end at once. Otherwise the password is valid until the person
+    /// sets a new one [default: false].
+    pub reset: bool,
+}
+
+/// New invitation. The server keeps only a hash of the secret, so this response is the only one that has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CreatedInvitation {
+    /// Name of the account.
+    pub account: String,
+    /// Secret of the invitation. The link is the address of the server with `/#invite=SECRET`.
+    pub secret: String,
+    /// Time at which the invitation expires.
+    pub expires_at: Timestamp,
+}
+
+/// Question which account an invitation is for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckInvitation {
+    /// Secret of the invitation.
+    pub secret: String,
+}
+
+/// Invitation, as its bearer sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CheckedInvitation {
+    /// Name of the account.
+    pub account: String,
+    /// Display name of the account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Whether the account has a password, which the new one replaces.
+    pub has_password: bool,
+    /// Time at which the invitation expires.
+    pub expires_at: Timestamp,
+}
+
+/// Request to set a password with an invitation, and to log in with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AcceptInvitation {
+    /// Secret of the invitation.
+    pub secret: String,
+    /// New password: 12 to 128 characters.
+    pub password: PasswordText,
+    /// Whether the session lasts for 30 days instead of one [default: false].
+    #[serde(default)]
+    pub remember: bool,
+    /// Whether the session is a cookie of a browser: the response then has no secret [default: false].
+    #[serde(default)]
+    pub cookie: bool,
+}
+
+/// Request to change the own password.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangePassword {
+    /// Current password.
+    pub current: PasswordText,
+    /// New password: 12 to 128 characters.
+    pub new: PasswordText,
+}
+
 /// Answer to the question whether an account may do something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AccessDecision {
@@ -300,6 +447,12 @@ pub struct Me {
     /// Display name of the account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// Whether the account has a password.
+    #[serde(default)]
+    pub has_password: bool,
+    /// Whether the caller has logged in with a password.
+    #[serde(default)]
+    pub session: bool,
     /// Rights of the caller.
     pub rights: Vec<Right>,
 }

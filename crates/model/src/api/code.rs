@@ -48,12 +48,14 @@ codes! {
     InvalidHeader = 400, "invalid_header", "A request header is invalid.", "see /docs for the headers of this route";
     InvalidCursor = 400, "invalid_cursor", "The cursor does not belong to this list.", "read the list again from the start, without `cursor`; use the same filter for every page";
     Unauthenticated = 401, "unauthenticated", "Authentication is required.", "send `Authorization: Bearer TOKEN`; the first admin token is in the file `admin-token` in the server's data directory";
+    LoginFailed = 401, "login_failed", "The account or the password is wrong.", "check the name of the account and the password; an administrator can create a link for a new password (`belfry account invite`)";
     Forbidden = 403, "forbidden", "You do not have the right to do this.", "ask an administrator for a role; `belfry auth can-i` shows what you may do";
     Escalation = 403, "escalation", "You cannot give rights that you do not have.", "ask an administrator who has these rights";
     NotApprover = 403, "not_approver", "You are not an approver of this step.", "ask one of the approvers that the step lists";
     CrossSite = 403, "cross_site", "The request may come from another site.", "open the dashboard at this server's own address; programs send `Authorization: Bearer TOKEN` and no cookie; pages of this server send `X-Belfry-Csrf: 1` with every change";
     HostNotAllowed = 403, "host_not_allowed", "The server does not accept this host name.", "use `localhost` or an IP address, or add the name to the setting `server.host_names`";
     AccountNotFound = 404, "account_not_found", "The account does not exist.", "GET /api/v1/accounts lists all accounts";
+    InvitationNotFound = 404, "invitation_not_found", "The invitation is not valid.", "an invitation is valid for one use until it expires; ask an administrator for a new link (`belfry account invite`)";
     RoleNotFound = 404, "role_not_found", "The role does not exist.", "GET /api/v1/roles lists all roles";
     BindingNotFound = 404, "binding_not_found", "The role binding does not exist.", "GET /api/v1/bindings lists all bindings";
     TokenNotFound = 404, "token_not_found", "The token does not exist.", "GET /api/v1/tokens lists the tokens; a token is deleted 30 days after its end";
@@ -82,10 +84,11 @@ codes! {
     MethodNotAllowed = 405, "method_not_allowed", "The address does not accept this method.", "use a method that the `Allow` header lists";
     RequestTimeout = 408, "request_timeout", "The client sent the request too slowly.", "send the body without long pauses";
     AccountExists = 409, "account_exists", "An account with this name already exists.", "choose another name, or change the account with PATCH";
+    NoPasswordLogin = 409, "no_password_login", "The account cannot have a password.", "use an enabled account of a person; programs use tokens";
     RoleBuiltIn = 409, "role_built_in", "Built-in roles cannot be changed.", "create a custom role with another name";
     RoleInUse = 409, "role_in_use", "The role is in use.", "remove its bindings and the tokens that it limits first";
     TokenLimit = 409, "token_limit", "The account has too many tokens.", "revoke tokens of the account that are not used any more";
-    LastAdmin = 409, "last_admin", "This is the last way to administrate everything.", "create another admin token, or bind `admin` in `*` to an account with a token, and repeat the request";
+    LastAdmin = 409, "last_admin", "This is the last way to administrate everything.", "create another admin token, or bind `admin` in `*` to an account with a password or a token, and repeat the request";
     AlertResolved = 409, "alert_resolved", "The alert is already resolved.", "GET /api/v1/alerts lists the open alerts";
     AlertLasting = 409, "alert_lasting", "The condition of the alert is still met.", "acknowledge the alert, or create a silence; it is resolved when its condition is no longer met";
     AlertLimit = 409, "alert_limit", "The namespace has reached a limit of alerts.", "delete rules, channels or silences that are not used any more";
@@ -128,6 +131,7 @@ codes! {
     TooManyEndpoints = 422, "too_many_endpoints", "There are too many endpoints for one response.", "select a namespace, or read the endpoints of one service";
     InvalidSpec = 422, "invalid_spec", "The request is invalid.", "correct the fields that `errors` lists";
     IdempotencyKeyReused = 422, "idempotency_key_reused", "The idempotency key belongs to another request.", "use a new key, or repeat exactly the first request";
+    LoginThrottled = 429, "login_throttled", "There were too many failed logins.", "retry after `Retry-After` seconds; a token works all the time";
     SubmitRate = 429, "submit_rate", "The account has reached its submission rate.", "retry after `Retry-After` seconds; an administrator can raise the limit of the account (`submit_rate`)";
     ClientLimit = 429, "client_limit", "The client has reached its limit.", "retry after `Retry-After` seconds with fewer concurrent requests; the settings `server.client_*` are the limits";
     Busy = 429, "busy", "The server is overloaded.", "retry after `Retry-After` seconds with fewer concurrent requests";

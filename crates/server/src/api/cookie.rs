@@ -11,13 +11,19 @@
 use axum::http::header::{COOKIE, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 
+use model::Timestamp;
+
 use super::Api;
 use super::problem::{ApiError, Code};
+use crate::auth::{Session, SessionClass};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Exposure;
 
 /// Header of all changes by the dashboard, with any value.
 const CSRF: &str = "x-belfry-csrf";
+
+/// Time for which a browser proves that it has logged in before: 180 days.
+const BROWSER_KEPT_SECONDS: u64 = 180 * 24 * 3_600;
 
 /// Returns a cookie with this value for the host and port of the request. Without `max_age` it ends with the browser
 /// session.
@@ -28,7 +34,11 @@ pub(super) fn new(
     value: &str,
     max_age: Option<u64>,
 ) -> Result<HeaderValue, ApiError> {
-    let mut text = format!("{}={value}; Path=/; HttpOnly; SameSite=Strict", cookie_name(uri, headers));
+    named(api, &cookie_name(uri, headers), value, max_age)
+}
+
+fn named(api: &Api, name: &str, value: &str, max_age: Option<u64>) -> Result<HeaderValue, ApiError> {
+    let mut text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict");
     if let Some(seconds) = max_age {
         text += &format!("; Max-Age={seconds}");
     }
@@ -38,20 +48,88 @@ pub(super) fn new(
     HeaderValue::try_from(text).map_err(|error| ApiError::internal(&error))
 }
 
-/// Returns the id of the token of the request's session, if it has a valid one.
+/// Returns a cookie that renews the session of a login: it ends later, but not after its token.
+pub(super) fn renewed(
+    api: &Api,
+    uri: &Uri,
+    headers: &HeaderMap,
+    session: &Session,
+    now: Timestamp,
+) -> Option<HeaderValue> {
+    let end = api.access.read(|directory| directory.token(&session.token_id)?.expires_at)?;
+    let (class, until) = session.renewed(now, end)?;
+    of_login(api, uri, headers, &session.token_id, class, until, now).ok()
+}
+
+/// Returns the cookie of the session of a login, valid before `until`.
+pub(super) fn of_login(
+    api: &Api,
+    uri: &Uri,
+    headers: &HeaderMap,
+    token_id: &str,
+    class: SessionClass,
+    until: Timestamp,
+    now: Timestamp,
+) -> Result<HeaderValue, ApiError> {
+    let value = api.shared.sessions.open(token_id, until, Some(class));
+    let max_age = (class == SessionClass::Remembered).then(|| until.since(now).as_millis() / 1_000);
+    new(api, uri, headers, &value, max_age)
+}
+
+/// Returns the cookie that proves a later login to come from a browser that has logged in to this account before.
+pub(super) fn of_browser(
+    api: &Api,
+    uri: &Uri,
+    headers: &HeaderMap,
+    account: &str,
+) -> Result<HeaderValue, ApiError> {
+    let known = value(&browser_name(uri, headers), headers);
+    let id = known.and_then(|proof| api.shared.sessions.browser(proof, account)).map(str::to_owned);
+    let id = id.unwrap_or_else(|| format!("{:032x}", rand::random::<u128>()));
+    let proof = api.shared.sessions.prove_browser(&id, account);
+    named(api, &browser_name(uri, headers), &proof, Some(BROWSER_KEPT_SECONDS))
+}
+
+/// Returns the id of the browser, if it has logged in to this account before.
+pub(super) fn browser(api: &Api, uri: &Uri, headers: &HeaderMap, account: &str) -> Option<String> {
+    let proof = value(&browser_name(uri, headers), headers)?;
+    api.shared.sessions.browser(proof, account).map(str::to_owned)
+}
+
+/// Checks a login: no page of another site may log a browser in, or use up the attempts of its user. A login that sets a
+/// cookie also needs the header [`CSRF`].
+///
+/// # Errors
+/// `cross_site`
+pub(super) fn check_login(
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+    sets_cookie: bool,
+) -> Result<(), ApiError> {
+    let is_program = !headers.contains_key("sec-fetch-site") && !headers.contains_key(ORIGIN);
+    if !(is_program && !sets_cookie) && !is_same_origin(method, uri, headers) {
+        let detail = "the login does not come from a page of this server";
+        return Err(ApiError::new(Code::CrossSite, detail));
+    }
+    if sets_cookie && !headers.contains_key(CSRF) {
+        let detail = format!("a login with a cookie requires the header `{CSRF}`");
+        return Err(ApiError::new(Code::CrossSite, detail));
+    }
+    Ok(())
+}
+
+/// Returns the request's session, if it has a valid one.
 ///
 /// # Errors
 /// `cross_site` if a page of another site made, or may have made, the browser send the request.
-pub(super) fn token_id(
+pub(super) fn session(
     api: &Api,
     method: &Method,
     uri: &Uri,
     headers: &HeaderMap,
-) -> Result<Option<String>, ApiError> {
-    let name = cookie_name(uri, headers);
-    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let Some((_, value)) = pairs.find(|(found, _)| *found == name) else { return Ok(None) };
+) -> Result<Option<Session>, ApiError> {
+    let Some(value) = value(&cookie_name(uri, headers), headers) else { return Ok(None) };
     if !is_same_origin(method, uri, headers) {
         let detail = "the request has a session, but does not come from a page of this server";
         return Err(ApiError::new(Code::CrossSite, detail));
@@ -60,7 +138,18 @@ pub(super) fn token_id(
         let detail = format!("a change with a session requires the header `{CSRF}`");
         return Err(ApiError::new(Code::CrossSite, detail));
     }
-    Ok(api.shared.sessions.read(value, SystemClock.now()).map(str::to_owned))
+    Ok(api.shared.sessions.read(value, SystemClock.now()))
+}
+
+/// Returns the value of a cookie of the request.
+fn value<'a>(name: &str, headers: &'a HeaderMap) -> Option<&'a str> {
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
+}
+
+fn browser_name(uri: &Uri, headers: &HeaderMap) -> String {
+    format!("{}_browser", cookie_name(uri, headers))
 }
 
 /// Cookies do not depend on the port, so servers of one machine use different names.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::HttpBody as _;
 use axum::extract::{Request, State};
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, SET_COOKIE};
 use axum::middleware::Next;
 use axum::response::Response;
 use model::limits::BATCH_BODY_BYTES_MAX;
@@ -17,7 +17,8 @@ use super::limits::{Caller, Limits, Permits};
 use super::problem::{ApiError, Code};
 use super::recorder::{RecordedRoute, Recorder};
 use super::{Api, cookie, forward};
-use crate::auth::{Actor, Identity, Resource, Verb, token};
+use crate::auth::{Actor, Identity, Resource, Session, Verb, token};
+use crate::clock::{Clock, SystemClock};
 
 /// Time after which an incomplete body needs a place in the lane of slow bodies. So slow bodies of a client do not
 /// delay its fast ones.
@@ -113,6 +114,7 @@ async fn admit(
 ) -> Result<Response, ApiError> {
     let credentials = Credentials::of(&gate.api, &request)?;
     let claimed = credentials.token_id().map(str::to_owned);
+    let session = credentials.session().cloned();
     let identity = match credentials.identity(&gate.api).await {
         Ok(identity) => identity,
         Err(error) => {
@@ -156,9 +158,16 @@ async fn admit(
         LaneChoice::Method => &limits.changes,
     };
     let _place = receiving.map_or_else(|| lane.enter(&caller), Ok)?;
+    let renewed = session.filter(|_| is_read).and_then(|session| {
+        cookie::renewed(&gate.api, request.uri(), request.headers(), &session, SystemClock.now())
+    });
     request.extensions_mut().insert(actor);
     request.extensions_mut().insert(caller);
-    Ok(next.run(request).await)
+    let mut response = next.run(request).await;
+    if let Some(cookie) = renewed {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+    Ok(response)
 }
 
 /// Receives the body before the request takes a place in its lane: a slow body delays no other request.
@@ -188,8 +197,8 @@ async fn received(
 enum Credentials {
     /// Token that must be verified.
     Token(String),
-    /// Id of the token of a browser session.
-    Session(String),
+    /// Browser session, which represents a token.
+    Session(Session),
 }
 
 impl Credentials {
@@ -199,8 +208,8 @@ impl Credentials {
     /// `unauthenticated` without a token and without a session; `cross_site` from a page of another site.
     fn of(api: &Api, request: &Request) -> Result<Self, ApiError> {
         let Some(header) = request.headers().get(AUTHORIZATION) else {
-            let token_id = cookie::token_id(api, request.method(), request.uri(), request.headers())?;
-            return token_id.map(Self::Session).ok_or_else(|| {
+            let session = cookie::session(api, request.method(), request.uri(), request.headers())?;
+            return session.map(Self::Session).ok_or_else(|| {
                 ApiError::new(Code::Unauthenticated, "authentication required: no token was sent")
             });
         };
@@ -215,14 +224,21 @@ impl Credentials {
     fn token_id(&self) -> Option<&str> {
         match self {
             Self::Token(text) => token::parse(text).map(|parsed| parsed.id),
-            Self::Session(token_id) => Some(token_id),
+            Self::Session(session) => Some(&session.token_id),
+        }
+    }
+
+    fn session(&self) -> Option<&Session> {
+        match self {
+            Self::Token(_) => None,
+            Self::Session(session) => Some(session),
         }
     }
 
     async fn identity(self, api: &Api) -> Result<Identity, ApiError> {
         match self {
             Self::Token(token) => api.access.authenticate(&token).await?.ok_or_else(invalid_token),
-            Self::Session(token_id) => api.access.bearer(&token_id).await?.ok_or_else(|| {
+            Self::Session(Session { token_id, .. }) => api.access.bearer(&token_id).await?.ok_or_else(|| {
                 ApiError::new(Code::Unauthenticated, "the session has ended: its token is no longer valid")
             }),
         }

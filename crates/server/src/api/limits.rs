@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use access::AccountKind;
 use axum::extract::Request;
-use axum::http::HeaderMap;
+use axum::http::{Extensions, HeaderMap};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -61,11 +61,16 @@ impl Caller {
 
 /// Returns the address of the client: that of the connection, or the one in the proxy's header.
 pub(super) fn address(request: &Request, exposure: Exposure) -> Option<IpAddr> {
-    let peer = request.extensions().get::<Peer>().copied();
+    address_in(request.extensions(), request.headers(), exposure)
+}
+
+/// Returns the address of the client of a request with these extensions and headers.
+pub(super) fn address_in(extensions: &Extensions, headers: &HeaderMap, exposure: Exposure) -> Option<IpAddr> {
+    let peer = extensions.get::<Peer>().copied();
     let by_proxy = || match (exposure, peer) {
         // Behind a proxy, every connection comes from the proxy. A server that forwards a request sends the client's
         // address.
-        (Exposure::BehindProxy, Some(Peer::Connection(_)) | None) => forwarded_for(request.headers()),
+        (Exposure::BehindProxy, Some(Peer::Connection(_)) | None) => forwarded_for(headers),
         _ => None,
     };
     by_proxy().or(peer.map(Peer::address))

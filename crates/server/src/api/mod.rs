@@ -11,7 +11,7 @@
 //!   the OpenAPI document and the tests are made from it. `gate` authorizes a request and limits it; `cookie`: browser
 //!   sessions.
 //! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `workflows`, `calendars`,
-//!   `services`, `statistics`, `failures`, `alerts`, `servers`, `session` and `meta` have the handlers: parse, validate, request, respond. They
+//!   `services`, `statistics`, `failures`, `alerts`, `servers`, `session`, `login` and `meta` have the handlers: parse, validate, request, respond. They
 //!   decide nothing.
 //! - `rows`: rows by the id or name in a path, or the 404; `requests`: requests to the engine, and retries after a
 //!   version conflict; `submit`: from a body to jobs; `definitions`: shared parts of schedule and workflow definitions.
@@ -47,6 +47,7 @@ mod gate;
 mod headers;
 mod jobs;
 mod limits;
+mod login;
 mod logs;
 mod meta;
 mod namespaces;
@@ -89,7 +90,7 @@ use self::edge::{Hosts, HttpMetrics};
 use self::limits::Limits;
 use self::page::Cursors;
 use self::routes::Routes;
-use crate::auth::Sessions;
+use crate::auth::{Passwords, Sessions, Throttle};
 use crate::hash::short_hash;
 use crate::services::Services;
 
@@ -108,6 +109,8 @@ struct Api {
 struct Shared {
     cursors: Cursors,
     sessions: Sessions,
+    passwords: Passwords,
+    throttle: Throttle,
     hosts: Hosts,
     limits: Limits,
     check: meta::StoreCheck,
@@ -142,6 +145,8 @@ impl Api {
         let shared = Shared {
             cursors: Cursors::new(services.keys.cursors),
             sessions: Sessions::new(services.keys.sessions),
+            passwords: Passwords::default(),
+            throttle: Throttle::default(),
             hosts: Hosts::new(&services.config.host_names),
             limits,
             check: meta::StoreCheck::default(),
@@ -202,6 +207,7 @@ fn table() -> Routes {
     servers::routes(&mut routes);
     meta::routes(&mut routes);
     session::routes(&mut routes);
+    login::routes(&mut routes);
     docs::routes(&mut routes);
     schemas::routes(&mut routes);
     routes

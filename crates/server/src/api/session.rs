@@ -1,5 +1,5 @@
-//! Signing a browser in and out: a token is sent once, and a cookie represents it afterwards. `cookie` verifies such
-//! cookies.
+//! Logging a browser in with a token, and logging out: a token is sent once, and a cookie represents it afterwards.
+//! `cookie` verifies such cookies, and `login` has logins with passwords.
 
 use axum::extract::State;
 use axum::http::header::{AUTHORIZATION, SET_COOKIE};
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-use super::access::me;
+use super::access::{me, revoke};
 use super::extract::MaybeBody;
 use super::problem::{ApiError, Code};
 use super::routes::Routes;
@@ -33,7 +33,7 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.of_each_server();
 }
 
-/// How to sign in.
+/// How to log in.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 struct OpenSession {
@@ -41,7 +41,7 @@ struct OpenSession {
     remember: bool,
 }
 
-/// Sign in from a browser
+/// Log in from a browser with a token
 ///
 /// Send a token to get a session cookie for the dashboard of this server. The session ends after some time, or when the
 /// token is revoked.
@@ -64,15 +64,27 @@ async fn open_session(
         return Err(ApiError::new(Code::Unauthenticated, detail));
     }
     let lasts = if wanted.remember { KEPT_FOR } else { DAY };
-    let value = api.shared.sessions.open(&actor.token_id, SystemClock.now() + lasts);
+    let value = api.shared.sessions.open(&actor.token_id, SystemClock.now() + lasts, None);
     let max_age = wanted.remember.then(|| lasts.as_millis() / 1_000);
     let cookie = cookie::new(&api, &uri, &headers, &value, max_age)?;
     Ok(([(SET_COOKIE, cookie)], Json(me(&api, &actor))).into_response())
 }
 
-/// Sign out
-#[utoipa::path(delete, path = "/api/v1/session", tag = "server", responses((status = 204, description = "Signed out")))]
-async fn close_session(State(api): State<Api>, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
+/// Log out
+///
+/// Deletes the session cookie. The session of a login with a password is revoked; a token stays valid.
+#[utoipa::path(delete, path = "/api/v1/session", tag = "server", responses((status = 204, description = "Logged out")))]
+async fn close_session(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let is_session =
+        api.access.read(|directory| directory.token(&actor.token_id).is_some_and(|it| it.session));
+    if is_session {
+        revoke(&api, &actor, &actor.token_id).await?;
+    }
     let cookie = cookie::new(&api, &uri, &headers, "", Some(0))?;
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
 }

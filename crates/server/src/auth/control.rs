@@ -1,4 +1,4 @@
-//! Access control of a server: the directory of accounts, roles, bindings and tokens, in memory.
+//! Access control of a server: the directory of accounts, roles, bindings, tokens and logins, in memory.
 //!
 //! A request is authenticated and authorized without a query. The crate `access` makes all decisions; this module keeps
 //! its directory equal to the entries of the store:
@@ -19,8 +19,10 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use access::{
-    AccountKind, Bearer, Change, Changed, Directory, Identity, IdentityKind, Refusal, Row, Unreadable,
+    Account, AccountKind, Bearer, Change, Changed, Directory, Identity, IdentityKind, Refusal, Row,
+    Unreadable,
 };
+use model::Timestamp;
 use model::error_chain::Chain;
 use store::{AccessRow, Store, StoreError};
 use subtle::ConstantTimeEq;
@@ -137,6 +139,24 @@ impl AccessControl {
         self.state().directory.identity(token_id, SystemClock.now())
     }
 
+    /// Returns the account of an invitation, and the end of the invitation; `None` if the invitation is unknown, used,
+    /// replaced or expired. A new invitation of another server is found.
+    ///
+    /// # Errors
+    /// Errors of the store, if this server does not know the invitation.
+    pub async fn invited(
+        &self,
+        parsed: &token::ParsedInvitation<'_>,
+    ) -> Result<Option<(Account, Timestamp)>, StoreError> {
+        if self.state().directory.invitation(parsed.id, SystemClock.now()).is_none() {
+            self.search().await?;
+        }
+        let (state, hash) = (self.state(), parsed.hash());
+        let found = state.directory.invitation(parsed.id, SystemClock.now());
+        let found = found.filter(|(_, invitation)| bool::from(invitation.hash.0.ct_eq(&hash)));
+        Ok(found.map(|(account, invitation)| (account.clone(), invitation.expires_at)))
+    }
+
     /// Returns name and kind of the bearer of a token that this server knows, also if the token is not usable any more.
     pub fn known_bearer(&self, token_id: &str) -> Option<(String, IdentityKind)> {
         let state = self.state();
@@ -182,7 +202,7 @@ impl AccessControl {
         for _ in 0..ATTEMPTS {
             let (version, rows, changed) = {
                 let (state, now) = (self.state(), SystemClock.now());
-                // The server itself has no token.
+                // The server itself has no token, nor has a person who logs in.
                 let current = match &*actor.token_id {
                     "" => Some(actor.clone()),
                     token_id => state.directory.identity(token_id, now),

@@ -1,4 +1,5 @@
-//! Text format of bearer tokens: `bf_<kind>_<id>_<secret><checksum>`.
+//! Text format of bearer tokens and invitations: `bf_<kind>_<id>_<secret><checksum>`. The kind of an invitation is
+//! `invite`.
 //!
 //! The id is not secret and identifies the token; the secret has 256 random bits. The checksum is the CRC-32 of the
 //! text before it. With it, a scanner can verify a leaked token without a server, and a truncated token is refused. Id,
@@ -20,6 +21,9 @@ const CHECKSUM_LEN: usize = 7;
 
 const KINDS: [IdentityKind; 4] =
     [IdentityKind::Admin, IdentityKind::Worker, IdentityKind::User, IdentityKind::Service];
+
+/// Kind of an invitation, as it stands in its text.
+const INVITATION: &str = "invite";
 
 /// Returns the name of a kind, as it stands in a token.
 pub const fn kind_name(kind: IdentityKind) -> &'static str {
@@ -54,27 +58,68 @@ impl fmt::Debug for Parsed<'_> {
     }
 }
 
+/// Parts of the text of an invitation. It is not verified yet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ParsedInvitation<'a> {
+    /// Id of the invitation; not secret.
+    pub id: &'a str,
+    secret: &'a str,
+}
+
+impl ParsedInvitation<'_> {
+    /// Returns the SHA-256 of the secret.
+    pub fn hash(&self) -> [u8; 32] {
+        Sha256::digest(self.secret).into()
+    }
+}
+
+impl fmt::Debug for ParsedInvitation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "bf_{INVITATION}_{}_…", self.id)
+    }
+}
+
 /// Parses a token; `None` if it is malformed, truncated or mistyped.
 pub fn parse(text: &str) -> Option<Parsed<'_>> {
+    let (kind, id, secret) = parts(text)?;
+    let kind = KINDS.into_iter().find(|known| kind_name(*known) == kind)?;
+    Some(Parsed { kind, id, secret })
+}
+
+/// Parses the text of an invitation; `None` if it is malformed, truncated or mistyped.
+pub fn parse_invitation(text: &str) -> Option<ParsedInvitation<'_>> {
+    let (kind, id, secret) = parts(text)?;
+    (kind == INVITATION).then_some(ParsedInvitation { id, secret })
+}
+
+/// Returns kind, id and secret of a well-formed text.
+fn parts(text: &str) -> Option<(&str, &str, &str)> {
     if !text.is_ascii() {
         return None;
     }
     let (body, checksum) = text.split_at_checked(text.len().checked_sub(CHECKSUM_LEN)?)?;
     let mut parts = body.strip_prefix("bf_")?.split('_');
-    let kind = parts.next()?;
-    let kind = KINDS.into_iter().find(|known| kind_name(*known) == kind)?;
-    let (id, secret) = (parts.next()?, parts.next()?);
+    let (kind, id, secret) = (parts.next()?, parts.next()?, parts.next()?);
     let well_formed = parts.next().is_none() && id.len() == ID_LEN && secret.len() == SECRET_LEN;
-    (well_formed && checksum == checksum_of(body)).then_some(Parsed { kind, id, secret })
+    (well_formed && checksum == checksum_of(body)).then_some((kind, id, secret))
 }
 
 /// Generates a token of `kind` with the system's random number generator.
 pub fn generate(kind: IdentityKind) -> String {
+    generate_text(kind_name(kind))
+}
+
+/// Generates the text of an invitation.
+pub fn generate_invitation() -> String {
+    generate_text(INVITATION)
+}
+
+fn generate_text(kind: &str) -> String {
     let mut random = [0u8; 40];
     rand::rng().fill_bytes(&mut random);
     let (id, secret) = random.split_at(8);
     let id = encode(id);
-    let body = format!("bf_{}_{}_{}", kind_name(kind), &id[..ID_LEN], encode(secret));
+    let body = format!("bf_{kind}_{}_{}", &id[..ID_LEN], encode(secret));
     let checksum = checksum_of(&body);
     body + &checksum
 }
@@ -139,6 +184,15 @@ mod tests {
             assert!(text.starts_with(&format!("bf_{}_{}_", kind_name(kind), parsed.id)), "{text}");
             assert_eq!(text.rsplit('_').next().unwrap().len(), SECRET_LEN + CHECKSUM_LEN);
         }
+    }
+
+    #[test]
+    fn an_invitation_is_no_token_and_a_token_no_invitation() {
+        let (invitation, token) = (generate_invitation(), generate(IdentityKind::User));
+        let parsed = parse_invitation(&invitation).unwrap();
+        assert!(invitation.starts_with(&format!("bf_invite_{}_", parsed.id)), "{invitation}");
+        assert_eq!((parse(&invitation), parse_invitation(&token)), (None, None));
+        assert!(!format!("{parsed:?}").contains(parsed.secret));
     }
 
     #[test]

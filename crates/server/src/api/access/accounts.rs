@@ -8,7 +8,10 @@ use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use model::api::{Account, Accounts, ChangeAccount, CreateAccount, RoleInNamespace};
+use model::access::AccountKind;
+use model::api::{
+    Account, AccountInvitation, AccountLogin, Accounts, ChangeAccount, CreateAccount, RoleInNamespace,
+};
 use model::limits::BODY_BYTES_MAX;
 use serde::Deserialize;
 use utoipa_axum::routes;
@@ -19,6 +22,7 @@ use crate::api::extract::{Params, Path, RawBody};
 use crate::api::problem::{ApiError, Code, excerpt};
 use crate::api::routes::Routes;
 use crate::auth::{Actor, Resource, Verb};
+use crate::clock::{Clock, SystemClock};
 
 pub(super) fn routes(routes: &mut Routes) {
     let access = Resource::Access;
@@ -69,16 +73,37 @@ async fn list_accounts(
     };
     let namespaces = actor.namespaces();
     let items = api.access.read(|directory| {
-        let all = directory.accounts().map(|account| shown(&api, directory, account, &namespaces));
-        all.filter(|account| text.as_deref().is_none_or(|text| has_text(account, text)))
+        let sessions = directory.session_counts(SystemClock.now());
+        let all = directory.accounts().map(|account| {
+            let sessions = sessions.get(account.name.as_str()).copied().unwrap_or_default();
+            shown(&api, directory, account, &namespaces, sessions)
+        });
+        all.map(|account| for_caller(&actor, account))
+            .filter(|account| text.as_deref().is_none_or(|text| has_text(account, text)))
             .filter(|account| params.namespace.as_deref().is_none_or(|namespace| is_in(account, namespace)))
             .collect()
     });
     Ok(Json(Accounts { items }))
 }
 
+/// Removes the login from an account, unless the caller may read access in the whole cluster, or it is the own account.
+fn for_caller(actor: &Actor, account: Account) -> Account {
+    let is_own = actor.is_account() && *actor.name == account.name;
+    if is_own || actor.may_on_cluster(Verb::Read, Resource::Access) {
+        account
+    } else {
+        Account { login: None, ..account }
+    }
+}
+
 /// Returns an account with its roles in these namespaces. Roles in all namespaces are always shown: they hold there too.
-fn shown(api: &Api, directory: &Directory, account: &access::Account, namespaces: &Namespaces) -> Account {
+fn shown(
+    api: &Api,
+    directory: &Directory,
+    account: &access::Account,
+    namespaces: &Namespaces,
+    sessions: u32,
+) -> Account {
     let bindings = directory.bindings_of(&account.name);
     let visible = bindings.filter(|it| it.namespace == "*" || namespaces.contains(&it.namespace));
     let user_default = api.config.limits.submit_rate;
@@ -89,16 +114,35 @@ fn shown(api: &Api, directory: &Directory, account: &access::Account, namespaces
         disabled: account.disabled,
         submit_rate: account.submit_rate,
         jobs_per_minute: account.submit_rate.per_minute(account.kind, user_default).map(NonZeroU32::get),
+        login: (account.kind == AccountKind::User).then(|| login(directory, &account.name, sessions)),
         roles: visible.map(|it| RoleInNamespace { role: it.role, namespace: it.namespace }).collect(),
         created_at: account.created_at,
         created_by: account.created_by.clone(),
     }
 }
 
+fn login(directory: &Directory, account: &str, sessions: u32) -> AccountLogin {
+    let now = SystemClock.now();
+    let Some(found) = directory.login(account) else {
+        return AccountLogin { sessions, ..AccountLogin::default() };
+    };
+    let invitation = found.invitation.as_ref().filter(|invitation| now < invitation.expires_at);
+    AccountLogin {
+        password_set_at: found.password.as_ref().map(|password| password.set_at),
+        last_login_at: found.last_login_at,
+        invitation: invitation.map(|invitation| AccountInvitation {
+            created_at: invitation.created_at,
+            created_by: invitation.created_by.clone(),
+            expires_at: invitation.expires_at,
+        }),
+        sessions,
+    }
+}
+
 /// Create an account
 ///
-/// The account has no role and no token yet: bind a role with `PUT /api/v1/bindings`, and create a token with
-/// `POST /api/v1/tokens`.
+/// The account has no role, no password and no token yet: bind a role with `PUT /api/v1/bindings`, and create an
+/// invitation with `POST /api/v1/accounts/NAME/invitation` or a token with `POST /api/v1/tokens`.
 #[utoipa::path(post, path = "/api/v1/accounts", tag = "access",
     request_body(content = CreateAccount, example = json!({"name": "ann@example.com", "kind": "user", "title": "Ann 安"})),
     responses((status = 201, description = "The account", body = Account, headers(
@@ -132,17 +176,24 @@ async fn get_account(
 
 fn find(api: &Api, actor: &Actor, name: &str) -> Result<Account, ApiError> {
     let namespaces = actor.namespaces();
-    let found = api
-        .access
-        .read(|directory| directory.account(name).map(|account| shown(api, directory, account, &namespaces)));
-    found.ok_or_else(|| {
-        ApiError::new(Code::AccountNotFound, format!("account `{}` does not exist", excerpt(name)))
-    })
+    let found = api.access.read(|directory| {
+        let account = directory.account(name)?;
+        let sessions = directory.sessions_of(name, SystemClock.now()).count();
+        let sessions = u32::try_from(sessions).unwrap_or(u32::MAX);
+        Some(shown(api, directory, account, &namespaces, sessions))
+    });
+    found.map(|account| for_caller(actor, account)).ok_or_else(|| not_found(name))
+}
+
+/// Returns the refusal for an account that does not exist.
+pub(super) fn not_found(name: &str) -> ApiError {
+    ApiError::new(Code::AccountNotFound, format!("account `{}` does not exist", excerpt(name)))
 }
 
 /// Change an account
 ///
-/// A disabled account keeps its roles and tokens, but its tokens are refused on every server within a second.
+/// A disabled account keeps its roles, its password and its tokens, but its tokens and sessions are refused on every server
+/// within a second.
 #[utoipa::path(patch, path = "/api/v1/accounts/{name}", tag = "access", params(("name" = String, Path)),
     request_body(content = ChangeAccount, example = json!({"disabled": true})),
     responses((status = 200, description = "The updated account", body = Account))
@@ -162,7 +213,7 @@ async fn change_account(
 
 /// Delete an account
 ///
-/// Its role bindings are deleted and its tokens are revoked. Jobs, schedules and workflows that it owns continue.
+/// Its role bindings and its password are deleted, and its tokens and sessions are revoked. Jobs, schedules and workflows that it owns continue.
 #[utoipa::path(delete, path = "/api/v1/accounts/{name}", tag = "access", params(("name" = String, Path)), responses(
     (status = 204, description = "Deleted"),
 ))]

@@ -29,9 +29,14 @@ async fn get_me(State(api): State<Api>, Extension(actor): Extension<Actor>) -> J
 
 /// Returns the caller with its rights.
 pub(in crate::api) fn me(api: &Api, actor: &Actor) -> Me {
-    let title = api.access.read(|directory| {
+    let (title, has_password, session) = api.access.read(|directory| {
         let account = directory.account(&actor.name).filter(|_| actor.is_account());
-        account.and_then(|account| account.title.clone())
+        let login = directory.login(&actor.name).filter(|_| actor.is_account());
+        (
+            account.and_then(|account| account.title.clone()),
+            login.is_some_and(|login| login.password.is_some()),
+            directory.token(&actor.token_id).is_some_and(|token| token.session),
+        )
     });
     let kind = match actor.kind {
         IdentityKind::Admin => TokenKind::Admin,
@@ -39,7 +44,8 @@ pub(in crate::api) fn me(api: &Api, actor: &Actor) -> Me {
         IdentityKind::User => TokenKind::User,
         IdentityKind::Service => TokenKind::Service,
     };
-    Me { name: actor.name.to_string(), kind, title, rights: rights(actor.identity()) }
+    let (name, rights) = (actor.name.to_string(), rights(actor.identity()));
+    Me { name, kind, title, has_password, session, rights }
 }
 
 fn rights(identity: &Identity) -> Vec<Right> {

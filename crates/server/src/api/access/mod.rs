@@ -1,4 +1,4 @@
-//! Access control: accounts, roles, role bindings and tokens.
+//! Access control: accounts, roles, role bindings, tokens and logins.
 //!
 //! The rules are in the crate `access`: [`change`] passes a change to the directory, which checks the rights of the
 //! caller and refuses a change that would give rights which the caller does not have. Every server answers these
@@ -8,10 +8,12 @@
 //! - `roles`: built-in and custom roles.
 //! - `bindings`: roles of accounts in namespaces.
 //! - `tokens`: tokens of accounts, administrators and workers.
+//! - `logins`: invitations and sessions of accounts.
 //! - `me`: the caller, its rights, and questions about rights.
 
 mod accounts;
 mod bindings;
+mod logins;
 mod me;
 mod roles;
 mod tokens;
@@ -24,13 +26,22 @@ use super::routes::Routes;
 use crate::auth::{Actor, ChangeError};
 
 pub(super) use me::me;
+pub(super) use tokens::shown as shown_token;
 
 pub(super) fn routes(routes: &mut Routes) {
     accounts::routes(routes);
     roles::routes(routes);
     bindings::routes(routes);
     tokens::routes(routes);
+    logins::routes(routes);
     me::routes(routes);
+}
+
+/// Revokes a token.
+pub(super) async fn revoke(api: &Api, actor: &Actor, id: &str) -> Result<(), ApiError> {
+    change(api, actor, Change::RevokeToken { id: id.to_owned() }).await?;
+    tracing::info!(token_id = id, by = %actor.name, "token revoked");
+    Ok(())
 }
 
 /// Makes a change of the directory. It is effective on this server when the function returns, and within a second on
@@ -42,7 +53,7 @@ async fn change(api: &Api, actor: &Actor, change: Change) -> Result<(), ApiError
 }
 
 /// Adds the changed fields of entries to the entry of the audit log.
-fn note(actor: &Actor, changed: &[Changed]) {
+pub(super) fn note(actor: &Actor, changed: &[Changed]) {
     for Changed { kind, key, old, new } in changed {
         let prefix = if changed.len() == 1 { String::new() } else { format!("{kind}[{key}]") };
         actor.note().changed(&prefix, old.as_ref(), new.as_ref());
@@ -57,7 +68,7 @@ fn note_binding(actor: &Actor, role: &str, account: &str, namespace: &str) {
     }
 }
 
-fn refused(error: ChangeError) -> ApiError {
+pub(super) fn refused(error: ChangeError) -> ApiError {
     let refusal = match error {
         ChangeError::Refused(refusal) => refusal,
         ChangeError::Store(error) => return error.into(),
@@ -81,7 +92,11 @@ fn refused(error: ChangeError) -> ApiError {
         Refusal::Exists { .. } => Code::AccountExists,
         Refusal::BuiltInRole { .. } => Code::RoleBuiltIn,
         Refusal::RoleInUse { .. } => Code::RoleInUse,
-        Refusal::Escalation { .. } | Refusal::WiderScope { .. } => Code::Escalation,
+        Refusal::Escalation { .. } | Refusal::WiderScope { .. } | Refusal::LimitedToken { .. } => {
+            Code::Escalation
+        }
+        Refusal::NoLogin { .. } => Code::NoPasswordLogin,
+        Refusal::StaleProof => Code::InvitationNotFound,
         Refusal::TokenLimit { .. } => Code::TokenLimit,
         Refusal::LastAdmin { .. } => Code::LastAdmin,
         Refusal::Unreadable { .. } => Code::StoreUnavailable,

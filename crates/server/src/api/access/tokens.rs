@@ -15,7 +15,7 @@ use model::{Duration, Timestamp};
 use serde::Deserialize;
 use utoipa_axum::routes;
 
-use super::{change, check_namespace};
+use super::{change, check_namespace, revoke};
 use crate::api::Api;
 use crate::api::extract::{Many, Params, Path, RawBody};
 use crate::api::problem::{ApiError, Code, excerpt, field_error};
@@ -52,6 +52,8 @@ struct ListTokensParams {
     /// Kinds to list, separated by commas.
     #[param(value_type = Option<String>, example = "admin,worker")]
     kind: Many<TokenKind>,
+    /// Whether to list only sessions, or only tokens that are no sessions [default: both]
+    session: Option<bool>,
     /// Statuses to list, separated by commas [default: active]
     #[param(value_type = Option<String>, example = "active,expired,revoked")]
     status: Many<TokenStatus>,
@@ -77,6 +79,7 @@ async fn list_tokens(
         shown
             .filter(|found| params.name.as_ref().is_none_or(|name| *name == found.name))
             .filter(|found| params.kind.0.is_empty() || params.kind.0.contains(&found.kind))
+            .filter(|found| params.session.is_none_or(|session| session == found.session))
             .filter(|found| statuses.contains(&found.status))
             .collect()
     });
@@ -91,7 +94,8 @@ fn can_see(actor: &Actor, found: &access::Token) -> bool {
     is_own || actor.may_on_cluster(Verb::Read, Resource::Access)
 }
 
-fn shown(directory: &access::Directory, found: &access::Token, now: Timestamp) -> Token {
+/// Returns a token as the API shows it.
+pub(in crate::api) fn shown(directory: &access::Directory, found: &access::Token, now: Timestamp) -> Token {
     let kind = match &found.bearer {
         Bearer::Admin(_) => TokenKind::Admin,
         Bearer::Worker(_) => TokenKind::Worker,
@@ -112,6 +116,7 @@ fn shown(directory: &access::Directory, found: &access::Token, now: Timestamp) -
         description: found.description.clone(),
         role: found.scope.as_ref().and_then(|scope| scope.role.clone()),
         namespaces: found.scope.as_ref().map(|scope| scope.namespaces.clone()).unwrap_or_default(),
+        session: found.session,
         status,
         created_at: found.created_at,
         created_by: found.created_by.clone(),
@@ -252,7 +257,6 @@ async fn revoke_token(
     if !is_visible {
         return Err(no_token(&id));
     }
-    change(&api, &actor, Change::RevokeToken { id: id.clone() }).await?;
-    tracing::info!(token_id = id, by = %actor.name, "token revoked");
+    revoke(&api, &actor, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

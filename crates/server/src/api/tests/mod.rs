@@ -21,6 +21,7 @@ mod events;
 mod failures;
 mod jobs;
 mod lists;
+mod logins;
 mod logs;
 mod namespaces;
 mod refusals;
