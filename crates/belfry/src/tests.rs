@@ -95,7 +95,7 @@ fn no_argument_takes_a_token() {
             let name = argument.get_id().as_str();
             assert!(!name.contains("token") || name == "token_file", "{path} {name}");
             let secret = ["secret", "password"].iter().any(|word| name.contains(word));
-            assert!(!secret || name == "password_file", "{path} {name}");
+            assert!(!secret || ["password_file", "password_stdin"].contains(&name), "{path} {name}");
         }
     }
 }

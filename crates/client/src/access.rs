@@ -1,11 +1,12 @@
-//! Access control: the caller and its rights, accounts, roles, role bindings, tokens.
+//! Access control: the caller and its rights, logins, accounts, roles, role bindings, tokens.
 //!
 //! A change is effective on the server that answers when the method returns, and within a second on all others.
 
 use model::access::{Resource, Verb};
 use model::api::{
-    AccessDecision, Account, Accounts, Binding, Bindings, ChangeAccount, CreateAccount, CreateToken,
-    CreatedToken, Me, PutBinding, PutRole, Role, Roles, Token, TokenKind, TokenStatus, Tokens,
+    AcceptInvitation, AccessDecision, Account, Accounts, Binding, Bindings, ChangeAccount, ChangePassword,
+    CreateAccount, CreateInvitation, CreateToken, CreatedInvitation, CreatedToken, LogIn, LoggedIn, Me,
+    PutBinding, PutRole, Role, Roles, Token, TokenKind, TokenStatus, Tokens,
 };
 
 use crate::error::Error;
@@ -118,6 +119,67 @@ impl Client {
     /// [Request errors](crate#request-errors), among them `account_not_found` and `last_admin`.
     pub async fn delete_account(&self, name: &str) -> Result<(), Error> {
         self.send_ignoring_body(Request::delete(["accounts", name])).await
+    }
+
+    /// Logs in with a password. The result has the secret of the session; use it as the token of another client. If the
+    /// outcome is unknown, the request is not repeated, because each request creates another session.
+    ///
+    /// # Errors
+    /// [Request errors](crate#request-errors), among them `login_failed` and `login_throttled`.
+    pub async fn log_in(&self, login: &LogIn) -> Result<LoggedIn, Error> {
+        self.json(Request::post(["login"]).json(login)).await
+    }
+
+    /// Logs out: revokes the session that the client uses as its token. Another token stays valid.
+    ///
+    /// # Errors
+    /// [Request errors](crate#request-errors).
+    pub async fn log_out(&self) -> Result<(), Error> {
+        self.send_ignoring_body(Request::delete(["session"])).await
+    }
+
+    /// Changes the password of the caller. Its other sessions end.
+    ///
+    /// # Errors
+    /// [Request errors](crate#request-errors), among them `invalid_spec`, `no_password_login` and `login_throttled`.
+    pub async fn change_password(&self, change: &ChangePassword) -> Result<(), Error> {
+        self.send_ignoring_body(Request::put(["me", "password"]).json(change)).await
+    }
+
+    /// Creates an invitation for a person to set a password. Only the result has its secret. It replaces an earlier one.
+    ///
+    /// # Errors
+    /// [Request errors](crate#request-errors), among them `account_not_found`, `no_password_login` and `escalation`.
+    pub async fn invite(
+        &self,
+        account: &str,
+        invitation: &CreateInvitation,
+    ) -> Result<CreatedInvitation, Error> {
+        self.json(Request::post(["accounts", account, "invitation"]).json(invitation)).await
+    }
+
+    /// Revokes the invitation of an account. A repeated request changes nothing.
+    ///
+    /// # Errors
+    /// [Request errors](crate#request-errors), among them `account_not_found`.
+    pub async fn revoke_invitation(&self, account: &str) -> Result<(), Error> {
+        self.send_ignoring_body(Request::delete(["accounts", account, "invitation"]).repeatable()).await
+    }
+
+    /// Sets a password with an invitation, and logs in.
+    ///
+    /// # Errors
+    /// [Request errors](crate#request-errors), among them `invitation_not_found` and `invalid_spec`.
+    pub async fn accept_invitation(&self, accept: &AcceptInvitation) -> Result<LoggedIn, Error> {
+        self.json(Request::post(["invitations", "accept"]).json(accept)).await
+    }
+
+    /// Ends the sessions of an account, except the one that sends the request. A repeated request changes nothing.
+    ///
+    /// # Errors
+    /// [Request errors](crate#request-errors), among them `account_not_found`.
+    pub async fn end_sessions(&self, account: &str) -> Result<(), Error> {
+        self.send_ignoring_body(Request::delete(["accounts", account, "sessions"]).repeatable()).await
     }
 
     /// Returns the built-in roles, then the custom roles by name.

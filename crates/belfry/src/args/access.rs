@@ -1,8 +1,8 @@
-//! Arguments of `auth`, `account`, `role` and `token`.
+//! Arguments of `login`, `logout`, `auth`, `account`, `role` and `token`.
 //!
 //! Accounts and roles are named by their names, and tokens by their IDs. No argument takes the secret of a token: every
 //! user of a machine can read the arguments of every process. A role binding has no name: its role, its account and its
-//! namespace (`-n`) name it. The commands are in the modules `auth`, `accounts`, `roles` and `tokens` of
+//! namespace (`-n`) name it. The commands are in the modules `login`, `auth`, `accounts`, `roles` and `tokens` of
 //! [`crate::commands`].
 
 use std::str::FromStr;
@@ -14,6 +14,35 @@ use model::access::{Resource, SubmitRate, Verb};
 use model::api::{RoleRule, TokenKind};
 
 use super::examples;
+
+/// `belfry login`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry login https://belfry.example                    asks for the account and the password"
+    "belfry login --account ann@example.com --remember"
+    "pass belfry | belfry login --account ann@example.com --password-stdin"
+})]
+#[command(
+    after_help = "The session is stored in a file that only your user can read, and a context for the server uses the \
+    file. An administrator creates a link to set your password: `belfry account invite`. Programs use tokens instead."
+)]
+pub(crate) struct LoginArgs {
+    /// URL of the server [default: that of the context, or your running `belfry dev`]
+    #[arg(value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// Name of the account [default: ask on the terminal]
+    #[arg(long, value_name = "ACCOUNT")]
+    pub(crate) account: Option<String>,
+    /// Read the password from standard input instead of the terminal
+    #[arg(long, requires = "account")]
+    pub(crate) password_stdin: bool,
+    /// Session for 30 days instead of one
+    #[arg(long)]
+    pub(crate) remember: bool,
+    /// Name of the context [default: the context of the server, or a new one with the name of the host]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
 
 /// `belfry auth …`
 #[derive(Debug, Subcommand)]
@@ -74,6 +103,18 @@ pub(crate) enum AccountCommand {
     Create(AccountCreateArgs),
     /// Change the display name of an account, or disable or enable the account
     Update(AccountUpdateArgs),
+    /// Create a link with which a person sets a password, also in place of a forgotten one
+    Invite(AccountInviteArgs),
+    /// End all sessions of accounts: each person has to log in again
+    #[command(before_help = examples! { "belfry account logout ann@example.com" })]
+    #[command(
+        after_help = "Tokens and passwords stay. Without accounts, your own sessions end, except the one that you use."
+    )]
+    Logout {
+        /// Names of the accounts [default: your own account]
+        #[arg(value_name = "ACCOUNT")]
+        names: Vec<String>,
+    },
     /// Delete accounts with their role bindings, and revoke their tokens
     #[command(before_help = examples! { "belfry account delete ann@example.com --yes" })]
     #[command(after_help = "Jobs, schedules and workflows of the account continue.")]
@@ -102,7 +143,8 @@ pub(crate) struct AccountArgs {
     "belfry account create finance-ci --service"
 })]
 #[command(
-    after_help = "A new account has no role and no token: see `belfry role bind` and `belfry token create`."
+    after_help = "A new account has no role, no password and no token: see `belfry role bind`, `belfry account invite` \
+    and `belfry token create`."
 )]
 pub(crate) struct AccountCreateArgs {
     /// Name of the account, for example an email address
@@ -143,6 +185,34 @@ pub(crate) struct AccountUpdateArgs {
     /// Jobs that the account may submit per minute: a number, unlimited or default [default: the limit stays]
     #[arg(long, value_name = "JOBS")]
     pub(crate) submit_rate: Option<SubmitRate>,
+}
+
+/// `belfry account invite`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry account invite ann@example.com                   prints a link for Ann"
+    "belfry account invite ann@example.com --expires-in 4h"
+    "belfry account invite ann@example.com --reset           the old password and all sessions end at once"
+    "belfry account invite ann@example.com --revoke          the link stops working"
+})]
+#[command(
+    after_help = "Standard output has only the link, with `-o json` or `-o yaml` the whole object. A link works once, and \
+    a new one replaces it. The bearer of the link sets the password, so send the link on a channel that only the person \
+    reads."
+)]
+pub(crate) struct AccountInviteArgs {
+    /// Name of the account
+    #[arg(value_name = "ACCOUNT")]
+    pub(crate) name: String,
+    /// Time until the link expires, at most 30d [default: 3d]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) expires_in: Option<Duration>,
+    /// Delete the password and end the sessions at once [default: when the link is used]
+    #[arg(long)]
+    pub(crate) reset: bool,
+    /// Revoke the link instead of creating one
+    #[arg(long, conflicts_with_all = ["reset", "expires_in"])]
+    pub(crate) revoke: bool,
 }
 
 /// `belfry role …`

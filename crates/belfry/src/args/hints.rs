@@ -48,11 +48,9 @@ const COMMANDS: &[Words] = &[
     words("", &["drain"], "`belfry worker drain WORKER`"),
     words("", &["cordon"], "`belfry worker cordon WORKER`"),
     words("", &["use", "use-context"], "`belfry context use NAME`"),
-    words(
-        "",
-        &["login", "signin", "sign-in"],
-        "`belfry context set NAME --url URL --token-file FILE --use`, then `belfry auth whoami`",
-    ),
+    words("", &["signin", "sign-in", "log-in"], "`belfry login`"),
+    words("", &["signout", "sign-out", "log-out"], "`belfry logout`"),
+    words("", &["password", "passwd", "invite"], "`belfry account invite ACCOUNT`"),
     words("", &["whoami", "me", "who"], "`belfry auth whoami`"),
     words("", &["can-i", "can", "may"], "`belfry auth can-i VERB RESOURCE`"),
     words("", &["user", "users", "serviceaccount", "serviceaccounts", "sa"], "`belfry account list`"),
@@ -260,7 +258,7 @@ mod tests {
     #[test]
     fn words_of_access_control_get_the_command() {
         let tips: Vec<_> =
-            ["user", "users", "rolebinding", "permission", "grant", "revoke", "apikey", "login", "whoami"]
+            ["user", "users", "rolebinding", "permission", "grant", "revoke", "apikey", "signin", "whoami"]
                 .map(|word| format!("{word}: {}", tip(&format!("belfry {word}"))))
                 .into();
         insta::assert_snapshot!(tips.join("\n"), @r"
@@ -271,7 +269,7 @@ mod tests {
         grant: did you mean `belfry role bind ROLE ACCOUNT -n NAMESPACE`?
         revoke: did you mean `belfry token revoke ID` or `belfry role unbind ROLE ACCOUNT -n NAMESPACE`?
         apikey: did you mean `belfry token create`?
-        login: did you mean `belfry context set NAME --url URL --token-file FILE --use`, then `belfry auth whoami`?
+        signin: did you mean `belfry login`?
         whoami: did you mean `belfry auth whoami`?
         ");
         assert_eq!(tip("belfry account add ann"), "did you mean `belfry account create NAME`?");

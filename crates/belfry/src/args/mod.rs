@@ -10,7 +10,7 @@
 //! - [`reference`]: IDs of jobs, runs and backfills, or `@last`.
 //! - [`schedule`]: `schedule`, `backfill`, `calendar`, `apply`, `diff`; [`workflow`]: `workflow`, `run`;
 //!   [`forecast`]: `forecast`; [`service`]: `service`.
-//! - [`access`]: `auth`, `account`, `role`, `token`.
+//! - [`access`]: `login`, `logout`, `auth`, `account`, `role`, `token`.
 //! - [`serve`]: `dev`, `server`, `worker`; [`store`]: `store`; [`task`]: `task`; [`context`]: `context`;
 //!   [`more`]: `queue`, `artifact`, `events`, `config`.
 //!
@@ -245,11 +245,19 @@ pub(crate) enum Command {
         "belfry alert silence create --subject 'payroll-*' --for 4h --reason 'Database migration'"
     })]
     Alert(alert::AlertCommand),
+    /// Log in to a server with an account and a password
+    Login(access::LoginArgs),
+    /// Log out: end the session of the context
+    #[command(before_help = examples! {
+        "belfry logout"
+        "belfry --context production logout"
+    })]
+    Logout,
     /// Manage accounts of people and programs
     #[command(subcommand, visible_alias = "accounts", before_help = examples! {
         "belfry account create ann@example.com"
         "belfry role bind developer ann@example.com -n finance"
-        "belfry token create --account ann@example.com"
+        "belfry account invite ann@example.com"
     })]
     Account(access::AccountCommand),
     /// Manage roles, and bind them to accounts

@@ -1,13 +1,18 @@
-//! `belfry account`: lists, creates, changes and deletes accounts.
+//! `belfry account`: lists, creates, changes, invites and deletes accounts.
+//!
+//! The link of an invitation goes to standard output alone, as the secret of a token.
 
 use client::{AccountFilter, Client};
 use model::access::AccountKind;
-use model::api::{Account, ChangeAccount, CreateAccount};
+use model::api::{Account, ChangeAccount, CreateAccount, CreateInvitation};
+use serde::Serialize;
 
 use super::{Context, confirm, for_each_item};
-use crate::args::access::{AccountCommand, AccountUpdateArgs};
+use crate::args::access::{AccountCommand, AccountInviteArgs, AccountUpdateArgs};
 use crate::failure::Failure;
 use crate::output::text::escape;
+use crate::output::time::exact;
+use crate::output::{Format, value};
 
 pub(super) async fn run(context: &Context, command: AccountCommand) -> Result<(), Failure> {
     // Before the server is asked.
@@ -32,9 +37,24 @@ pub(super) async fn run(context: &Context, command: AccountCommand) -> Result<()
             context.out.one(&account)?;
             let name = escape(&account.name);
             context.out.note(format!(
-                "next: `belfry role bind ROLE {name} -n NAMESPACE`, `belfry token create --account {name}`"
+                "next: `belfry role bind ROLE {name} -n NAMESPACE`, {}",
+                match kind {
+                    AccountKind::User => format!("`belfry account invite {name}`"),
+                    AccountKind::Service => format!("`belfry token create --account {name}`"),
+                }
             ));
             Ok(())
+        }
+        AccountCommand::Invite(args) => invite(context, &client, args).await,
+        AccountCommand::Logout { names } => {
+            let names = if names.is_empty() { vec![client.me().await?.name] } else { names };
+            let (_, result) = for_each_item(context.out, names, async |name: String| {
+                client.end_sessions(&name).await?;
+                context.out.note(format!("ended the sessions of account {}", escape(&name)));
+                Ok(())
+            })
+            .await;
+            result
         }
         AccountCommand::Update(args) => context.out.one(&update(&client, args).await?),
         AccountCommand::Delete { names, .. } => {
@@ -47,6 +67,41 @@ pub(super) async fn run(context: &Context, command: AccountCommand) -> Result<()
             result
         }
     }
+}
+
+/// Link of an invitation, as programs get it.
+#[derive(Serialize)]
+struct Link<'a> {
+    account: &'a str,
+    link: &'a str,
+    expires_at: model::Timestamp,
+}
+
+async fn invite(context: &Context, client: &Client, args: AccountInviteArgs) -> Result<(), Failure> {
+    let out = context.out;
+    let AccountInviteArgs { name, expires_in, reset, revoke } = args;
+    if revoke {
+        client.revoke_invitation(&name).await?;
+        out.note(format!("revoked the invitation of account {}", escape(&name)));
+        return Ok(());
+    }
+    let created = client.invite(&name, &CreateInvitation { expires_in, reset }).await?;
+    // The part after `#` is not sent to any server, so the secret is in no log of addresses.
+    let link = format!("{}/#invite={}", client.url(), created.secret);
+    if matches!(out.look.format, Format::Json | Format::Yaml) {
+        let shown = Link { account: &created.account, link: &link, expires_at: created.expires_at };
+        return out.data(value(&out.look, &shown)?);
+    }
+    out.data(format!("{link}\n"))?;
+    let account = escape(&created.account);
+    out.note(format!(
+        "send the link to {account}: it works once, until {}",
+        exact(&out.look, created.expires_at)
+    ));
+    if reset {
+        out.note(format!("the password of {account} is deleted, and the sessions have ended"));
+    }
+    Ok(())
 }
 
 async fn update(client: &Client, args: AccountUpdateArgs) -> Result<Account, Failure> {

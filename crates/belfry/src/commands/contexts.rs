@@ -72,7 +72,7 @@ pub(super) fn run(context: &Context, command: ContextCommand) -> Result<(), Fail
             all.current = name;
             all.store(&path)?;
             context.out.note(told);
-            overridden(context, &sources);
+            warn_overridden(context, &sources);
             Ok(())
         }
         ContextCommand::Delete { names } => {
@@ -91,7 +91,7 @@ pub(super) fn run(context: &Context, command: ContextCommand) -> Result<(), Fail
 }
 
 /// Warns about variables that precede the context in use.
-fn overridden(context: &Context, sources: &Sources) {
+pub(super) fn warn_overridden(context: &Context, sources: &Sources) {
     let precede = ["BELFRY_URL", "BELFRY_DEV_DATA", "BELFRY_TOKEN", "BELFRY_TOKEN_FILE", "BELFRY_NAMESPACE"];
     for name in [contexts::VARIABLE].into_iter().chain(precede) {
         if sources.variable(name).is_some() {

@@ -28,6 +28,7 @@ mod forecast;
 mod job_name;
 mod jobs;
 mod last;
+mod login;
 mod logs;
 mod multiple;
 mod namespaces;
@@ -81,7 +82,7 @@ impl Context {
     }
 
     /// Returns the sources of settings for a command that talks to a server.
-    fn sources(&self) -> Result<Sources, Failure> {
+    pub(crate) fn sources(&self) -> Result<Sources, Failure> {
         let mut sources = self.sources_without_context();
         // A context that no command would use must not fail the command.
         if self.global.context.is_some() || !sources.names_server() {
@@ -206,6 +207,8 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Stats(args) => block_on(&context, statistics::run(&context, args)),
         Command::Failure(command) => block_on(&context, failures::run(&context, command)),
         Command::Alert(command) => block_on(&context, alerts::run(&context, command)),
+        Command::Login(args) => block_on(&context, login::log_in(&context, args)),
+        Command::Logout => block_on(&context, login::log_out(&context)),
         Command::Account(command) => block_on(&context, accounts::run(&context, command)),
         Command::Role(command) => block_on(&context, roles::run(&context, command)),
         Command::Token(command) => block_on(&context, tokens::run(&context, command)),

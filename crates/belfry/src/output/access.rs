@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use model::Duration;
 use model::access::{Resource, Verb};
-use model::api::{Account, Binding, Me, Right, Role, RoleInNamespace, Token, TokenStatus};
+use model::api::{Account, AccountLogin, Binding, Me, Right, Role, RoleInNamespace, Token, TokenStatus};
 use serde::Serialize;
 
 use super::OutputOptions;
@@ -18,6 +18,25 @@ use super::time::{exact, format_duration, relative_or_exact};
 
 /// Maximum width of a line with permissions.
 const WIDTH: usize = 80;
+
+/// Whether an account has a password.
+fn password(look: &OutputOptions, login: &AccountLogin) -> String {
+    match login.password_set_at {
+        Some(at) => format!("set on {}", exact(look, at)),
+        None => "none".to_owned(),
+    }
+}
+
+/// The last login of an account, or that it cannot log in with a password yet.
+fn last_login(look: &OutputOptions, account: &Account) -> Option<String> {
+    let login = account.login.as_ref()?;
+    match (login.last_login_at, login.password_set_at, &login.invitation) {
+        (Some(at), Some(_), _) => Some(relative_or_exact(look, at)),
+        (_, None, Some(_)) => Some("invited".to_owned()),
+        (_, None, None) => Some("no password".to_owned()),
+        (None, Some(_), _) => Some("never".to_owned()),
+    }
+}
 
 fn account_status(account: &Account) -> Cell {
     match account.disabled {
@@ -42,6 +61,7 @@ impl Row for Account {
         column("STATUS", 8),
         column("TITLE", 20).cut(10).optional(1),
         column("ROLES", 30).cut(20),
+        column("LAST LOGIN", 11).optional(3),
         wide("SUBMIT RATE", 20),
         wide("CREATED", 30),
         wide("CREATED BY", 16),
@@ -54,6 +74,7 @@ impl Row for Account {
             account_status(self),
             self.title.as_deref().into(),
             joined(self.roles.iter().map(role_in_namespace)).into(),
+            last_login(look, self).into(),
             submit_rate(self).into(),
             relative_or_exact(look, self.created_at).into(),
             self.created_by.as_str().into(),
@@ -81,6 +102,15 @@ impl Detail for Account {
             ("Submit rate", submit_rate(self).into()),
             ("Created", format!("{} by {}", exact(look, self.created_at), self.created_by).into()),
         ];
+        if let Some(login) = &self.login {
+            lines.push(("Password", password(look, login).into()));
+            lines.push(("Last login", exact_or_none(look, login.last_login_at)));
+            lines.push(("Sessions", login.sessions.to_string().into()));
+            if let Some(found) = &login.invitation {
+                let text = format!("until {}, by {}", exact(look, found.expires_at), found.created_by);
+                lines.push(("Invitation", text.into()));
+            }
+        }
         if self.roles.is_empty() {
             lines.push(("Role", Cell::none()));
         }
@@ -170,6 +200,11 @@ pub(crate) fn token_limits(token: &Token) -> Option<String> {
     }
 }
 
+/// Kind of a token. A session has the kind of its account, which is always `user`.
+fn token_kind(token: &Token) -> &'static str {
+    if token.session { "session" } else { token.kind.as_str() }
+}
+
 impl Row for Token {
     const COLUMNS: &'static [Column] = &[
         column("ID", 12),
@@ -187,7 +222,7 @@ impl Row for Token {
     fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         vec![
             self.id.as_str().into(),
-            self.kind.as_str().into(),
+            token_kind(self).into(),
             self.name.as_str().into(),
             token_status(self),
             self.expires_at.map_or_else(|| "never".into(), |at| relative_or_exact(look, at)).into(),
@@ -209,7 +244,7 @@ impl Detail for Token {
         let expires = self.expires_at.map_or_else(|| "never".into(), |at| exact(look, at));
         let mut lines = vec![
             ("Token", self.id.as_str().into()),
-            ("Bearer", format!("{} ({})", self.name, self.kind).into()),
+            ("Bearer", format!("{} ({})", self.name, token_kind(self)).into()),
             ("Status", token_status(self)),
             ("Description", self.description.as_deref().into()),
             ("Limits", token_limits(self).into()),
