@@ -2,7 +2,7 @@
 
 import type { Browser, Locator, Page } from "@playwright/test";
 
-import { expect, script, test } from "./fixtures";
+import { expect, script, test, useToken } from "./fixtures";
 import type { Server } from "./server";
 
 /** Opens the dashboard in another browser context, and signs in with a token. */
@@ -10,8 +10,9 @@ async function signInWith(browser: Browser, server: Server, token: string): Prom
   const context = await browser.newContext({ baseURL: server.url, reducedMotion: "reduce" });
   const page = await context.newPage();
   await page.goto("/");
+  await useToken(page);
   await page.getByTestId("token").fill(token);
-  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("button", { name: "Log in", exact: true }).click();
   return page;
 }
 
@@ -113,7 +114,7 @@ test("an account sees its namespace, follows changes of its roles, and loses its
   await token.getByRole("button", { name: /^Revoke token/ }).click();
   await dialog.getByRole("button", { name: "Revoke" }).click();
   await expect(token).toContainText("Revoked");
-  await expect(other.getByRole("heading", { name: "Sign in to Belfry" })).toBeVisible();
+  await expect(other.getByRole("heading", { name: "Log in to Belfry" })).toBeVisible();
   await other.context().close();
 });
 

@@ -9,7 +9,7 @@ import type { AddressInfo } from "node:net";
 
 import type { Browser, Page } from "@playwright/test";
 
-import { expect, script, test, waitFor } from "./fixtures";
+import { expect, script, test, waitFor, useToken } from "./fixtures";
 import type { Server } from "./server";
 
 /** A CloudEvent that a webhook receives. */
@@ -103,8 +103,9 @@ async function signInAs(browser: Browser, server: Server, name: string, role: st
   const context = await browser.newContext({ baseURL: server.url, reducedMotion: "reduce" });
   const page = await context.newPage();
   await page.goto("/");
+  await useToken(page);
   await page.getByTestId("token").fill(secret);
-  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("button", { name: "Log in", exact: true }).click();
   await expect(page.getByRole("navigation", { name: "Main" })).toBeVisible();
   return page;
 }

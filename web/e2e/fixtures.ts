@@ -1,6 +1,6 @@
 /** A server for the tests of a file, and a signed-in page that fails the test on any browser error. */
 
-import { test as base } from "@playwright/test";
+import { test as base, type Page } from "@playwright/test";
 
 import { Server } from "./server";
 
@@ -9,6 +9,11 @@ export { script, waitFor } from "./server";
 
 /** Performance is asserted only by `make web-scale`: a machine under other load is temporarily slow. */
 export const ASSERTS_PERFORMANCE = process.env.SCALE_JOBS !== undefined;
+
+/** Shows the form for a token on the login page. */
+export async function useToken(page: Page): Promise<void> {
+  await page.getByRole("button", { name: "Log in with a token" }).click();
+}
 
 /** The server of the file whose tests this process runs. */
 let current: { file: string; server: Server } | null = null;

@@ -2,7 +2,7 @@
 
 import type { Page } from "@playwright/test";
 
-import { expect, test } from "./fixtures";
+import { expect, test, useToken } from "./fixtures";
 import { type Server, waitFor } from "./server";
 
 interface Service {
@@ -221,8 +221,9 @@ test("a viewer sees a service without its actions", async ({ server, browser }) 
   const context = await browser.newContext({ baseURL: server.url, reducedMotion: "reduce" });
   const page = await context.newPage();
   await page.goto("/");
+  await useToken(page);
   await page.getByTestId("token").fill(secret);
-  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("button", { name: "Log in", exact: true }).click();
   await page.getByRole("link", { name: "Services", exact: true }).click();
   await expect(page.getByTestId("service-rows")).toContainText("seen");
   await expect(page.getByRole("link", { name: "New service" })).toHaveCount(0);

@@ -1,6 +1,6 @@
 /** G3, H1. Sign-in, navigation, languages, and outages of the server. */
 
-import { expect, script, test } from "./fixtures";
+import { expect, script, test, useToken } from "./fixtures";
 import { VIEWS } from "./views";
 
 /** Returns cells that extend beyond their list, where they are neither visible nor scrollable. */
@@ -32,7 +32,7 @@ test("no column of a list is cut off at any window width", async ({ page, server
 test("a token link signs in and leaves no token in URL, storage or cookies", async ({ page, server }) => {
   await page.context().clearCookies();
   await page.goto("/jobs");
-  await expect(page.getByRole("heading", { name: "Sign in to Belfry" })).toBeVisible();
+  await expect(page.getByRole("heading", { name: "Log in to Belfry" })).toBeVisible();
   await page.goto(`/jobs#token=${server.token}`);
   await expect(page.getByRole("heading", { name: "Jobs" })).toBeVisible();
   expect(page.url()).toBe(`${server.url}/jobs`);
@@ -51,20 +51,21 @@ test("an invalid token is refused with an error, a valid one is accepted, and si
 }) => {
   await page.context().clearCookies();
   await page.goto("/");
+  await useToken(page);
   await page.getByTestId("token").fill("bf_admin_wrong");
-  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("button", { name: "Log in", exact: true }).click();
   await expect(page.getByRole("alert")).toContainText("unauthenticated");
   // The hint is for users of the page, not for API clients.
   await expect(page.getByRole("alert")).toContainText("Copy the whole token again");
   await expect(page.getByRole("alert")).not.toContainText("Authorization");
   await page.getByTestId("token").fill(server.token);
-  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("button", { name: "Log in", exact: true }).click();
   await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
   await page.reload();
   await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
   await page.getByTestId("user").click();
-  await page.getByRole("menuitem", { name: "Sign out" }).click();
-  await expect(page.getByRole("heading", { name: "Sign in to Belfry" })).toBeVisible();
+  await page.getByRole("menuitem", { name: "Log out" }).click();
+  await expect(page.getByRole("heading", { name: "Log in to Belfry" })).toBeVisible();
   expect(await page.context().cookies()).toEqual([]);
 });
 

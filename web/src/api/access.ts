@@ -1,10 +1,19 @@
-/** Requests for accounts, roles, role bindings and tokens. There are no events for them. */
+/** Requests for accounts, logins, roles, role bindings and tokens. There are no events for them. */
 
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 
 import { unwrap, api } from "./client";
-import { queryClient } from "./queries";
-import type { AccountKind, Binding, CreatedToken, CreateToken, RoleRule, TokenStatus } from "./schema";
+import { queryClient, refreshMe } from "./queries";
+import type {
+  AccountKind,
+  Binding,
+  CreatedInvitation,
+  CreatedToken,
+  CreateInvitation,
+  CreateToken,
+  RoleRule,
+  TokenStatus,
+} from "./schema";
 
 const ACCESS = "access";
 /** Refetch interval: another administrator may have changed something. */
@@ -85,6 +94,31 @@ export async function changeAccount(
 export async function deleteAccount(name: string): Promise<void> {
   await unwrap(api.DELETE("/api/v1/accounts/{name}", { params: { path: { name } } }));
   invalidate();
+}
+
+/** Creates an invitation. Only this response has its secret. */
+export async function inviteAccount(name: string, body: CreateInvitation): Promise<CreatedInvitation> {
+  const params = { path: { name } };
+  const created = await unwrap(api.POST("/api/v1/accounts/{name}/invitation", { params, body }));
+  invalidate();
+  return created;
+}
+
+export async function revokeInvitation(name: string): Promise<void> {
+  await unwrap(api.DELETE("/api/v1/accounts/{name}/invitation", { params: { path: { name } } }));
+  invalidate();
+}
+
+/** Ends the sessions of an account, except the one of this browser. */
+export async function endSessions(name: string): Promise<void> {
+  await unwrap(api.DELETE("/api/v1/accounts/{name}/sessions", { params: { path: { name } } }));
+  invalidate();
+}
+
+export async function changePassword(current: string, next: string): Promise<void> {
+  await unwrap(api.PUT("/api/v1/me/password", { body: { current, new: next } }));
+  invalidate();
+  void refreshMe();
 }
 
 type BindingKey = Pick<Binding, "role" | "account" | "namespace">;

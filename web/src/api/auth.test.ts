@@ -1,11 +1,16 @@
 import { expect, test, vi } from "vitest";
 
-import { tokenInFragment } from "./auth";
+import { invitationInFragment, tokenInFragment } from "./auth";
 
 test("the token is read from the fragment of a link", () => {
   expect(tokenInFragment("#token=bf_admin_a_b")).toBe("bf_admin_a_b");
   expect(tokenInFragment("#line=3")).toBeNull();
   expect(tokenInFragment("")).toBeNull();
+});
+
+test("the secret of an invitation is read from the fragment of its link", () => {
+  expect(invitationInFragment("#invite=bf_invite_a_b")).toBe("bf_invite_a_b");
+  expect(invitationInFragment("#token=bf_admin_a_b")).toBeNull();
 });
 
 test("a tab adopts the session of another tab before local storage shows it", async () => {

@@ -1,15 +1,16 @@
 /**
  * Authentication state of this browser.
  *
- * The user enters a token, or opens a link with `#token=`. The token is exchanged for a session cookie that scripts
- * cannot read and that the browser sends automatically. So no script can steal a credential from the page. The token
- * of a link is not part of any request's URL, and it is removed from the address bar at once.
+ * The user logs in with a password, enters a token, or opens a link with `#token=`. Either is exchanged for a session
+ * cookie that scripts cannot read and that the browser sends automatically. So no script can steal a credential from the
+ * page. The token of a link is not part of any request's URL, and it is removed from the address bar at once. The same
+ * holds for the secret of an invitation, `#invite=`, which stays in memory until the user has chosen a password.
  */
 
 import { randomId } from "../lib/randomId";
 import { CSRF_HEADERS } from "./csrf";
 import { ApiError } from "./errors";
-import type { Me } from "./schema";
+import type { CheckedInvitation, LoggedIn, Me } from "./schema";
 import { isNewerSession, sessionAfter } from "./sessions";
 
 const SESSION_PATH = "/api/v1/session";
@@ -20,6 +21,8 @@ const SESSION_PATH = "/api/v1/session";
 const SESSION_KEY = "belfry.session";
 
 let signedIn = false;
+/** Secret of the invitation whose link the user has opened; null without one. */
+let invitation: string | null = null;
 /** Number of sign-ins in this page. Data read in an earlier session is discarded when it grows. */
 let signIns = 0;
 const listeners = new Set<() => void>();
@@ -121,10 +124,57 @@ export async function signIn(token: string, remember: boolean): Promise<void> {
     body: JSON.stringify({ remember }),
   });
   if (!response.ok) throw await ApiError.ofResponse(response);
-  caller = await readCaller(response);
+  begin(await readCaller(response));
+}
+
+/** Sends a request without a session, or about it. Throws an ApiError on failure. */
+async function post(path: string, body: object): Promise<Response> {
+  const response = await fetch(path, {
+    method: "POST",
+    headers: { ...CSRF_HEADERS, "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  if (!response.ok) throw await ApiError.ofResponse(response);
+  return response;
+}
+
+function begin(me: Me | undefined): void {
+  caller = me;
   const id = nextSession();
   setSignedIn(true);
   channel?.postMessage({ state: "in", id } satisfies SessionMessage);
+}
+
+/** Logs in with a password. Throws an ApiError if the account or the password is wrong. */
+export async function logIn(account: string, password: string, remember: boolean): Promise<void> {
+  const body = { account: account.trim(), password, remember, cookie: true };
+  const response = await post("/api/v1/login", body);
+  begin(((await response.json()) as LoggedIn).me);
+}
+
+/** Returns the secret of the invitation whose link the user has opened; null without one. */
+export function openInvitation(): string | null {
+  return invitation;
+}
+
+/** Returns the account of an invitation. Throws an ApiError if the invitation is not valid. */
+export async function checkInvitation(secret: string): Promise<CheckedInvitation> {
+  const response = await post("/api/v1/invitations/check", { secret });
+  return (await response.json()) as CheckedInvitation;
+}
+
+/** Sets the password with an invitation, and logs in. Throws an ApiError if the password or the invitation is invalid. */
+export async function acceptInvitation(secret: string, password: string, remember: boolean): Promise<void> {
+  const response = await post("/api/v1/invitations/accept", { secret, password, remember, cookie: true });
+  const { me } = (await response.json()) as LoggedIn;
+  invitation = null;
+  begin(me);
+}
+
+/** Forgets the invitation: the user goes to the login page, or back to the own session. */
+export function leaveInvitation(): void {
+  invitation = null;
+  for (const listener of listeners) listener();
 }
 
 export async function signOut(): Promise<void> {
@@ -142,6 +192,20 @@ export function markSignedOut(): void {
 /** Returns the token in a fragment such as `#token=bf_admin_…`, or null. */
 export function tokenInFragment(fragment: string): string | null {
   return new URLSearchParams(fragment.replace(/^#/, "")).get("token");
+}
+
+/** Returns the secret in a fragment such as `#invite=bf_invite_…`, or null. */
+export function invitationInFragment(fragment: string): string | null {
+  return new URLSearchParams(fragment.replace(/^#/, "")).get("invite");
+}
+
+/** Removes the secret of an invitation from the address bar and the history, and keeps it in memory. */
+function takeInvitation(): void {
+  const secret = invitationInFragment(location.hash);
+  if (secret === null) return;
+  history.replaceState(history.state, "", location.pathname + location.search);
+  invitation = secret;
+  for (const listener of listeners) listener();
 }
 
 /**
@@ -173,7 +237,11 @@ async function hasSession(): Promise<boolean> {
 
 /** Initializes the session. Must be called once, before the first render. */
 export async function initSession(): Promise<void> {
-  addEventListener("hashchange", () => void signInWithUrlToken());
+  takeInvitation();
+  addEventListener("hashchange", () => {
+    takeInvitation();
+    void signInWithUrlToken();
+  });
   channel?.addEventListener("message", ({ data }: MessageEvent<SessionMessage>) => {
     adoptSession(data.id);
     // Another user may have signed in.

@@ -2,7 +2,7 @@
  * Typed client of the REST API; the types are generated from the server's OpenAPI document.
  *
  * `unwrap(api.GET(…))` returns the body of a response or throws an {@link ApiError}. While there is no leader,
- * requests are retried ({@link withLeaderRetry}). On a 401 response, the user is signed out and the sign-in page is
+ * requests are retried ({@link withLeaderRetry}). On a 401 response, the user is logged out and the login page is
  * shown. On a 403 response, the rights of the caller are read again.
  */
 

@@ -75,7 +75,15 @@ function retryAfterMs(headers: Headers): number | null {
 
 /** Key of a localized message for an error; the server's message is shown for other errors. */
 export type MessageKey =
-  "unreachable" | "unexpected" | "notLoaded" | "leaderless" | "outcomeUnknown" | "noOtherServer";
+  | "unreachable"
+  | "unexpected"
+  | "notLoaded"
+  | "leaderless"
+  | "outcomeUnknown"
+  | "noOtherServer"
+  | "loginFailed"
+  | "loginThrottled"
+  | "noInvitation";
 
 export function messageKey({ code }: ApiError): MessageKey | null {
   switch (code) {
@@ -90,6 +98,12 @@ export function messageKey({ code }: ApiError): MessageKey | null {
       return "outcomeUnknown";
     case "no_other_server":
       return "noOtherServer";
+    case "login_failed":
+      return "loginFailed";
+    case "login_throttled":
+      return "loginThrottled";
+    case "invitation_not_found":
+      return "noInvitation";
     default:
       return null;
   }

@@ -1,4 +1,4 @@
-/** Root component: theme, queries, notifications, and the sign-in page or the router. */
+/** Root component: theme, queries, notifications, and the login page, the page of an invitation, or the router. */
 
 import { MantineProvider, useMantineColorScheme } from "@mantine/core";
 import { Notifications } from "@mantine/notifications";
@@ -6,7 +6,7 @@ import { QueryClientProvider, useQuery } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { useEffect, useSyncExternalStore } from "react";
 
-import { onSessionChange, sessionNumber } from "../api/auth";
+import { onSessionChange, openInvitation, sessionNumber } from "../api/auth";
 import { feed } from "../api/feed";
 import { meQuery, queryClient, refreshMe, startRefreshing } from "../api/queries";
 import { isAllNamespaces } from "../lib/namespaces";
@@ -14,6 +14,7 @@ import { setPreferences, usePreferences } from "../lib/preferences";
 import { canSomewhere, covers, listedNamespaces } from "../lib/rights";
 import { closeDialog } from "./dialogs";
 import { clearWatched, startEndNotifications } from "./endNotifications";
+import { Invitation } from "./Invitation";
 import { preloadPages } from "./lazyPage";
 import { nonce } from "./nonce";
 import { router } from "./router";
@@ -22,12 +23,19 @@ import { theme } from "./theme";
 
 export function App() {
   const current = useSyncExternalStore(onSessionChange, sessionNumber);
+  const invitation = useSyncExternalStore(onSessionChange, openInvitation);
   return (
     <MantineProvider theme={theme} defaultColorScheme="auto" getStyleNonce={() => nonce}>
       <Theme />
       <QueryClientProvider client={queryClient}>
         <Notifications position="bottom-right" limit={4} />
-        {current === 0 ? <SignIn /> : <SignedIn key={current} />}
+        {invitation !== null ? (
+          <Invitation secret={invitation} />
+        ) : current === 0 ? (
+          <SignIn />
+        ) : (
+          <SignedIn key={current} />
+        )}
       </QueryClientProvider>
     </MantineProvider>
   );

@@ -17,6 +17,7 @@ import {
   Layers,
   LayoutDashboard,
   ListChecks,
+  LockKeyhole,
   LogOut,
   type LucideIcon,
   Menu as MenuIcon,
@@ -47,9 +48,10 @@ import { zoneName, zoneOffset } from "../lib/time";
 import { useAlertMark, useFailureCount } from "../lib/title";
 import { AllowedSomewhere } from "../ui/Allowed";
 import { ZoneSelect } from "../ui/ZoneSelect";
+import { ChangePasswordDialog } from "./ChangePasswordDialog";
 import { ConnectionBanner, ConnectionDot } from "./Connection";
 import { Denied } from "./Denied";
-import { DialogHost } from "./dialogs";
+import { DialogHost, openDialog } from "./dialogs";
 import { NamespaceSwitcher } from "./NamespaceSwitcher";
 import { openPalette, Palette } from "./Palette";
 import style from "./Shell.module.css";
@@ -309,7 +311,7 @@ function LanguageMenu() {
   );
 }
 
-/** The signed-in user, with a link to the tokens of its account, and sign-out. */
+/** The user, with a link to the tokens of its account, the change of its password, and the logout. */
 function UserMenu() {
   const { t } = useTranslation();
   const me = useQuery(meQuery).data;
@@ -333,6 +335,14 @@ function UserMenu() {
         <Menu.Item leftSection={<KeyRound size={14} />} component={Link} to="/tokens">
           {t("nav.tokens")}
         </Menu.Item>
+        {me.has_password && (
+          <Menu.Item
+            leftSection={<LockKeyhole size={14} />}
+            onClick={() => openDialog((close) => <ChangePasswordDialog account={name} onClose={close} />)}
+          >
+            {t("password.change")}
+          </Menu.Item>
+        )}
         <Menu.Item leftSection={<LogOut size={14} />} onClick={() => void signOut()}>
           {t("settings.signOut")}
         </Menu.Item>

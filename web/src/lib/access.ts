@@ -93,6 +93,15 @@ export function withTokenStatus<S extends TokensSearch>(search: S, status: Token
 export const LIFETIME_DAYS = [1, 7, 30, 90, 180, 366] as const;
 export const DEFAULT_LIFETIME_DAYS = 90;
 
+/** Lifetimes of invitations to choose from, in hours. */
+export const INVITATION_HOURS = [4, 24, 72, 168, 720] as const;
+export const INVITATION_HOURS_DEFAULT = 72;
+
+/** Returns the link of an invitation. Browsers do not send the part after `#`, so it is in no log of addresses. */
+export function invitationLink(origin: string, secret: string): string {
+  return `${origin}/#invite=${secret}`;
+}
+
 /** Returns a lifetime as a duration of the API. */
 export function lifetime(days: number): string {
   return `${24 * days}h`;

@@ -36,6 +36,12 @@ export function errorText(apiError: ApiError, t: TFunction): { title: string; hi
     case "leaderless":
     case "outcomeUnknown":
     case "noOtherServer":
+    case "loginFailed":
+    case "noInvitation":
       return { title: t(`problem.${key}`), hint: t(`problem.${key}Hint`) };
+    case "loginThrottled": {
+      const count = Math.ceil((apiError.retryAfterMs ?? 1_000) / 1_000);
+      return { title: t("problem.loginThrottled"), hint: t("problem.loginThrottledHint", { count }) };
+    }
   }
 }

@@ -1,4 +1,4 @@
-/** One account: its roles and its tokens. */
+/** One account: its roles, its login and its tokens. */
 
 import { ActionIcon, Button, Menu, Tooltip } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -31,6 +31,7 @@ import { AbsoluteTime, RelativeTime } from "../../ui/Time";
 import style from "./access.module.css";
 import { BindDialog, DeleteAccountDialog, DisableDialog, RenameDialog, UnbindDialog } from "./AccountDialogs";
 import { CreateTokenDialog } from "./CreateTokenDialog";
+import { LoginCard } from "./LoginCard";
 import { TokenTable } from "./TokenTable";
 import { Crumbs, DisabledBadge, KindName, NamespaceName, RoleLink } from "./words";
 
@@ -66,6 +67,7 @@ function AccountDetails({ account }: { account: Account }) {
           <Tokens account={account} />
         </div>
         <aside className={style.aside}>
+          {account.login && <LoginCard account={account} login={account.login} />}
           <Card title={t("account.details")}>
             <KeyValueList
               rows={[

@@ -23,7 +23,7 @@ import { Sections } from "./Sections";
 import { DisabledBadge, KindName, RoleName } from "./words";
 
 const route = getRouteApi("/access");
-const COLUMNS = ["name", "kind", "roles", "created"] as const;
+const COLUMNS = ["name", "kind", "roles", "login", "created"] as const;
 /** Rows that are shown at first. */
 const ROWS = 200;
 /** Roles that are shown in a row. */
@@ -62,7 +62,11 @@ export function AccountsPage() {
         <div className={frame.table} role="table" aria-label={t("nav.accounts")}>
           <div className={`${frame.row} ${frame.head} ${style.account}`} role="row">
             {COLUMNS.map((column) => (
-              <span key={column} role="columnheader">
+              <span
+                key={column}
+                role="columnheader"
+                className={column === "login" ? style.lastLogin : undefined}
+              >
                 {t(`account.columns.${column}`)}
               </span>
             ))}
@@ -114,11 +118,22 @@ function Row({ account }: { account: Account }) {
         ))}
         {roles.length > ROLES_SHOWN && <span className="quiet num">+{roles.length - ROLES_SHOWN}</span>}
       </span>
+      <span role="cell" className={`${style.lastLogin} quiet`}>
+        <LastLogin login={account.login} />
+      </span>
       <span role="cell" className={`${style.time} quiet`}>
         <RelativeTime at={account.created_at} light />
       </span>
     </div>
   );
+}
+
+/** The last login of an account, or why there was none. */
+function LastLogin({ login }: { login: Account["login"] }) {
+  const { t } = useTranslation();
+  if (!login) return "–";
+  if (!login.password_set_at) return login.invitation ? t("login.invited") : t("login.noPassword");
+  return login.last_login_at ? <RelativeTime at={login.last_login_at} light /> : t("login.never");
 }
 
 function Filters({

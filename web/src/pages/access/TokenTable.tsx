@@ -57,12 +57,13 @@ export function TokenTable({ tokens, inCard, withBearer }: Props) {
 
 function Row({ token, withBearer }: { token: Token; withBearer?: boolean }) {
   const { t } = useTranslation();
-  const { id, kind, description, status, expires_at, created_at, created_by } = token;
+  const { id, kind, description, status, session, expires_at, created_at, created_by } = token;
   return (
     <div className={`${frame.row} ${style.token}`} role="row" data-status={status}>
       <span role="cell" className={style.name}>
         <span className="clip">
-          {description ?? <span className="quiet">{t("token.noDescription")}</span>}
+          {session ? <SessionName description={description} /> : null}
+          {!session && (description ?? <span className="quiet">{t("token.noDescription")}</span>)}
         </span>
         <code className={`${style.under} clip`}>{`bf_${kind}_${id}_…`}</code>
       </span>
@@ -95,6 +96,12 @@ function Row({ token, withBearer }: { token: Token; withBearer?: boolean }) {
       </span>
     </div>
   );
+}
+
+/** A session is named after the address of its login. */
+function SessionName({ description }: { description?: string | null }) {
+  const { t } = useTranslation();
+  return description ? t("login.sessionFrom", { address: description }) : t("login.session");
 }
 
 function Bearer({ token: { kind, name } }: { token: Token }) {
