@@ -187,8 +187,8 @@ fn name_for(all: &Contexts, url: &str) -> String {
     let base: String = host.trim_matches(['[', ']']).chars().map(plain).take(50).collect();
     let base = if model::validate::name(&base).is_ok() { base } else { "server".to_owned() };
     let is_free = |name: &String| !all.contexts.contains_key(name);
-    let numbered = std::iter::once(base.clone()).chain((2..).map(|number| format!("{base}-{number}")));
-    numbered.into_iter().find(is_free).unwrap_or(base)
+    let mut numbered = std::iter::once(base.clone()).chain((2..).map(|number| format!("{base}-{number}")));
+    numbered.find(is_free).unwrap_or(base)
 }
 
 /// Asks for a line on the terminal.
