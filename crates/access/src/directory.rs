@@ -111,7 +111,7 @@ impl Directory {
             };
             self.remove(kind, &row.key, &mut touched);
             match read::read(kind, &row) {
-                Ok(Stored::Live(entry)) => self.insert(entry, &mut touched),
+                Ok(Stored::Live(entry)) => self.insert(*entry, &mut touched),
                 Ok(Stored::Deleted(deletion)) => {
                     self.deletions.insert((kind, row.key.into()), deletion);
                 }

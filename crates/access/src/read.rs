@@ -10,7 +10,7 @@ use crate::role::{BuiltInRole, CustomRole};
 /// Contents of a row.
 #[derive(Debug)]
 pub(crate) enum Stored {
-    Live(Entry),
+    Live(Box<Entry>),
     Deleted(Deletion),
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn read(kind: EntryKind, row: &Row) -> Result<Stored, Unreadable> {
         return Err(unreadable("its body belongs to another key".into()));
     }
     check(&entry).map_err(|invalid| unreadable(invalid.to_string()))?;
-    Ok(Stored::Live(entry))
+    Ok(Stored::Live(Box::new(entry)))
 }
 
 fn entry(kind: EntryKind, body: &str) -> serde_json::Result<Entry> {

@@ -108,7 +108,7 @@ pub(super) fn check_login(
     sets_cookie: bool,
 ) -> Result<(), ApiError> {
     let is_program = !headers.contains_key("sec-fetch-site") && !headers.contains_key(ORIGIN);
-    if !(is_program && !sets_cookie) && !is_same_origin(method, uri, headers) {
+    if (sets_cookie || !is_program) && !is_same_origin(method, uri, headers) {
         let detail = "the login does not come from a page of this server";
         return Err(ApiError::new(Code::CrossSite, detail));
     }

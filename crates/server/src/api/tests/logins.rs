@@ -41,11 +41,11 @@ impl World {
 
     /// Sends a request without a token.
     async fn anonymous(&self, path: &str, body: Value) -> Answer {
-        self.from_client(path, body, &[], 1).await
+        self.post_from(path, body, &[], 1).await
     }
 
     /// Sends a request without a token from an address.
-    async fn from_client(&self, path: &str, body: Value, headers: &[(&str, &str)], address: u8) -> Answer {
+    async fn post_from(&self, path: &str, body: Value, headers: &[(&str, &str)], address: u8) -> Answer {
         let request =
             Request::post(path).header(HOST, "localhost:7070").header(CONTENT_TYPE, "application/json");
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
@@ -350,13 +350,13 @@ async fn guesses_are_delayed_and_a_known_browser_is_not_locked_out() {
     let world = World::new().await;
     world.with_password("ann").await;
     let body = |password: &str| json!({"account": "ann", "password": password, "cookie": true});
-    let logged_in = world.from_client("/api/v1/login", body(PASSWORD), OWN_PAGE, 9).await;
+    let logged_in = world.post_from("/api/v1/login", body(PASSWORD), OWN_PAGE, 9).await;
     let browser = sent(&cookies(&logged_in));
     // At the same time: each attempt counts from its start.
     let guess = |password: &'static str, headers: &'static [(&'static str, &'static str)]| {
         let world = &world;
         let body = json!({"account": "ann", "password": password});
-        async move { world.from_client("/api/v1/login", body, headers, 1).await }
+        async move { world.post_from("/api/v1/login", body, headers, 1).await }
     };
     let mut guesses: Vec<_> = (0..20).map(|_| guess(OTHER, &[])).collect();
     guesses.push(guess(PASSWORD, &[]));
@@ -370,10 +370,10 @@ async fn guesses_are_delayed_and_a_known_browser_is_not_locked_out() {
     assert_eq!(throttled.header("retry-after"), "1");
     insta::assert_snapshot!(throttled.json()["detail"].as_str().unwrap(), @"too many failed logins: retry in 1 s");
     let elsewhere =
-        world.from_client("/api/v1/login", json!({"account": "ann", "password": PASSWORD}), &[], 2).await;
+        world.post_from("/api/v1/login", json!({"account": "ann", "password": PASSWORD}), &[], 2).await;
     assert_eq!(elsewhere.status, StatusCode::OK, "{}", elsewhere.text());
     let headers = [OWN_PAGE, &[("cookie", browser.as_str())]].concat();
-    let known = world.from_client("/api/v1/login", body(PASSWORD), &headers, 1).await;
+    let known = world.post_from("/api/v1/login", body(PASSWORD), &headers, 1).await;
     assert_eq!(known.status, StatusCode::OK, "{}", known.text());
     let recorded = world.recorded().await;
     assert!(recorded.contains(&"log_in denied ann login_throttled".to_owned()), "{recorded:?}");
@@ -386,7 +386,7 @@ async fn behind_a_proxy_the_address_is_the_one_that_the_proxy_wrote() {
     let log_in = |password: &'static str, chain: &'static str| {
         let body = json!({"account": "ann", "password": password});
         let world = &world;
-        async move { world.from_client("/api/v1/login", body, &[("x-forwarded-for", chain)], 1).await }
+        async move { world.post_from("/api/v1/login", body, &[("x-forwarded-for", chain)], 1).await }
     };
     // The client writes the first address, the proxy the last one.
     let chains =
@@ -406,7 +406,7 @@ async fn a_cookie_is_only_for_pages_of_this_server() {
     let body = json!({"account": "ann", "password": PASSWORD, "cookie": true});
     let with = |headers: &'static [(&'static str, &'static str)]| {
         let (world, body) = (&world, body.clone());
-        async move { world.from_client("/api/v1/login", body, headers, 1).await }
+        async move { world.post_from("/api/v1/login", body, headers, 1).await }
     };
     for foreign in [
         &[][..],
@@ -422,7 +422,7 @@ async fn a_cookie_is_only_for_pages_of_this_server() {
     }
     // A page of another site cannot use up the attempts of its visitor either.
     let program = json!({"account": "ann", "password": OTHER});
-    let refused = world.from_client("/api/v1/login", program, &[("origin", "http://evil.example")], 1).await;
+    let refused = world.post_from("/api/v1/login", program, &[("origin", "http://evil.example")], 1).await;
     assert_eq!(refused.code(), "403 cross_site");
     let answer = with(OWN_PAGE).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
@@ -434,7 +434,7 @@ async fn a_cookie_is_only_for_pages_of_this_server() {
     }
     assert!(!set[0].contains("Max-Age"), "the session ends with the browser");
     let remembered = json!({"account": "ann", "password": PASSWORD, "cookie": true, "remember": true});
-    let remembered = world.from_client("/api/v1/login", remembered, OWN_PAGE, 1).await;
+    let remembered = world.post_from("/api/v1/login", remembered, OWN_PAGE, 1).await;
     assert!(cookies(&remembered)[0].contains("Max-Age=604"), "{:?}", cookies(&remembered));
 }
 
@@ -449,7 +449,7 @@ async fn a_login_starts_a_new_session_and_a_logout_ends_it_on_the_server() {
         let world = &world;
         async move {
             let headers = [OWN_PAGE, &[("cookie", cookie.as_str())]].concat();
-            sent(&cookies(&world.from_client("/api/v1/login", body, &headers, 1).await))
+            sent(&cookies(&world.post_from("/api/v1/login", body, &headers, 1).await))
         }
     };
     let planted = log_in("mallory", String::new()).await;
