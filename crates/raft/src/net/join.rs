@@ -20,6 +20,7 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures::future::BoxFuture;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -94,6 +95,15 @@ pub struct Channel {
     pub own_key: [u8; 32],
     /// SHA-256 of the public key of the other end, which has proved that it has the private one.
     pub other_key: [u8; 32],
+}
+
+/// Opens connections to servers whose keys are not known yet.
+pub trait JoinTransport: Send + Sync {
+    /// Opens an encrypted connection to any server at `HOST:PORT`.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, or does not take part in handshakes.
+    fn connect(&self, address: &str) -> BoxFuture<'_, io::Result<(BoxStream, Channel)>>;
 }
 
 /// What a new server asks.

@@ -10,6 +10,7 @@
 //! - `machine`: the replica as the machine of a node.
 //! - `leases`: ownership of shards, which only the leader of the log can have.
 //! - `commits`, `members`, `reads`, `changes`: the other traits.
+//! - `joining`: how a new server becomes a member of the cluster.
 //!
 //! # Invariants
 //! - Only the leader of the log acquires shards. The first entry of another leader voids all leases, so no commit of an
@@ -19,6 +20,7 @@
 
 mod changes;
 mod commits;
+mod joining;
 mod leases;
 mod machine;
 mod members;
@@ -39,6 +41,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use self::joining::{JoinFailed, Joined, ask as ask_to_join};
 use self::leases::LeaseTable;
 use self::machine::{Answer, Halt, Proposal, Rejection, ReplicaMachine};
 use self::members::OwnServers;
@@ -103,6 +106,7 @@ impl Options {
 pub struct RaftStore {
     node: Node<ReplicaMachine>,
     replica: Arc<Replica>,
+    cluster: u128,
     shards: u16,
     timing: Timing,
     clock: DebugClock,
@@ -148,7 +152,7 @@ impl RaftStore {
         let (replica, state) = opened
             .map_err(|error| MachineError::caused(format!("cannot open the replica: {error}"), error))?;
         let replica = Arc::new(replica);
-        let timing = options.node.timing.clone();
+        let (timing, cluster) = (options.node.timing.clone(), options.node.cluster);
         let machine = ReplicaMachine::new(Arc::clone(&replica), state);
         let node = Node::open(options.node, machine, transport).await?;
         let guard =
@@ -163,6 +167,7 @@ impl RaftStore {
         Ok(Self {
             node,
             replica,
+            cluster,
             shards,
             timing,
             clock: DebugClock(options.clock),

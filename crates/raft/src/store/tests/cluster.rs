@@ -1,7 +1,6 @@
 //! Three servers: what one acknowledges, the others read, and a leader that was replaced changes nothing.
 
 use std::sync::Arc;
-use std::time::Duration as StdDuration;
 
 use model::record::{Batch, Change, Lease};
 use model::{Duration, JobId, JobStatus, ShardId};
@@ -10,13 +9,11 @@ use store::suite::dump::dump;
 use store::suite::sample::Sampler;
 use store::{Commits, Housekeeping, Leases, Members, Reads, StoreError};
 
-use super::{RaftStore, Servers, Start};
+use super::{RaftStore, Servers, Start, within};
 use crate::node::Role;
 
 const HOUR: Duration = Duration::from_hours(1);
 const SHARD: ShardId = ShardId(0);
-/// How long a test waits for anything.
-const PATIENCE: StdDuration = StdDuration::from_secs(30);
 
 fn new_job(sampler: &mut Sampler) -> (JobId, Arc<Batch>) {
     let id = sampler.job_id(SHARD);
@@ -24,13 +21,6 @@ fn new_job(sampler: &mut Sampler) -> (JobId, Arc<Batch>) {
     let changes = vec![Change::Job { id, new: true, head, state }];
     let events = vec![sampler.event()];
     (id, Arc::new(Batch { now: sampler.now(), changes, events, statistics: Default::default() }))
-}
-
-async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
-        Ok(value) => value,
-        Err(_) => panic!("{what}: not within {PATIENCE:?}"),
-    }
 }
 
 /// Acquires the shard, as soon as the server leads.

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod contract;
+mod joining;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,6 +18,15 @@ use crate::node::{self, Start};
 use crate::types::{NodeId, Peer};
 
 const CLUSTER: u128 = 9;
+/// How long a test waits for anything.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+
+async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what}: not within {PATIENCE:?}"),
+    }
+}
 
 /// A clock that only tests advance.
 #[derive(Debug, Clone)]
@@ -43,14 +53,21 @@ struct Servers {
     mesh: Mesh,
     folder: TempDir,
     clock: ManualClock,
+    peer: fn(NodeId) -> Peer,
     servers: Vec<Server>,
 }
 
 impl Servers {
     /// Starts one server, which leads.
     async fn one() -> Self {
+        Self::one_at(|_| Peer::default()).await
+    }
+
+    /// As [`one`](Self::one); `peer` says how the servers reach each other.
+    async fn one_at(peer: fn(NodeId) -> Peer) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut servers = Self { mesh: Mesh::new(), folder, clock: ManualClock::new(), servers: Vec::new() };
+        let mut servers =
+            Self { mesh: Mesh::new(), folder, clock: ManualClock::new(), peer, servers: Vec::new() };
         servers.add(Start::Bootstrap).await;
         servers.wait_for_leader(0).await;
         servers
@@ -81,7 +98,7 @@ impl Servers {
         let node = node::Options {
             on_failure: OnFailure::call(|failure| eprintln!("{failure}: {}", failure.source)),
             segment_bytes: 1 << 20,
-            ..node::Options::new(self.path(at), CLUSTER, id, Peer::default(), start)
+            ..node::Options::new(self.path(at), CLUSTER, id, (self.peer)(id), start)
         };
         let options = Options {
             ballast_bytes: 0,
@@ -127,8 +144,7 @@ impl Servers {
         let mut leadership = self.store(at).leadership();
         let ids: Vec<_> = self.running().map(|at| self.servers[at].id).collect();
         let waiting = leadership.wait_for(|leader| ids.contains(&leader));
-        let leader = tokio::time::timeout(std::time::Duration::from_secs(30), waiting).await;
-        let leader = leader.expect("a leader is elected").expect("the server runs");
+        let leader = within("a leader is elected", waiting).await.expect("the server runs");
         self.servers.iter().position(|server| server.id == leader).expect("it is one of them")
     }
 }

@@ -270,6 +270,19 @@ impl Replica {
         self.store().await?.readers.read(owners).await
     }
 
+    /// Returns a common secret of all servers, as this replica knows it; `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// As those of a query.
+    pub async fn secret(&self, name: &str) -> Result<Option<[u8; 32]>, StoreError> {
+        let name = name.to_owned();
+        let secret = move |connection: &Connection| {
+            let mut statement = connection.prepare_cached("SELECT secret FROM secrets WHERE name = ?1")?;
+            Ok(statement.query_row([name], |row| row.get(0)).optional()?)
+        };
+        self.store().await?.readers.read(secret).await
+    }
+
     /// Returns the servers that are being drained.
     ///
     /// # Errors
