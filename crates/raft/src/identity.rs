@@ -75,7 +75,7 @@ impl IdentityError {
     pub fn help(&self) -> &'static str {
         match self {
             Self::Exists { .. } => {
-                "start the server without `--bootstrap`: it goes on as this node; for another cluster, use another \
+                "start the server without `--bootstrap`: it continues as this node; for another cluster, use another \
                  data folder"
             }
             Self::Damaged { .. } => {

@@ -62,10 +62,10 @@ async fn a_failure_of_the_machine_is_reported() {
     };
     let options =
         Options { on_failure: OnFailure::call(report), ..options(folder.path(), 1, Start::Bootstrap) };
-    machine.fail("the disk is gone");
+    machine.fail("the disk has failed");
     let node = Node::open(options, machine, mesh.transport(NodeId(1))).await;
     let mut reported = reported;
-    within("the failure is reported", reported.wait_for(|text| text == "the disk is gone")).await.unwrap();
+    within("the failure is reported", reported.wait_for(|text| text == "the disk has failed")).await.unwrap();
     if let Ok(node) = node {
         assert_eq!(node.propose(b"late".to_vec()).await, Err(ProposeError::Stopped));
     }

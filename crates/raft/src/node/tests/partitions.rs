@@ -23,7 +23,7 @@ async fn a_partitioned_node_does_not_raise_the_term() {
     cluster.mesh.rejoin(away.id(), &cluster.ids());
     cluster.write(b"after").await;
     cluster.agree().await;
-    assert_eq!(cluster.leader().await.status().term, term, "the leader goes on");
+    assert_eq!(cluster.leader().await.status().term, term, "the leader continues");
 }
 
 #[tokio::test(start_paused = true)]

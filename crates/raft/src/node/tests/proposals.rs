@@ -129,7 +129,7 @@ async fn a_machine_that_fails_stops_its_node() {
     let mut cluster = Cluster::new(3).await;
     let leader = cluster.leader().await.clone();
     let at = cluster.at(leader.id());
-    leader.machine().fail("the disk is gone");
+    leader.machine().fail("the disk has failed");
     let answer = within("the write ends", leader.propose(b"unknown".to_vec())).await;
     assert!(matches!(answer, Err(ProposeError::Unknown { .. } | ProposeError::Stopped)), "{answer:?}");
     cluster.stop(at).await;

@@ -1,6 +1,7 @@
 //! Writes jobs, their executions, checkpoints and idempotency keys.
 
 use model::JobId;
+use rusqlite::types::ToSql;
 use rusqlite::{OptionalExtension, params};
 
 use super::Apply;
@@ -31,23 +32,7 @@ impl Apply<'_, '_> {
             true => &mut self.statements.job_insert_ended,
             false => &mut self.statements.job_insert,
         };
-        statement.execute(params![
-            id,
-            state.status,
-            state.worker,
-            state.expires_at,
-            head.namespace,
-            head.owner,
-            head.queue,
-            head.name,
-            state.state,
-            state.history,
-            head.head,
-            head.schedule,
-            head.backfill,
-            head.run,
-            head.service,
-        ])?;
+        statement.execute(&all_columns(id, state, head)[..])?;
         Ok(())
     }
 
@@ -102,23 +87,7 @@ impl Apply<'_, '_> {
         state: &JobColumns<'_>,
         head: &JobHeadColumns<'_>,
     ) -> Result<(), Failure> {
-        self.statements.job_update_all.execute(params![
-            id,
-            state.status,
-            state.worker,
-            state.expires_at,
-            head.namespace,
-            head.owner,
-            head.queue,
-            head.name,
-            state.state,
-            state.history,
-            head.head,
-            head.schedule,
-            head.backfill,
-            head.run,
-            head.service,
-        ])?;
+        self.statements.job_update_all.execute(&all_columns(id, state, head)[..])?;
         Ok(())
     }
 
@@ -213,6 +182,31 @@ impl Apply<'_, '_> {
             ))),
         }
     }
+}
+
+/// Returns the columns of a job, in the order of the table.
+fn all_columns<'a>(
+    id: &'a Key,
+    state: &'a JobColumns<'_>,
+    head: &'a JobHeadColumns<'_>,
+) -> [&'a dyn ToSql; 15] {
+    [
+        id,
+        &state.status,
+        &state.worker,
+        &state.expires_at,
+        &head.namespace,
+        &head.owner,
+        &head.queue,
+        &head.name,
+        &state.state,
+        &state.history,
+        &head.head,
+        &head.schedule,
+        &head.backfill,
+        &head.run,
+        &head.service,
+    ]
 }
 
 fn job_id(key: &Key) -> JobId {
