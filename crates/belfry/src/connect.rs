@@ -29,8 +29,8 @@ const DEFAULT_URL: &str = "http://127.0.0.1:7070";
 /// Name of the file in the data directory of `belfry dev` that contains its address, such as `127.0.0.1:7070`.
 pub(crate) const ADDRESS_FILE: &str = "address";
 /// Hint for a missing or invalid token.
-pub(crate) const TOKEN_HELP: &str = "set a valid token with `--token-file FILE` or $BELFRY_TOKEN; an administrator creates one with \
-     `belfry token create`, and the first admin token of a server is in the file `admin-token` in its data directory";
+pub(crate) const TOKEN_HELP: &str = "log in with `belfry login`, or set a valid token with `--token-file FILE` or $BELFRY_TOKEN; an \
+     administrator creates one with `belfry token create`, and the first admin token of a server is in the file `admin-token` in its data directory";
 /// Maximum length of a token, in bytes.
 const TOKEN_LEN_MAX: usize = 4096;
 
@@ -251,7 +251,7 @@ mod tests {
         setup.unnamed();
         insta::assert_snapshot!(setup.refusal(), @r"
         error: no server is configured, and your `belfry dev` is not running
-        help: start `belfry dev`, or set the server with `--url` or `belfry context`; set a valid token with `--token-file FILE` or $BELFRY_TOKEN; an administrator creates one with `belfry token create`, and the first admin token of a server is in the file `admin-token` in its data directory
+        help: start `belfry dev`, or set the server with `--url` or `belfry context`; log in with `belfry login`, or set a valid token with `--token-file FILE` or $BELFRY_TOKEN; an administrator creates one with `belfry token create`, and the first admin token of a server is in the file `admin-token` in its data directory
         ");
     }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::log;
 use crate::machine::MachineError;
-use crate::net::message::{Refusal, Refused};
 use crate::types::{LogId, NodeId};
 
 /// Why a node was not opened.
@@ -84,18 +83,6 @@ pub enum ProposeError {
     /// The node has stopped. The operation may have been applied.
     #[error("this server has stopped")]
     Stopped,
-}
-
-impl ProposeError {
-    /// Returns the answer to a node that has forwarded the operation.
-    pub(crate) fn refused(&self) -> Refused {
-        let refusal = match self {
-            Self::NotLeader { leader } => Refusal::NotLeader(*leader),
-            Self::Unavailable { .. } | Self::TooLarge { .. } => Refusal::Unavailable,
-            Self::Unknown { .. } | Self::Stopped => Refusal::Stopped,
-        };
-        Refused::new(refusal, self.to_string())
-    }
 }
 
 /// Why a read cannot be served.

@@ -3,17 +3,12 @@
 //! The log stores entries of every configuration of openraft that is [`Types`]. So it depends neither on the answers of
 //! a state machine nor on the form of a snapshot, and a simulation can use it with another state machine.
 
-use std::cmp::Ordering;
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{self, AtomicBool};
 
-use openraft::impls::OneshotResponder;
-use openraft::{RaftTypeConfig, TokioRuntime};
+use openraft::RaftTypeConfig;
 use serde::{Deserialize, Serialize};
-
-use crate::machine::{Applied, Machine, SnapshotData};
 
 /// Id of a server in a cluster. It is drawn at random when the data folder is created, and never used again: a server
 /// whose folder was lost gets a new id, because it no longer knows for whom it voted.
@@ -107,57 +102,11 @@ impl<C> Types for C where
 {
 }
 
-/// The configuration of openraft for the nodes of a machine.
-pub struct Belfry<M>(PhantomData<fn() -> M>);
-
-impl<M: Machine> RaftTypeConfig for Belfry<M> {
-    type D = Payload;
-    type R = Applied<M::Answer>;
-    type NodeId = NodeId;
-    type Node = Peer;
-    type Entry = openraft::Entry<Self>;
-    type SnapshotData = SnapshotData<M>;
-    type AsyncRuntime = TokioRuntime;
-    type Responder = OneshotResponder<Self>;
-}
-
-// Derived implementations would demand the same of the machine. All values are equal.
-impl<M> Clone for Belfry<M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M> Copy for Belfry<M> {}
-
-impl<M> Default for Belfry<M> {
-    fn default() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<M> fmt::Debug for Belfry<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Belfry")
-    }
-}
-
-impl<M> PartialEq for Belfry<M> {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl<M> Eq for Belfry<M> {}
-
-impl<M> PartialOrd for Belfry<M> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<M> Ord for Belfry<M> {
-    fn cmp(&self, _: &Self) -> Ordering {
-        Ordering::Equal
-    }
+/// Permission of a leader to elect another node within the lease of the voters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Permit {
+    /// Vote of the leader that transfers its leadership.
+    pub(crate) leader: Vote,
+    /// Number of the transfer, from 1, in this leadership.
+    pub(crate) number: u32,
 }

@@ -5,6 +5,7 @@
 //! larger transactions.
 //!
 //! - `parts` joins the parts of a group that was too large for one entry.
+//! - `config` is the configuration of openraft.
 //! - `applier` applies entries and publishes the applied position.
 //! - `state_machine` implements the traits of openraft.
 //! - `snapshot` makes, receives and installs copies of a machine.
@@ -15,6 +16,7 @@
 //! - After an error of the machine nothing is applied or answered any more.
 
 mod applier;
+mod config;
 #[cfg(any(test, feature = "testing"))]
 mod memory;
 pub(crate) mod parts;
@@ -28,6 +30,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 pub(crate) use applier::{Applier, Progress};
+pub use config::Belfry;
 #[cfg(any(test, feature = "testing"))]
 pub use memory::{Memory, MemoryGroup};
 pub use snapshot::SnapshotData;

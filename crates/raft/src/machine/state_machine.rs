@@ -16,7 +16,8 @@ use super::parts::Queued;
 use super::snapshot::Folder;
 use super::{Applied, AppliedState, Applier, Content, Entry, Machine, MachineError, SnapshotData};
 use crate::codec::{decode_membership, encode_membership};
-use crate::types::{Belfry, LogId, NodeId, Payload, Peer};
+use crate::machine::Belfry;
+use crate::types::{LogId, NodeId, Payload, Peer};
 
 type Failure = StorageError<NodeId>;
 type Meta = SnapshotMeta<NodeId, Peer>;

@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 use crate::codec::{
     Take, decode_membership, encode_membership, log_id, put_log_id, put_optional_log_id, put_optional_vote,
 };
+use crate::machine::Belfry;
 use crate::machine::Machine;
-use crate::node::contact::Permit;
-use crate::types::{Belfry, LogId, NodeId, Payload, Vote};
+use crate::types::Permit;
+use crate::types::{LogId, NodeId, Payload, Vote};
 
 /// Version of the frames and messages.
 pub(crate) const PROTOCOL: u16 = 1;

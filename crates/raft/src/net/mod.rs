@@ -6,10 +6,8 @@
 //!
 //! - `frame`, `message`: bytes on a connection.
 //! - `link`: connections to another node, opened when they are needed.
-//! - `door`: serves the requests of other nodes. It is the only caller of openraft for them.
 //! - `snapshot` sends and receives copies of a machine.
 
-pub(crate) mod door;
 pub(crate) mod frame;
 pub mod join;
 pub(crate) mod link;
@@ -39,11 +37,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 #[cfg(any(test, feature = "testing"))]
 pub use mesh::Mesh;
 
+use crate::machine::Belfry;
 use crate::machine::Machine;
 use crate::machine::snapshot::Folder;
-use crate::node::contact::Permit;
 use crate::timing::Timing;
-use crate::types::{Belfry, NodeId, Peer, Vote};
+use crate::types::Permit;
+use crate::types::{NodeId, Peer, Vote};
 use link::{CallError, Context, Lane, Link};
 use message::{APPEND, AppendAnswer, Refusal, Refused, VOTE, VoteAnswer, VoteMessage, encode, encode_append};
 

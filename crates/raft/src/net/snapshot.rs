@@ -17,9 +17,10 @@ use super::message::{
     Refusal, Refused, SNAPSHOT_CHUNK, SNAPSHOT_DONE, SNAPSHOT_OFFER, SnapshotChunk, SnapshotOffer, VoteRow,
 };
 use super::{INSTALL_TIMEOUT, SNAPSHOT_TIMEOUT};
+use crate::machine::Belfry;
 use crate::machine::snapshot::{Folder, summarize};
 use crate::machine::{Machine, MachineError, SnapshotData, snapshot_meta};
-use crate::types::{Belfry, LogId, NodeId, Vote};
+use crate::types::{LogId, NodeId, Vote};
 
 /// Bytes of a piece.
 const CHUNK_BYTES: usize = 1024 * 1024;

@@ -25,16 +25,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::types::Vote;
-
-/// Permission of a leader to elect another node within the lease of the voters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Permit {
-    /// Vote of the leader that transfers its leadership.
-    pub(crate) leader: Vote,
-    /// Number of the transfer, from 1, in this leadership.
-    pub(crate) number: u32,
-}
+use crate::types::{Permit, Vote};
 
 /// A leader that this node has heard.
 #[derive(Debug, Clone, Copy)]

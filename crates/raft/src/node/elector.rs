@@ -13,10 +13,11 @@ use openraft::ServerState;
 use tokio::sync::mpsc;
 
 use super::Shared;
-use super::contact::{Permit, Voting};
+use super::contact::Voting;
 use crate::machine::Machine;
 use crate::net::message::{PRE_VOTE, PreVote};
 use crate::types::NodeId;
+use crate::types::Permit;
 
 /// Elections that a node begins with one permit.
 const TRANSFER_ATTEMPTS: usize = 3;

@@ -7,6 +7,7 @@
 //! - `readers` lets a read wait for everything that was acknowledged before it.
 //! - `contact` decides when this node may vote, and until when it leads; `elector` begins elections; `pulse` confirms the
 //!   leadership; `transfer` hands it over.
+//! - `door` serves the requests of other nodes. It is the only caller of openraft for them.
 //! - `roster` holds what the servers announce about themselves.
 //! - `housekeeping` purges the log, completes interrupted changes of the members, and reports failures.
 //!
@@ -20,6 +21,7 @@
 //! encodes large groups, and the rounds that hold the lease must not wait for it.
 
 pub(crate) mod contact;
+mod door;
 mod elector;
 mod housekeeping;
 mod proposer;
@@ -54,6 +56,7 @@ use crate::error::{MembershipError, OpenError, ProposeError, ReadError, Transfer
 use crate::log::{
     self, Failure, Log, LogReader, OnFailure, Options as LogOptions, SpaceGauge, Start as LogStart,
 };
+use crate::machine::Belfry;
 use crate::machine::parts::PART_BYTES;
 use crate::machine::snapshot::Folder;
 use crate::machine::{Applier, Group, Machine, MachineError, Progress, StateMachine};
@@ -61,10 +64,11 @@ use crate::net::frame::BODY_BYTES_MAX;
 use crate::net::link::{CallError, Context};
 use crate::net::message::{ANNOUNCE, AnnounceRow, PROPOSE, ProposeAnswer, Refusal, Refused, decode};
 use crate::net::snapshot::Receiver;
-use crate::net::{BoxStream, Network, PeerLinks, Transport, Wire, door};
+use crate::net::{BoxStream, Network, PeerLinks, Transport, Wire};
 use crate::timing::Timing;
-use crate::types::{Belfry, LogId, NodeId, Peer};
-use contact::{Contact, Permit};
+use crate::types::Permit;
+use crate::types::{LogId, NodeId, Peer};
+use contact::Contact;
 use proposer::Proposals;
 use pulse::Pulse;
 use readers::Readers;

@@ -24,9 +24,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::Shared;
 use crate::error::ProposeError;
 use crate::log::Space;
+use crate::machine::Belfry;
 use crate::machine::parts::{GROUP_BYTES_MAX, split};
 use crate::machine::{Answers, Discarded, Group, Machine};
-use crate::types::{Belfry, NodeId, Payload};
+use crate::types::{NodeId, Payload};
 
 /// Maximum entries (or groups in parts) without an answer.
 pub(crate) const IN_FLIGHT_MAX: usize = 4;

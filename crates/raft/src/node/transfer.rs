@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
 use super::Shared;
-use super::contact::Permit;
 use crate::error::TransferError;
 use crate::machine::Machine;
 use crate::net::message::{PermitRow, TRANSFER};
+use crate::types::Permit;
 use crate::types::{NodeId, Peer};
 
 impl<M: Machine> Shared<M> {

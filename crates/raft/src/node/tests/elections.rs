@@ -5,7 +5,7 @@ use openraft::raft::VoteRequest;
 use tokio::time::Instant;
 
 use super::*;
-use crate::node::contact::Permit;
+use crate::types::Permit;
 use crate::types::Vote;
 
 #[tokio::test(start_paused = true)]

@@ -6,9 +6,10 @@ use tempfile::TempDir;
 
 use super::arc;
 use crate::log::{Log, OnFailure, Options, Start};
+use crate::machine::Belfry;
 use crate::machine::snapshot::Folder;
 use crate::machine::{Applier, Memory, StateMachine};
-use crate::types::{Belfry, NodeId};
+use crate::types::NodeId;
 
 struct Builder;
 

@@ -11,18 +11,19 @@ use openraft::raft::{AppendEntriesResponse, VoteResponse};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::BoxStream;
-use super::frame::{self, Frame};
-use super::link::read_hello;
-use super::message::{
+use super::Shared;
+use crate::error::ProposeError;
+use crate::log::Space;
+use crate::machine::Machine;
+use crate::net::BoxStream;
+use crate::net::frame::{self, Frame};
+use crate::net::link::read_hello;
+use crate::net::message::{
     ANNOUNCE, APPEND, AnnounceRow, AppendAnswer, ERROR, HELLO, Hello, PRE_VOTE, PROPOSE, PROTOCOL, PermitRow,
     PreVote, ProposeAnswer, READ_INDEX, Refusal, Refused, SNAPSHOT_CHUNK, SNAPSHOT_DONE, SNAPSHOT_OFFER,
     TRANSFER, VOTE, VoteAnswer, VoteMessage, VoteRow, decode, decode_append, encode,
 };
-use crate::log::Space;
-use crate::machine::Machine;
-use crate::node::Shared;
-use crate::node::contact::Permit;
+use crate::types::Permit;
 use crate::types::{LogId, NodeId, Vote};
 
 /// Maximum requests of a connection that are served at a time.
@@ -35,6 +36,16 @@ const REPEAT_DELAY: Duration = Duration::from_millis(1);
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 
 type Answer = Result<Vec<u8>, Refused>;
+
+/// Returns the answer to a node that has forwarded an operation.
+fn refused(error: &ProposeError) -> Refused {
+    let refusal = match error {
+        ProposeError::NotLeader { leader } => Refusal::NotLeader(*leader),
+        ProposeError::Unavailable { .. } | ProposeError::TooLarge { .. } => Refusal::Unavailable,
+        ProposeError::Unknown { .. } | ProposeError::Stopped => Refusal::Stopped,
+    };
+    Refused::new(refusal, error.to_string())
+}
 
 /// Serves a connection of a node until it ends. `node` is whom the transport has authenticated.
 pub(crate) async fn serve<M: Machine>(shared: Arc<Shared<M>>, mut stream: BoxStream, node: NodeId) {
@@ -179,7 +190,7 @@ fn pre_vote<M: Machine>(shared: &Shared<M>, message: PreVote) -> bool {
 }
 
 async fn propose<M: Machine>(shared: &Shared<M>, group: Vec<u8>) -> Answer {
-    let (answers, index) = shared.proposer.propose_encoded(group).await.map_err(|error| error.refused())?;
+    let (answers, index) = shared.proposer.propose_encoded(group).await.map_err(|error| refused(&error))?;
     let encoded = |answer| {
         let mut bytes = Vec::new();
         M::encode_answer(answer, &mut bytes);
