@@ -161,6 +161,26 @@ async fn a_transfer_voids_the_leases_of_the_earlier_leader() {
     assert_equal_rows(servers).await;
 }
 
+/// Each batch depends on the one before. The first one is refused before it reaches the log, while the second one waits
+/// to be encoded into the same entry.
+#[tokio::test]
+async fn a_commit_behind_a_refused_one_is_refused() {
+    let (servers, mut sampler) = (Servers::one().await, Sampler::new(1));
+    let store = servers.store(0);
+    let leases = acquire(store).await;
+    let (_, refused) = new_job(&mut sampler);
+    let mut refused = Arc::unwrap_or_clone(refused);
+    if let Some(Change::Job { head, .. }) = refused.changes.first_mut() {
+        *head = None;
+    }
+    let (behind, batch) = new_job(&mut sampler);
+    let (first, second) =
+        tokio::join!(store.commit(&leases, Arc::new(refused)), store.commit(&leases, batch));
+    assert!(matches!(first, Err(StoreError::Fatal { .. })), "{first:?}");
+    assert!(matches!(second, Err(StoreError::Unavailable { .. })), "{second:?}");
+    assert!(!exists(store, behind).await);
+}
+
 /// The leader ends without a word, again and again, while commits are in flight.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_acknowledged_commit_is_lost_when_leaders_stop() {
