@@ -1,7 +1,11 @@
-//! The file that says which node of which cluster a data folder belongs to.
+//! The files that say which node of which cluster a data folder belongs to.
 //!
-//! It is written once, when a server creates a cluster or joins one, before anything else of the node. Without the file,
-//! a folder belongs to no cluster. A folder must not be copied: two servers with one identity would vote twice.
+//! `node.json` is the [`Identity`]. It is written once, when a server creates a cluster or joins one, before anything else
+//! of the node. Without the file, a folder belongs to no cluster. A folder must not be copied: two servers with one
+//! identity would vote twice.
+//!
+//! `first-start.json` is the [`FirstStart`]. It is there from before the identity until the server is a voter, so that a
+//! server which is killed meanwhile continues as the same node.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -12,8 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::NodeId;
 
-/// Name of the file, in the folder of the node.
+/// Names of the files, in the folder of the node.
 const FILE: &str = "node.json";
+const FIRST_START_FILE: &str = "first-start.json";
 
 /// Identity of a node, for life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,23 +98,18 @@ impl Identity {
     /// [`IdentityError::Damaged`] and [`IdentityError::Io`].
     pub fn read(folder: &Path) -> Result<Option<Self>, IdentityError> {
         let path = folder.join(FILE);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(IdentityError::Io { action: "read", path, source }),
-        };
+        let Some(text) = read(&path)? else { return Ok(None) };
         Self::parse(&text).map(Some).map_err(|reason| IdentityError::Damaged { path, reason })
     }
 
     fn parse(text: &str) -> Result<Self, String> {
         let Stored { node, cluster, shards, created_at } =
             serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let node = u64::from_str_radix(&node, 16).map_err(|error| format!("`node`: {error}"))?;
-        let cluster = u128::from_str_radix(&cluster, 16).map_err(|error| format!("`cluster`: {error}"))?;
+        let (node, cluster) = (parse_node(&node)?, parse_cluster(&cluster)?);
         if shards == 0 {
             return Err("`shards` must be at least 1".to_owned());
         }
-        Ok(Self { node: NodeId(node), cluster, shards, created_at })
+        Ok(Self { node, cluster, shards, created_at })
     }
 
     /// Writes the identity of a folder, which is created if it is missing. It is durable when this returns.
@@ -126,26 +126,127 @@ impl Identity {
             shards: self.shards,
             created_at: self.created_at,
         };
-        let text = serde_json::to_string_pretty(&stored).expect("an identity is plain data");
-        let failure = |action, path: &Path| {
-            let path = path.to_owned();
-            move |source| IdentityError::Io { action, path, source }
-        };
-        fs::create_dir_all(folder).map_err(failure("create", folder))?;
-        // Under another name first: a power cut leaves the whole file, or none.
-        let (path, unfinished) = (folder.join(FILE), folder.join("node.json.new"));
-        let written = File::create(&unfinished).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        });
-        written.map_err(failure("write", &unfinished))?;
-        fs::rename(&unfinished, &path).map_err(failure("rename", &unfinished))?;
-        let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
-        for folder in [Some(folder), above].into_iter().flatten() {
-            File::open(folder).and_then(|file| file.sync_all()).map_err(failure("sync", folder))?;
-        }
-        Ok(())
+        write(folder, FILE, &stored)
     }
+}
+
+/// Writes a file under another name first: a power cut leaves the whole file, or none.
+fn write(folder: &Path, name: &str, content: &impl Serialize) -> Result<(), IdentityError> {
+    let text = serde_json::to_string_pretty(content).expect("the content is plain data");
+    fs::create_dir_all(folder).map_err(failure("create", folder))?;
+    let (path, unfinished) = (folder.join(name), folder.join(format!("{name}.new")));
+    let written = File::create(&unfinished).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(failure("write", &unfinished))?;
+    fs::rename(&unfinished, &path).map_err(failure("rename", &unfinished))?;
+    let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
+    for folder in [Some(folder), above].into_iter().flatten() {
+        sync(folder)?;
+    }
+    Ok(())
+}
+
+fn sync(folder: &Path) -> Result<(), IdentityError> {
+    File::open(folder).and_then(|file| file.sync_all()).map_err(failure("sync", folder))
+}
+
+/// Reads a file; `None` if it is missing.
+fn read(path: &Path) -> Result<Option<String>, IdentityError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(failure("read", path)(source)),
+    }
+}
+
+fn failure(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> IdentityError {
+    let path = path.to_owned();
+    move |source| IdentityError::Io { action, path, source }
+}
+
+/// How a server becomes a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FirstStartKind {
+    /// It creates the cluster.
+    Bootstrap,
+    /// It joins a cluster.
+    Join,
+}
+
+/// First start of a server, until it votes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstStart {
+    /// How the server becomes a member.
+    pub kind: FirstStartKind,
+    /// The node, for life.
+    pub node: NodeId,
+    /// The cluster.
+    pub cluster: u128,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredFirstStart {
+    kind: FirstStartKind,
+    node: String,
+    cluster: String,
+}
+
+impl FirstStart {
+    /// Reads the first start of a folder; `None` if it has not begun, or has ended.
+    ///
+    /// # Errors
+    /// [`IdentityError::Damaged`] and [`IdentityError::Io`].
+    pub fn read(folder: &Path) -> Result<Option<Self>, IdentityError> {
+        let path = folder.join(FIRST_START_FILE);
+        let Some(text) = read(&path)? else { return Ok(None) };
+        let parsed = || {
+            let StoredFirstStart { kind, node, cluster } =
+                serde_json::from_str(&text).map_err(|error| error.to_string())?;
+            Ok(Self { kind, node: parse_node(&node)?, cluster: parse_cluster(&cluster)? })
+        };
+        parsed().map(Some).map_err(|reason| IdentityError::Damaged { path, reason })
+    }
+
+    /// Begins the first start of a folder, which is created if it is missing. It is durable when this returns.
+    ///
+    /// # Errors
+    /// [`IdentityError::Exists`] if the folder has an identity; see also [`IdentityError`].
+    pub fn begin(self, folder: &Path) -> Result<(), IdentityError> {
+        if let Some(existing) = Identity::read(folder)? {
+            return Err(IdentityError::Exists { path: folder.join(FILE), existing });
+        }
+        let cluster = format!("{:032x}", self.cluster);
+        write(
+            folder,
+            FIRST_START_FILE,
+            &StoredFirstStart { kind: self.kind, node: self.node.to_string(), cluster },
+        )
+    }
+
+    /// Ends the first start of a folder, if there is one: the server is a voter.
+    ///
+    /// # Errors
+    /// [`IdentityError::Io`].
+    pub fn end(folder: &Path) -> Result<(), IdentityError> {
+        let path = folder.join(FIRST_START_FILE);
+        match fs::remove_file(&path) {
+            Ok(()) => sync(folder),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(source) => Err(failure("remove", &path)(source)),
+        }
+    }
+}
+
+fn parse_node(text: &str) -> Result<NodeId, String> {
+    u64::from_str_radix(text, 16).map(NodeId).map_err(|error| format!("`node`: {error}"))
+}
+
+fn parse_cluster(text: &str) -> Result<u128, String> {
+    u128::from_str_radix(text, 16).map_err(|error| format!("`cluster`: {error}"))
 }
 
 #[cfg(test)]
@@ -195,5 +296,20 @@ mod tests {
             assert!(matches!(damaged, IdentityError::Damaged { .. }), "{text}: {damaged}");
             assert!(identity().create(folder.path()).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_interrupted_first_start_is_continued_until_it_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("raft");
+        let first = FirstStart { kind: FirstStartKind::Join, node: NodeId(7), cluster: 9 };
+        first.begin(&folder).unwrap();
+        assert_eq!(FirstStart::read(&folder).unwrap(), Some(first));
+        identity().create(&folder).unwrap();
+        assert_eq!(FirstStart::read(&folder).unwrap(), Some(first), "it does not vote yet");
+        FirstStart::end(&folder).unwrap();
+        FirstStart::end(&folder).unwrap();
+        assert_eq!(FirstStart::read(&folder).unwrap(), None);
+        assert!(matches!(first.begin(&folder), Err(IdentityError::Exists { .. })));
     }
 }

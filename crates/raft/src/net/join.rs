@@ -33,8 +33,9 @@ use crate::types::{NodeId, Peer};
 const VERSION: u16 = 1;
 /// Kind of the frames of a handshake.
 const JOIN: u8 = 20;
-/// Maximum length of a frame. The sender of a request is not known yet.
-const FRAME_BYTES_MAX: usize = 4 * 1024;
+/// Maximum length of a request, whose sender is not known yet, and of an answer, which names all members.
+const REQUEST_BYTES_MAX: usize = 4 * 1024;
+const ANSWER_BYTES_MAX: usize = 256 * 1024;
 const PREFIX: &str = "bjt1";
 
 /// What a new server needs to join a cluster. With it, anyone can add servers.
@@ -126,6 +127,8 @@ pub enum JoinAnswer {
         shards: u16,
         /// Whether the node votes; otherwise it asks again, once it has more entries.
         is_voter: bool,
+        /// All members, whose connections the node must accept.
+        members: Vec<(NodeId, Peer)>,
     },
     /// Another server leads, and must be asked.
     NotLeader {
@@ -210,9 +213,12 @@ async fn send<T: Serialize + Sync>(stream: &mut BoxStream, value: &T) -> io::Res
     frame::write(stream, &Frame { kind: JOIN, request: 0, body }).await
 }
 
-async fn receive<T: serde::de::DeserializeOwned>(stream: &mut BoxStream) -> Result<T, JoinError> {
+async fn receive<T: serde::de::DeserializeOwned>(
+    stream: &mut BoxStream,
+    bytes_max: usize,
+) -> Result<T, JoinError> {
     let unexpected = |reason: &str| JoinError::Unexpected { reason: reason.to_owned() };
-    let frame = frame::read_up_to(FRAME_BYTES_MAX, stream)
+    let frame = frame::read_up_to(bytes_max, stream)
         .await?
         .ok_or_else(|| unexpected("it has closed the connection"))?;
     if frame.kind != JOIN {
@@ -233,7 +239,7 @@ pub async fn ask(
 ) -> Result<JoinAnswer, JoinError> {
     let own = proof(&token.secret, Side::Client, &channel.binding, &channel.own_key);
     send(&mut stream, &Asked { version: VERSION, proof: own, request }).await?;
-    let Answered { version, proof, answer } = receive(&mut stream).await?;
+    let Answered { version, proof, answer } = receive(&mut stream, ANSWER_BYTES_MAX).await?;
     if version != VERSION {
         return Err(JoinError::Version { found: version });
     }
@@ -255,7 +261,7 @@ pub async fn serve(
     secret: &[u8; 32],
     decide: impl AsyncFnOnce(JoinRequest) -> JoinAnswer,
 ) -> Result<(), JoinError> {
-    let Asked { version, proof: theirs, request } = receive(&mut stream).await?;
+    let Asked { version, proof: theirs, request } = receive(&mut stream, REQUEST_BYTES_MAX).await?;
     let refuse = Answered { version: VERSION, proof: None, answer: None };
     if version != VERSION {
         send(&mut stream, &refuse).await?;
@@ -287,6 +293,10 @@ mod tests {
         JoinRequest { node: NodeId(3), peer, program: "1.0.0".into() }
     }
 
+    fn joined() -> JoinAnswer {
+        JoinAnswer::Joined { shards: 16, is_voter: false, members: vec![(NodeId(1), Peer::default())] }
+    }
+
     /// The two ends of a connection without a server in between.
     fn ends() -> (Channel, Channel) {
         let binding = [9; 32];
@@ -305,7 +315,7 @@ mod tests {
         let mut asked = None;
         let decide = async |request| {
             asked = Some(request);
-            JoinAnswer::Joined { shards: 16, is_voter: false }
+            joined()
         };
         let (token, secret) = (token(5), [secret; 32]);
         let (answer, served) = tokio::join!(
@@ -319,7 +329,7 @@ mod tests {
     async fn a_server_with_the_token_is_answered() {
         let (client, server) = ends();
         let (answer, served, asked) = join(client, server, 5).await;
-        assert_eq!(answer.unwrap(), JoinAnswer::Joined { shards: 16, is_voter: false });
+        assert_eq!(answer.unwrap(), joined());
         assert_eq!(asked, Some(request()));
         served.unwrap();
     }
@@ -356,8 +366,8 @@ mod tests {
         let (near, far) = tokio::io::duplex(4096);
         let reflect = async {
             let mut far: BoxStream = Box::new(far);
-            let asked: Asked = receive(&mut far).await.unwrap();
-            let answer = Some(JoinAnswer::Joined { shards: 1, is_voter: true });
+            let asked: Asked = receive(&mut far, REQUEST_BYTES_MAX).await.unwrap();
+            let answer = Some(joined());
             send(&mut far, &Answered { version: VERSION, proof: Some(asked.proof), answer }).await.unwrap();
         };
         // The stranger has the key of the client, as far as the client can tell.

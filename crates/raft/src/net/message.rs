@@ -34,6 +34,7 @@ pub(crate) const ANNOUNCE: u8 = 7;
 pub(crate) const SNAPSHOT_OFFER: u8 = 8;
 pub(crate) const SNAPSHOT_CHUNK: u8 = 9;
 pub(crate) const SNAPSHOT_DONE: u8 = 10;
+pub(crate) const MEMBERS: u8 = 11;
 pub(crate) const ERROR: u8 = 255;
 
 /// Why a node did not answer a request.

@@ -19,12 +19,12 @@ use crate::net::BoxStream;
 use crate::net::frame::{self, Frame};
 use crate::net::link::read_hello;
 use crate::net::message::{
-    ANNOUNCE, APPEND, AnnounceRow, AppendAnswer, ERROR, HELLO, Hello, PRE_VOTE, PROPOSE, PROTOCOL, PermitRow,
-    PreVote, ProposeAnswer, READ_INDEX, Refusal, Refused, SNAPSHOT_CHUNK, SNAPSHOT_DONE, SNAPSHOT_OFFER,
-    TRANSFER, VOTE, VoteAnswer, VoteMessage, VoteRow, decode, decode_append, encode,
+    ANNOUNCE, APPEND, AnnounceRow, AppendAnswer, ERROR, HELLO, Hello, MEMBERS, PRE_VOTE, PROPOSE, PROTOCOL,
+    PermitRow, PreVote, ProposeAnswer, READ_INDEX, Refusal, Refused, SNAPSHOT_CHUNK, SNAPSHOT_DONE,
+    SNAPSHOT_OFFER, TRANSFER, VOTE, VoteAnswer, VoteMessage, VoteRow, decode, decode_append, encode,
 };
 use crate::types::Permit;
-use crate::types::{LogId, NodeId, Vote};
+use crate::types::{LogId, NodeId, Peer, Vote};
 
 /// Maximum requests of a connection that are served at a time.
 const REQUESTS_MAX: usize = 64;
@@ -141,6 +141,11 @@ async fn answer<M: Machine>(
             let vote = Vote::from(decoded::<VoteRow>(body)?);
             let done = shared.snapshots.done(node, vote, &shared.machine, &shared.raft).await;
             done.map(|vote| encode(&VoteRow::from(vote)))
+        }
+        MEMBERS => {
+            let peer: Peer = decoded(body)?;
+            shared.readdress(node, &peer).await;
+            Ok(encode(&shared.known_members().into_iter().collect::<Vec<_>>()))
         }
         kind => Err(Refused::new(Refusal::Invalid, format!("a request of the unknown kind {kind}"))),
     }

@@ -9,6 +9,7 @@
 //!   leadership; `transfer` hands it over.
 //! - `door` serves the requests of other nodes. It is the only caller of openraft for them.
 //! - `roster` holds what the servers announce about themselves.
+//! - `introductions` lets members find each other again after one of them was away or has moved.
 //! - `housekeeping` purges the log, completes interrupted changes of the members, and reports failures.
 //!
 //! # Invariants
@@ -24,6 +25,7 @@ pub(crate) mod contact;
 mod door;
 mod elector;
 mod housekeeping;
+mod introductions;
 mod proposer;
 mod pulse;
 mod readers;
@@ -69,6 +71,7 @@ use crate::timing::Timing;
 use crate::types::Permit;
 use crate::types::{LogId, NodeId, Peer};
 use contact::Contact;
+use introductions::Acquaintances;
 use proposer::Proposals;
 use pulse::Pulse;
 use readers::Readers;
@@ -169,6 +172,7 @@ pub(crate) struct Shared<M: Machine> {
     pub(crate) pulse: Pulse,
     readers: Readers,
     pub(crate) roster: Roster,
+    pub(crate) acquaintances: Acquaintances,
     permits: mpsc::UnboundedSender<Permit>,
     /// While the leadership is transferred.
     pub(crate) transferring: AtomicBool,
@@ -413,6 +417,7 @@ impl<M: Machine> Node<M> {
             pulse,
             readers,
             roster: Roster::default(),
+            acquaintances: Acquaintances::default(),
             permits,
             transferring: AtomicBool::new(false),
             transfers: AtomicU32::new(0),
@@ -430,6 +435,7 @@ impl<M: Machine> Node<M> {
         tasks.spawn(pulse::run(Arc::clone(&shared), rounds));
         tasks.spawn(readers::run(Arc::clone(&shared), reads));
         tasks.spawn(elector::run(Arc::clone(&shared), permitted));
+        tasks.spawn(introductions::run(Arc::clone(&shared), options.me.clone()));
         tasks.spawn(housekeeping::purge_regularly(Arc::clone(&shared), options.keep));
         tasks.spawn(housekeeping::complete_changes(Arc::clone(&shared)));
         tasks.spawn(housekeeping::watch(Arc::clone(&shared), options.on_failure));
@@ -612,6 +618,17 @@ impl<M: Machine> Node<M> {
             silent_for: self.shared.contact.silent_for(),
             members: membership.nodes().map(member).collect(),
         }
+    }
+
+    /// Returns the member with this key (SHA-256 of its public key), if this node knows one.
+    pub fn member_with_key(&self, key: &[u8; 32]) -> Option<NodeId> {
+        let members = self.shared.known_members();
+        members.into_iter().find(|(_, peer)| peer.fingerprint == *key).map(|(node, _)| node)
+    }
+
+    /// Tells a node that has no entries yet who the members are, so that it accepts their connections.
+    pub fn introduce(&self, members: impl IntoIterator<Item = (NodeId, Peer)>) {
+        self.shared.acquaintances.set(members);
     }
 
     /// Adds a node that gets the entries but does not vote. Returns when the change is committed; the node may lack entries.

@@ -13,6 +13,7 @@ use crate::error::MembershipError;
 use crate::net::BoxStream;
 use crate::net::join::{self, Channel, JoinAnswer, JoinError, JoinRequest, JoinToken, JoinTransport};
 use crate::node::{Member, Role, Status};
+use crate::types::{NodeId, Peer};
 
 /// Name of the secret of the join token.
 const SECRET: &str = "raft-join-token";
@@ -35,6 +36,14 @@ pub enum JoinFailed {
         /// Why.
         reason: String,
     },
+    /// A server has answered that does not know the secret, or speaks another version. No other one has answered better.
+    #[error("the server at `{address}` is not one of the cluster of the join token: {reason}")]
+    Untrusted {
+        /// Address of the server.
+        address: String,
+        /// What it has answered.
+        reason: String,
+    },
     /// No server has answered as one of the cluster.
     #[error("no server of the cluster has answered: {}", tried.join("; "))]
     NoAnswer {
@@ -50,20 +59,23 @@ impl JoinFailed {
             Self::Refused { .. } => {
                 "remove the server that is in the way from the cluster, or use another address or data folder"
             }
-            Self::NoAnswer { .. } => {
-                "check the addresses, and that the join token is the one that the first server of the cluster wrote"
+            Self::Untrusted { .. } => {
+                "check that the join token is the one that the first server of the cluster wrote, and the addresses"
             }
+            Self::NoAnswer { .. } => "check the addresses, and that the servers run",
         }
     }
 }
 
 /// What a cluster has answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Joined {
     /// Number of shards of the cluster.
     pub shards: u16,
     /// Whether this server votes.
     pub is_voter: bool,
+    /// All members of the cluster; see [`RaftStore::introduce`].
+    pub members: Vec<(NodeId, Peer)>,
 }
 
 /// Asks the servers at these addresses, and the leader that they name, to make this server a member.
@@ -77,7 +89,7 @@ pub async fn ask(
     request: &JoinRequest,
 ) -> Result<Joined, JoinFailed> {
     let mut waiting: VecDeque<String> = addresses.iter().cloned().collect();
-    let (mut asked, mut tried) = (Vec::new(), Vec::new());
+    let (mut asked, mut tried, mut untrusted) = (Vec::new(), Vec::new(), None);
     while let Some(address) = waiting.pop_front() {
         if asked.contains(&address) {
             continue;
@@ -89,7 +101,9 @@ pub async fn ask(
             Err(_) => Err(JoinError::Unexpected { reason: "it has not answered in time".to_owned() }),
         };
         match answered {
-            Ok(JoinAnswer::Joined { shards, is_voter }) => return Ok(Joined { shards, is_voter }),
+            Ok(JoinAnswer::Joined { shards, is_voter, members }) => {
+                return Ok(Joined { shards, is_voter, members });
+            }
             Ok(JoinAnswer::Refused { reason }) => return Err(JoinFailed::Refused { address, reason }),
             Ok(JoinAnswer::NotLeader { leader }) => {
                 tried.push(format!("`{address}`: another server leads"));
@@ -97,10 +111,13 @@ pub async fn ask(
                     waiting.push_front(leader);
                 }
             }
+            Err(error @ (JoinError::Proof | JoinError::Version { .. })) => {
+                untrusted = Some(JoinFailed::Untrusted { address, reason: error.to_string() });
+            }
             Err(error) => tried.push(format!("`{address}`: {error}")),
         }
     }
-    Err(JoinFailed::NoAnswer { tried })
+    Err(untrusted.unwrap_or(JoinFailed::NoAnswer { tried }))
 }
 
 async fn handshake(
@@ -114,6 +131,16 @@ async fn handshake(
 }
 
 impl RaftStore {
+    /// Returns the member with this key (SHA-256 of its public key), if this server knows one.
+    pub fn member_with_key(&self, key: &[u8; 32]) -> Option<NodeId> {
+        self.node.member_with_key(key)
+    }
+
+    /// Tells a new server, which has no entries yet, who the members are. It then accepts their connections.
+    pub fn introduce(&self, members: Vec<(NodeId, Peer)>) {
+        self.node.introduce(members);
+    }
+
     /// Returns the token with which servers join. The first call stores `proposed` as its secret, which must be random.
     ///
     /// # Errors
@@ -180,14 +207,15 @@ impl RaftStore {
                 }
             }
         };
-        JoinAnswer::Joined { shards: self.shards, is_voter }
+        let members = self.node.status().members.into_iter().map(|member| (member.node, member.peer));
+        JoinAnswer::Joined { shards: self.shards, is_voter, members: members.collect() }
     }
 
     /// Asks the cluster until this server votes. The store was opened with [`Start::Join`](crate::node::Start::Join), after
     /// the first answer of [`ask`].
     ///
     /// # Errors
-    /// [`JoinFailed::Refused`]. Servers that do not answer are asked again, without end.
+    /// [`JoinFailed::Refused`] and [`JoinFailed::Untrusted`]. Servers that do not answer are asked again, without end.
     pub async fn become_voter(
         &self,
         transport: &dyn JoinTransport,
@@ -200,7 +228,8 @@ impl RaftStore {
                 Ok(Joined { is_voter: true, .. }) if self.node.status().role != Role::Learner => {
                     return Ok(());
                 }
-                Ok(_) => {}
+                // The leader may have changed, and another server may have joined.
+                Ok(Joined { members, .. }) => self.introduce(members),
                 Err(JoinFailed::NoAnswer { tried }) => {
                     tracing::debug!(
                         tried = tried.join("; "),

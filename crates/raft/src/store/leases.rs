@@ -53,6 +53,11 @@ impl LeaseTable {
         held.filter(|_| table.term == term)
     }
 
+    /// Returns whether this server owns no shard.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().leases.is_empty()
+    }
+
     /// Forgets the leases of another term.
     fn begin(&self, term: u64) {
         let mut table = self.lock();
@@ -204,7 +209,8 @@ impl Leases for RaftStore {
             // The shards have no owner any more.
             return Ok(());
         }
-        reply(self.node.propose(Update::ReleaseShards(leases.to_vec()).into()).await).map(drop)
+        reply(self.node.propose(Update::ReleaseShards(leases.to_vec()).into()).await)?;
+        self.leave_leadership_if_drained().await
     }
 
     async fn shards_with_lost_commits(&self, leases: &[Lease]) -> Result<Vec<ShardId>, StoreError> {

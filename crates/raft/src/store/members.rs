@@ -1,6 +1,9 @@
 //! [`Members`]: the servers that run on the nodes of the cluster, and their common secrets.
 //!
 //! Announcements are in memory and exchanged with the leader. Whether a server is being drained is in the log.
+//!
+//! Only the leader of the log can own shards. So a drained server that owns none passes the leadership on, also if it was
+//! elected after it was drained.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +16,9 @@ use store::command::{Reply, Update};
 use store::{Members, StoreError};
 
 use super::{RaftStore, unexpected};
+use crate::error::TransferError;
 use crate::node::{Announcement, Role};
+use crate::types::NodeId;
 
 /// Servers of this process: usually one.
 #[derive(Debug, Default)]
@@ -81,6 +86,45 @@ impl RaftStore {
         members.into_values().collect()
     }
 
+    /// Transfers the leadership of the log if the servers of this node are drained, own no shards, and have a successor.
+    pub(super) async fn leave_leadership_if_drained(&self) -> Result<(), StoreError> {
+        if !self.node.leads() || !self.table.is_empty() {
+            return Ok(());
+        }
+        let draining = self.replica.draining().await?;
+        let own = self.servers.live(self.clock.now());
+        if own.is_empty() || !own.iter().all(|server| draining.contains(&server.record.id)) {
+            return Ok(());
+        }
+        let Some(successor) = self.successor(&draining) else { return Ok(()) };
+        let node = self.node.clone();
+        tokio::spawn(async move {
+            match node.transfer(Some(successor)).await {
+                Ok(()) | Err(TransferError::InProgress | TransferError::NotLeader) => {}
+                // It is repeated at the next announcement.
+                Err(error) => tracing::warn!(to = %successor, %error, "cannot transfer the leadership"),
+            }
+        });
+        Ok(())
+    }
+
+    /// Returns the voter with the most entries whose server is present and not drained.
+    fn successor(&self, draining: &[ServerId]) -> Option<NodeId> {
+        let announcements = self.node.announcements();
+        let is_ready = |node: NodeId| {
+            let announcement = announcements.iter().find(|announcement| announcement.node == node);
+            let servers = announcement.map(of_another).unwrap_or_default();
+            servers.iter().any(|member| !draining.contains(&member.server.id))
+        };
+        let status = self.node.status();
+        let others =
+            status.members.into_iter().filter(|member| member.is_voter && member.node != status.node);
+        others
+            .filter(|member| is_ready(member.node))
+            .max_by_key(|member| member.matched)
+            .map(|member| member.node)
+    }
+
     /// Returns the owners of the shards, while their leases are believed to be valid.
     async fn shard_owners(&self) -> Result<Vec<ShardOwner>, StoreError> {
         let (now, status) = (self.clock.now(), self.node.status());
@@ -135,7 +179,7 @@ impl Members for RaftStore {
         let announced = Announced { record: server.clone(), lag, expires_at };
         self.servers.lock().insert(server.id, announced);
         self.announce_servers().await;
-        Ok(())
+        self.leave_leadership_if_drained().await
     }
 
     async fn cluster(&self) -> Result<Cluster, StoreError> {

@@ -45,7 +45,7 @@ pub use self::joining::{JoinFailed, Joined, ask as ask_to_join};
 use self::leases::LeaseTable;
 use self::machine::{Answer, Halt, Proposal, Rejection, ReplicaMachine};
 use self::members::OwnServers;
-use crate::error::{OpenError, ProposeError, ReadError};
+use crate::error::{OpenError, ProposeError, ReadError, TransferError};
 use crate::log::Space;
 use crate::machine::MachineError;
 use crate::net::{BoxStream, Transport};
@@ -189,6 +189,15 @@ impl RaftStore {
         self.node.leadership()
     }
 
+    /// Waits, without end, until a leader answers and this server has applied what was acknowledged before.
+    pub async fn wait_for_leader(&self) {
+        while let Err(error) = self.node.read().await {
+            if error == ReadError::Stopped {
+                return;
+            }
+        }
+    }
+
     /// Serves the connection of another node of the cluster until it ends. The caller has authenticated the node.
     pub async fn serve_peer(&self, stream: BoxStream, node: NodeId) {
         self.node.serve_peer(stream, node).await;
@@ -217,9 +226,18 @@ impl RaftStore {
     /// Transfers the leadership of the log to another voter: to this one, or to the one with the most entries.
     ///
     /// # Errors
-    /// See [`TransferError`](crate::error::TransferError).
-    pub async fn transfer(&self, to: Option<NodeId>) -> Result<(), crate::error::TransferError> {
+    /// See [`TransferError`].
+    pub async fn transfer(&self, to: Option<NodeId>) -> Result<(), TransferError> {
         self.node.transfer(to).await
+    }
+
+    /// Transfers the leadership of the log to any other voter, if this server has it: before a planned stop, so that the
+    /// cluster need not wait for the end of its lease.
+    pub async fn leave_leadership(&self) {
+        match self.node.transfer(None).await {
+            Ok(()) | Err(TransferError::NotLeader | TransferError::NoTarget) => {}
+            Err(error) => tracing::warn!(%error, "cannot transfer the leadership before the stop"),
+        }
     }
 
     /// Stops the node, and closes its files. Returns when its folder can be opened again.
