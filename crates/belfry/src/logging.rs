@@ -13,7 +13,9 @@ use crate::settings::Settings;
 /// If the configured filter is invalid.
 pub(crate) fn install(settings: &Settings, default: &str) -> Result<(), Failure> {
     let level = settings.text("log.level").unwrap_or_else(|| default.to_owned());
-    let filter = EnvFilter::builder().parse(&level).map_err(|error| {
+    // A server reports what happens in its cluster itself; openraft reports each request to a server that is away. A filter
+    // of the user for it replaces this one.
+    let filter = EnvFilter::builder().parse(format!("openraft=off,{level}")).map_err(|error| {
         Failure::usage(format!("invalid log filter `{level}`: {error}"))
             .help("expected `info`, `debug`, or filters by module such as `server=debug`")
     })?;

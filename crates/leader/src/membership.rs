@@ -18,6 +18,8 @@ use crate::event::Standing;
 
 /// Interval at which servers that share a store poll each other.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// The same for a store that elects the owner. Its leases are short, and a view must not be as old as they are.
+const POLL_INTERVAL_ELECTED: Duration = Duration::from_millis(200);
 /// Time after its last announcement for which a server counts as present.
 const TTL: Duration = Duration::from_secs(3);
 /// Poll interval during a takeover or handover.
@@ -87,13 +89,24 @@ pub struct Own {
     pub follows: bool,
 }
 
+/// Who can own the shards of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// Only this server can use the store.
+    Single,
+    /// Several servers share the store, and any of them can acquire the shards.
+    Shared,
+    /// Several servers share the store, and it elects the one that can acquire the shards.
+    Elected,
+}
+
 /// Identity and settings of a server as a member of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Participant {
     /// Id of the server.
     pub id: ServerId,
-    /// Other servers can use its store.
-    pub is_shared: bool,
+    /// Who can own the shards of its store.
+    pub sharing: Sharing,
     /// Length of the leadership lease.
     pub lease: Duration,
 }
@@ -102,7 +115,10 @@ impl Participant {
     /// Returns how long this server counts as present after its last announcement. A poll that takes longer is
     /// abandoned.
     pub const fn ttl(&self) -> Duration {
-        if self.is_shared { TTL } else { TTL_ALONE }
+        match self.sharing {
+            Sharing::Single => TTL_ALONE,
+            Sharing::Shared | Sharing::Elected => TTL,
+        }
     }
 
     /// Returns who leads, according to a view of this age.
@@ -130,7 +146,7 @@ impl Participant {
     /// In a store that only one server can use, any other entry belongs to a process that was killed before this one
     /// started.
     fn may_take_over(&self, server: &ServerView) -> bool {
-        self.is_shared && server.id != self.id && !server.draining
+        self.sharing != Sharing::Single && server.id != self.id && !server.draining
     }
 }
 
@@ -182,7 +198,11 @@ impl Membership {
             // Without a successor, a drained leader is better than none.
             may_acquire: !draining || !has_successor,
             takeover_is_near: owner.is_some_and(|owner| owner.draining && owner.id != participant.id),
-            yields: yields_still && !own.follows && seen.servers.iter().any(is_ready),
+            // No other server could acquire them.
+            yields: participant.sharing == Sharing::Shared
+                && yields_still
+                && !own.follows
+                && seen.servers.iter().any(is_ready),
             hands_over: has_successor && seen_by_all,
         };
         (self.seen, self.seen_at) = (seen, Some(now));
@@ -191,7 +211,11 @@ impl Membership {
 
     /// Returns the delay until the next poll; it is short during a takeover or handover.
     pub fn poll_delay(&self, now: Timestamp) -> Duration {
-        let interval = if self.participant.is_shared { POLL_INTERVAL } else { POLL_INTERVAL_ALONE };
+        let interval = match self.participant.sharing {
+            Sharing::Single => POLL_INTERVAL_ALONE,
+            Sharing::Shared => POLL_INTERVAL,
+            Sharing::Elected => POLL_INTERVAL_ELECTED,
+        };
         let Some(seen_at) = self.seen_at else { return interval };
         let is_moving = match self.participant.ownership(&self.seen, now.since(seen_at)) {
             Ownership::Mine => self.standing.hands_over,
@@ -212,7 +236,7 @@ mod tests {
     const LEFT: Duration = Duration::from_secs(9);
     const START: Timestamp = Timestamp::from_micros(0);
     const OWN: Own = Own { stops: false, follows: false };
-    const PARTICIPANT: Participant = Participant { id: ME, is_shared: true, lease: LEASE };
+    const PARTICIPANT: Participant = Participant { id: ME, sharing: Sharing::Shared, lease: LEASE };
 
     fn server(id: ServerId, draining: bool) -> ServerView {
         ServerView { id, draining, lag: None }
@@ -251,7 +275,7 @@ mod tests {
     /// D8. The row of the killed server stays in the store for a minute.
     #[test]
     fn a_server_that_was_killed_earlier_is_no_successor() {
-        let mut membership = Membership::new(Participant { is_shared: false, ..PARTICIPANT });
+        let mut membership = Membership::new(Participant { sharing: Sharing::Single, ..PARTICIPANT });
         let drained = seen(&[server(ME, true), server(OTHER, false)], ME, LEFT);
         for passed in [Duration::ZERO, Duration::from_secs(9)] {
             let standing = membership.see(START + passed, drained.clone(), OWN);
@@ -298,6 +322,8 @@ mod tests {
         assert!(!yields(&mut membership, ready, YIELD_MAX, OWN), "the other standby does not take over");
         let follows = Own { follows: true, ..OWN };
         assert!(!yields(&mut Membership::new(PARTICIPANT), ready, Duration::ZERO, follows), "both are ready");
+        let elected = Participant { sharing: Sharing::Elected, ..PARTICIPANT };
+        assert!(!yields(&mut Membership::new(elected), ready, Duration::ZERO, OWN), "no other can acquire");
     }
 
     /// D6.
@@ -338,7 +364,7 @@ mod tests {
             "the leader does not renew"
         );
         assert_eq!(pause(ClusterView { servers: all(false).into(), owner: None }), POLL_INTERVAL_MOVING);
-        let alone = Membership::new(Participant { is_shared: false, ..PARTICIPANT });
+        let alone = Membership::new(Participant { sharing: Sharing::Single, ..PARTICIPANT });
         assert_eq!(alone.poll_delay(START), POLL_INTERVAL_ALONE);
     }
 }

@@ -9,7 +9,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use model::Duration;
 use model::limits::BATCH_BODY_BYTES_MAX;
@@ -129,6 +129,19 @@ pub enum StoreConfig {
     Embedded,
     /// PostgreSQL database, which several servers may share.
     Postgres(PostgresConfig),
+    /// A replica in the data folder of each server; the servers elect a leader among themselves.
+    Raft(RaftConfig),
+}
+
+/// How a server becomes a member of a cluster with replicas. A server that is a member already needs none of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RaftConfig {
+    /// Whether this server creates a new cluster. Refused in a data folder that belongs to one.
+    pub bootstrap: bool,
+    /// `HOST:PORT` of servers of the cluster to join.
+    pub join: Vec<String>,
+    /// File with the join token of the cluster, which its first server writes to [`ServerConfig::join_token_path`].
+    pub join_token_file: Option<PathBuf>,
 }
 
 /// Connection to a PostgreSQL database.
@@ -255,6 +268,9 @@ impl ServerConfig {
             let reason = format!("expected 1s to {} but got {shard_lease}", store::LEASE_MAX);
             return invalid("server.shard_lease", reason);
         }
+        if let StoreConfig::Raft(_) = self.store {
+            self.check_raft(shard_lease)?;
+        }
         let (lease, interval) = (self.engine.lease, self.engine.heartbeat_interval);
         if interval == Duration::ZERO {
             return invalid("server.heartbeat_interval", "expected a positive duration but got 0".to_owned());
@@ -303,7 +319,7 @@ impl ServerConfig {
     }
 
     /// Returns the duration of a shard lease without a renewal [default: 10s for the embedded store, 2.5s for
-    /// PostgreSQL].
+    /// PostgreSQL, 1s for replicas].
     ///
     /// It bounds the time without a leader after a crash. The embedded store has only one server, which can reacquire
     /// its lease at once, so its lease is long and seldom renewed.
@@ -311,8 +327,35 @@ impl ServerConfig {
         let by_store = match self.store {
             StoreConfig::Embedded => Duration::from_secs(10),
             StoreConfig::Postgres(_) => Duration::from_millis(2_500),
+            StoreConfig::Raft(_) => Duration::from(raft::timing::LEASE),
         };
         self.shard_lease.unwrap_or(by_store)
+    }
+
+    fn check_raft(&self, shard_lease: Duration) -> Result<(), ConfigError> {
+        let invalid = |name, reason: String| Err(ConfigError::Invalid { name, reason });
+        let lease = Duration::from(raft::timing::LEASE);
+        if shard_lease != lease {
+            // A voter elects another leader after this time, whatever the old one believes.
+            let reason = format!("servers with replicas always use {lease}, but it is {shard_lease}");
+            return invalid("server.shard_lease", reason);
+        }
+        if self.advertise_url.is_none() && self.listen.ip().is_unspecified() {
+            let reason = format!(
+                "the other servers of the cluster cannot reach `{}`: set the address of this machine, as `http://HOST:PORT`",
+                self.listen
+            );
+            return invalid("server.advertise_url", reason);
+        }
+        match &self.advertise_url {
+            Some(url) if !url.starts_with("http://") => {
+                let reason = format!(
+                    "the other servers of the cluster connect directly, not through a proxy: expected `http://HOST:PORT`, but got `{url}`"
+                );
+                invalid("server.advertise_url", reason)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the URL of this server for other servers and workers, if it listens at `addr`.
@@ -324,6 +367,16 @@ impl ServerConfig {
     /// Returns the path of the embedded store.
     pub fn store_path(&self) -> PathBuf {
         self.data_dir.join("belfry.db")
+    }
+
+    /// Returns the folder of the replica and its log.
+    pub fn raft_dir(&self) -> PathBuf {
+        self.data_dir.join("raft")
+    }
+
+    /// Returns the file with the token with which other servers join the cluster of this one.
+    pub fn join_token_path(&self) -> PathBuf {
+        self.data_dir.join("join-token")
     }
 
     /// Returns the folder of logs that are still being written.
@@ -356,12 +409,6 @@ impl ServerConfig {
     }
 }
 
-/// Creates a folder that only its owner can read; an existing folder keeps its permissions.
-pub(crate) fn make_private_dir(dir: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -392,6 +439,27 @@ mod tests {
                 "fine"
             );
         }
+    }
+
+    #[test]
+    fn servers_with_replicas_need_a_direct_address_and_their_lease() {
+        let raft = |change: fn(&mut ServerConfig)| {
+            problem(|config| {
+                config.store = StoreConfig::Raft(RaftConfig::default());
+                change(config);
+            })
+        };
+        assert_eq!(raft(|_| {}), "fine");
+        assert!(raft(|c| c.shard_lease = Some(Duration::from_secs(2))).contains("`server.shard_lease`"));
+        assert!(
+            raft(|c| c.advertise_url = Some("https://proxy".into())).contains("not through a proxy"),
+            "a proxy would end the TLS of the servers"
+        );
+        let anywhere = |config: &mut ServerConfig| {
+            config.exposure = Exposure::Insecure;
+            config.listen = "0.0.0.0:7070".parse().unwrap();
+        };
+        assert!(raft(anywhere).contains("`server.advertise_url`"));
     }
 
     #[test]

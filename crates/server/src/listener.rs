@@ -5,21 +5,25 @@
 //!
 //! The first byte of a connection shows whether [another server](crate::peers) has connected; each connection waits for
 //! it in its own task. Connections of servers that fail authentication get only a refusal.
+//!
+//! A [`Door`] says what serves a connection. A server with a replica opens its port before it can read its store: the
+//! other servers need its replica to elect a leader. Until the door is [open](Door::open), requests get a refusal.
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use axum::extract::Request;
+use axum::http::Request;
 use axum::{Extension, Router};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use store::cluster::Fingerprint;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -29,7 +33,8 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use crate::members::Members;
-use crate::peers::{self, FromServer};
+use crate::peers::{self, FromServer, Identity};
+use crate::replica::Replica;
 
 /// Most concurrent connections; further ones wait in the kernel's backlog.
 const CONNECTIONS_MAX: usize = 20_000;
@@ -124,47 +129,112 @@ pub(crate) struct Routers {
     pub(crate) unauthenticated_peers: Router,
 }
 
-/// Serves `apps` until `stop`; then lets open requests finish for `grace` at most.
-pub(crate) async fn serve<L: Listener>(
-    mut listener: L,
-    Routers { main: for_all, unauthenticated_peers: for_strangers }: Routers,
+/// What serves the connections of a server.
+pub(crate) struct Door {
+    identity: Arc<Identity>,
+    /// Serves requests until the door is open.
+    starting: Router,
+    opened: OnceLock<Opened>,
+    /// Replica of this server, if it has one.
+    replica: OnceLock<Arc<Replica>>,
+}
+
+struct Opened {
+    main: Router,
+    for_servers: Router,
+    unauthenticated_peers: Router,
     members: Members,
-    stop: CancellationToken,
-    grace: Duration,
-) {
-    let door = Arc::new(Dispatcher {
-        acceptor: members.identity().acceptor(),
-        for_servers: HttpService { builder: builder(), app: for_all.clone().layer(Extension(FromServer)) },
+}
+
+impl Door {
+    /// Creates the door of a server with this key. `starting` serves requests until the door is open.
+    pub(crate) fn new(identity: Arc<Identity>, starting: Router) -> Self {
+        Self { identity, starting, opened: OnceLock::new(), replica: OnceLock::new() }
+    }
+
+    /// Returns the key of the server.
+    pub(crate) fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+
+    /// Serves the connections of other replicas from now on.
+    pub(crate) fn add_replica(&self, replica: Arc<Replica>) {
+        // A server has one replica.
+        let _first = self.replica.set(replica);
+    }
+
+    /// Serves requests from now on.
+    pub(crate) fn open(&self, Routers { main, unauthenticated_peers }: Routers, members: Members) {
+        let for_servers = main.clone().layer(Extension(FromServer));
+        // A server is started once.
+        let _first = self.opened.set(Opened { main, for_servers, unauthenticated_peers, members });
+    }
+
+    fn main(&self) -> Router {
+        self.opened.get().map_or_else(|| self.starting.clone(), |opened| opened.main.clone())
+    }
+}
+
+/// When a listener ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Ends {
+    /// Ends the requests of clients.
+    pub(crate) requests: CancellationToken,
+    /// Cancelled by the listener, when no request is open any more.
+    pub(crate) requests_ended: CancellationToken,
+    /// Ends everything else: with a replica, the other servers still need this one while it hands over.
+    pub(crate) connections: CancellationToken,
+}
+
+/// Serves the connections of a listener until `ends`. Open requests have `grace` to finish.
+pub(crate) async fn serve<L: Listener>(mut listener: L, door: Arc<Door>, ends: Ends, grace: Duration) {
+    let cut_off = CancellationToken::new();
+    let dispatcher = Arc::new(Dispatcher {
+        acceptor: door.identity.acceptor(),
+        http: builder(),
         // One request at a time; its answer ends the connection.
-        unauthenticated_peers: HttpService { builder: builder().http1_only(), app: for_strangers },
-        main: HttpService { builder: builder(), app: for_all },
-        members,
-        stop: stop.clone(),
+        http_of_strangers: builder().http1_only(),
+        graceful: Mutex::new(Some(GracefulShutdown::new())),
+        open_requests: TaskTracker::new(),
+        cut_off: cut_off.clone(),
+        ends: ends.clone(),
+        door,
     });
     let (connections, shares) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), ConnectionCounts::default());
-    let graceful = GracefulShutdown::new();
-    let (open, cut_off) = (TaskTracker::new(), CancellationToken::new());
-    while let Some(stream) = accept(&mut listener, &stop).await {
-        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { break };
-        let address = L::peer(&stream).map(network);
-        let Some(share) = shares.take(address, connections.available_permits()) else {
-            tracing::debug!(?address, "closed a connection: its address has reached its limit");
-            continue;
-        };
-        let (door, watcher, cut_off) = (Arc::clone(&door), graceful.watcher(), cut_off.clone());
-        open.spawn(async move {
-            let _taken = (permit, share);
-            tokio::select! {
-                () = door.dispatch::<L>(stream, watcher) => {}
-                () = cut_off.cancelled() => {}
+    let open = TaskTracker::new();
+    let accepting = async {
+        while let Some(stream) = accept(&mut listener, &ends.connections).await {
+            let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { break };
+            let address = L::peer(&stream).map(network);
+            let Some(share) = shares.take(address, connections.available_permits()) else {
+                tracing::debug!(?address, "closed a connection: its address has reached its limit");
+                continue;
+            };
+            let dispatcher = Arc::clone(&dispatcher);
+            open.spawn(async move {
+                let _taken = (permit, share);
+                dispatcher.dispatch::<L>(stream).await;
+            });
+        }
+        drop(listener);
+    };
+    let ending = async {
+        ends.requests.cancelled().await;
+        let graceful = dispatcher.lock().take();
+        let finished = async {
+            if let Some(graceful) = graceful {
+                graceful.shutdown().await;
             }
-        });
-    }
-    drop(listener);
-    if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
-        tracing::info!("closing requests that did not end within the grace period");
-    }
-    cut_off.cancel();
+        };
+        if tokio::time::timeout(grace, finished).await.is_err() {
+            tracing::info!("closing requests that did not end within the grace period");
+        }
+        cut_off.cancel();
+        dispatcher.open_requests.close();
+        dispatcher.open_requests.wait().await;
+        ends.requests_ended.cancel();
+    };
+    tokio::join!(accepting, ending);
     open.close();
     open.wait().await;
 }
@@ -214,76 +284,117 @@ impl Drop for ConnectionCount {
 
 /// Dispatches connections to the service for their kind.
 struct Dispatcher {
+    door: Arc<Door>,
     acceptor: TlsAcceptor,
-    for_servers: HttpService,
-    unauthenticated_peers: HttpService,
-    main: HttpService,
-    members: Members,
-    stop: CancellationToken,
+    http: Builder<TokioExecutor>,
+    http_of_strangers: Builder<TokioExecutor>,
+    /// `None` when requests have ended.
+    graceful: Mutex<Option<GracefulShutdown>>,
+    /// Counts the connections with requests.
+    open_requests: TaskTracker,
+    /// Ends requests that were not finished in time.
+    cut_off: CancellationToken,
+    ends: Ends,
 }
 
 impl Dispatcher {
+    fn lock(&self) -> MutexGuard<'_, Option<GracefulShutdown>> {
+        self.graceful.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Serves a connection until it ends.
-    async fn dispatch<L: Listener>(&self, mut stream: L::Stream, watcher: Watcher) {
+    async fn dispatch<L: Listener>(&self, mut stream: L::Stream) {
         let peer = L::peer(&stream);
         let first = tokio::select! {
             first = first_byte::<L>(&mut stream) => first,
             // The client has not sent a request.
-            () = self.stop.cancelled() => None,
+            () = self.ends.connections.cancelled() => None,
         };
         match first {
-            Some(peers::TLS_HANDSHAKE) => self.serve_peer(stream, peer, watcher).await,
-            Some(_) => self.main.serve(stream, peer, watcher).await,
+            Some(peers::TLS_HANDSHAKE) => self.serve_peer(stream, peer).await,
+            Some(_) => {
+                let door = Arc::clone(&self.door);
+                self.serve_http(&self.http, stream, peer, move || door.main()).await;
+            }
             None => {}
         }
     }
 
-    async fn serve_peer<S>(&self, stream: S, peer: Option<IpAddr>, watcher: Watcher)
+    async fn serve_peer<S>(&self, stream: S, peer: Option<IpAddr>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let accepted = peers::accept(&self.acceptor, stream, |key| self.members.find(key));
+        let accepted = peers::accept(&self.acceptor, stream);
         let accepted = tokio::select! {
             accepted = tokio::time::timeout(HEADERS_TIMEOUT, accepted) => accepted,
-            () = self.stop.cancelled() => return,
+            () = self.ends.connections.cancelled() => return,
         };
         let address = peer.map(tracing::field::display);
         match accepted {
-            Ok(Ok((stream, Ok(server)))) => {
-                tracing::debug!(server = server.name, server_id = %server.id, "another server connected");
-                self.for_servers.serve(stream, peer, watcher).await;
-            }
-            Ok(Ok((stream, Err(stranger)))) => {
-                tracing::warn!(address, error = %stranger, "refused a connection of an unauthenticated server");
-                self.unauthenticated_peers.serve(stream, peer, watcher).await;
-            }
+            Ok(Ok((stream, proved))) => match (proved.protocol, self.door.replica.get()) {
+                (Some(protocol), Some(replica)) => {
+                    let serving = replica.serve(Box::new(stream), protocol, &proved, address);
+                    self.ends.connections.run_until_cancelled(serving).await;
+                }
+                (Some(_), None) => {
+                    tracing::debug!(address, "another server looks for a replica that is not here")
+                }
+                (None, _) => self.serve_forwarded(stream, proved.key, peer).await,
+            },
             // A client that speaks TLS by mistake is no reason for a warning.
             Ok(Err(error)) => tracing::debug!(address, error = %error, "TLS handshake failed"),
             Err(_) => tracing::debug!(address, "TLS handshake timed out"),
         }
     }
-}
 
-/// An HTTP service, and the protocols of its connections.
-struct HttpService {
-    builder: Builder<TokioExecutor>,
-    app: Router,
-}
-
-impl HttpService {
-    async fn serve<S>(&self, stream: S, peer: Option<IpAddr>, watcher: Watcher)
+    /// Serves the forwarded requests of another server with this key.
+    async fn serve_forwarded<S>(&self, stream: S, key: Fingerprint, peer: Option<IpAddr>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let noted = self.app.clone().map_request(move |mut request: Request<Incoming>| {
+        // Until then this server leads nothing that could be forwarded to it.
+        let Some(opened) = self.door.opened.get() else { return };
+        let found = tokio::select! {
+            found = opened.members.find(key) => found,
+            () = self.ends.connections.cancelled() => return,
+        };
+        let reason = match found {
+            Ok(Some(server)) => {
+                tracing::debug!(server = server.name, server_id = %server.id, "another server connected");
+                let app = opened.for_servers.clone();
+                return self.serve_http(&self.http, stream, peer, move || app.clone()).await;
+            }
+            Ok(None) => format!("no server of the cluster has the key {key}"),
+            Err(error) => format!("cannot read the servers of the cluster: {error}"),
+        };
+        let address = peer.map(tracing::field::display);
+        tracing::warn!(address, error = reason, "refused a connection of an unauthenticated server");
+        let app = opened.unauthenticated_peers.clone();
+        self.serve_http(&self.http_of_strangers, stream, peer, move || app.clone()).await;
+    }
+
+    /// Serves HTTP on a connection. `app` returns the service of each request.
+    async fn serve_http<S>(
+        &self,
+        http: &Builder<TokioExecutor>,
+        stream: S,
+        peer: Option<IpAddr>,
+        app: impl Fn() -> Router + Clone + Send + 'static,
+    ) where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let _open = self.open_requests.token();
+        let Some(watcher) = self.lock().as_ref().map(GracefulShutdown::watcher) else { return };
+        let service = tower::service_fn(move |mut request: Request<Incoming>| {
             if let Some(address) = peer {
                 request.extensions_mut().insert(Peer::Connection(address));
             }
-            request
+            app().oneshot(request)
         });
-        let service = TowerToHyperService::new(noted);
-        let connection = self.builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-        if let Err(error) = watcher.watch(connection.into_owned()).await {
+        let service = TowerToHyperService::new(service);
+        let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let served = self.cut_off.run_until_cancelled(watcher.watch(connection.into_owned())).await;
+        if let Some(Err(error)) = served {
             tracing::debug!(error = %error, "connection ended");
         }
     }

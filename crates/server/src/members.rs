@@ -9,7 +9,7 @@
 //! are authenticated with [`Members::find`].
 //!
 //! # Cost
-//! Two queries every 500 ms while several servers can share the store, every 50 ms during a handover. Searches for new
+//! Two queries every 500 ms (200 ms with replicas) while several servers can share the store, every 50 ms during a handover. Searches for new
 //! servers are limited to ten a second.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use leader::Standing;
 use leader::membership::{
-    ClusterView, Membership, Own, Owner, Ownership, Participant, SEEN_BY_ALL, ServerView,
+    ClusterView, Membership, Own, Owner, Ownership, Participant, SEEN_BY_ALL, ServerView, Sharing,
 };
 use model::error_chain::Chain;
 use model::{ServerId, ShardId, Timestamp, id::IdSource};
@@ -78,7 +78,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     me: ServerRecord,
     participant: Participant,
-    identity: Identity,
+    identity: Arc<Identity>,
     seen: watch::Sender<Arc<ClusterReading>>,
     search: Mutex<Search>,
     standing: watch::Sender<Standing>,
@@ -96,20 +96,20 @@ struct Search {
 }
 
 impl Members {
-    /// Creates the membership of this server, with a new id and key at each start. Other servers reach it at `url`.
+    /// Creates the membership of this server, with a new id and key. Other servers reach it at `url`.
     pub fn new(store: Arc<dyn Store>, config: &ServerConfig, url: Option<String>) -> Self {
-        Self::with_clock(Arc::new(SystemClock), store, config, url)
+        Self::with_clock(Arc::new(SystemClock), store, config, url, Arc::new(Identity::generate()))
     }
 
-    /// Creates the membership of a server with the given clock.
+    /// Creates the membership of a server with the given clock and key.
     pub(crate) fn with_clock(
         clock: Arc<dyn Clock>,
         store: Arc<dyn Store>,
         config: &ServerConfig,
         url: Option<String>,
+        identity: Arc<Identity>,
     ) -> Self {
         let (now, entropy) = (clock.now(), rand::random());
-        let identity = Identity::generate();
         let me = ServerRecord {
             id: ServerId::from_bits(IdSource::default().next(now, ShardId(0), entropy)),
             name: config.name.clone(),
@@ -120,7 +120,11 @@ impl Members {
         };
         let participant = Participant {
             id: me.id,
-            is_shared: matches!(config.store, StoreConfig::Postgres(_)),
+            sharing: match config.store {
+                StoreConfig::Embedded => Sharing::Single,
+                StoreConfig::Postgres(_) => Sharing::Shared,
+                StoreConfig::Raft(_) => Sharing::Elected,
+            },
             lease: config.shard_lease(),
         };
         let seen = Arc::new(ClusterReading::new(Cluster::default(), clock.steady()));

@@ -4,7 +4,8 @@
 //! it only from one. The store is the root of trust: a process that can write the row of a server is a server.
 //!
 //! - Each server generates a key at its start, keeps it in memory, and publishes the [`Fingerprint`] of its public key
-//!   in its row among the [members](crate::members).
+//!   in its row among the [members](crate::members). A server with a replica has one key for life, in a file: the other
+//!   servers know it as a member of the [cluster](crate::replica).
 //! - Both sides of a connection prove their keys by TLS 1.3 with raw public keys (RFC 7250). Names, authorities and
 //!   dates of certificates would add nothing to the row.
 //! - The connecting side requires the key in the row of the wanted server. The accepting side requires the key of a
@@ -14,6 +15,8 @@
 //!
 //! A server behind a proxy that terminates TLS, at an address with `https`, is authenticated by the proxy's
 //! certificate. A forwarded request is then marked by a MAC with a key from the store (see `api::forward`).
+//!
+//! The protocol of a connection is negotiated (ALPN): [`Protocol`] for the traffic of replicas, none for forwarded requests.
 //!
 //! # Invariants
 //! - No byte of a request is sent before the other side has proven its key.
@@ -28,6 +31,7 @@
 //! peer costs one handshake and one discarded request; all unknown peers together cost ten queries a second.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use ring::rand::SystemRandom;
@@ -43,15 +47,16 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
-    SignatureScheme,
+    CertificateError, ClientConfig, ConnectionCommon, DigitallySignedStruct, DistinguishedName, Error,
+    ServerConfig, SignatureScheme,
 };
 use sha2::{Digest as _, Sha256};
-use store::StoreError;
-use store::cluster::{Fingerprint, ServerRecord};
+use store::cluster::Fingerprint;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector, client};
+
+use crate::private_files::write_secret;
 
 /// First byte of a TLS handshake.
 pub(crate) const TLS_HANDSHAKE: u8 = 0x16;
@@ -59,6 +64,56 @@ pub(crate) const TLS_HANDSHAKE: u8 = 0x16;
 /// Marks the requests of a connection that [`accept`] has authenticated as one of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FromServer;
+
+/// What servers with replicas use a connection for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Entries, votes and snapshots between members of a cluster.
+    Raft,
+    /// The handshake of a server that joins the cluster.
+    Join,
+}
+
+impl Protocol {
+    const ALL: [Self; 2] = [Self::Raft, Self::Join];
+
+    /// Name in the TLS handshake.
+    fn alpn(self) -> &'static [u8] {
+        match self {
+            Self::Raft => b"belfry-raft/1",
+            Self::Join => b"belfry-join/1",
+        }
+    }
+}
+
+/// Protocol of forwarded requests in the TLS handshake, for clients that name one.
+const HTTP: &[u8] = b"http/1.1";
+/// Label of the value that only the two ends of a connection can compute (RFC 5705).
+const BINDING_LABEL: &[u8] = b"EXPORTER-belfry-join";
+
+/// What a TLS handshake has shown about the other end.
+#[derive(Debug, Clone, Copy)]
+pub struct Proved {
+    /// Its key.
+    pub key: Fingerprint,
+    /// The protocol that both ends have chosen; `None` for forwarded requests.
+    pub protocol: Option<Protocol>,
+    /// Value that only the two ends of this connection know.
+    pub binding: [u8; 32],
+}
+
+impl Proved {
+    fn of<D>(connection: &ConnectionCommon<D>) -> io::Result<Self> {
+        let keys = connection.peer_certificates().unwrap_or_default();
+        let chosen = connection.alpn_protocol();
+        let binding = connection.export_keying_material([0; 32], BINDING_LABEL, None);
+        Ok(Self {
+            key: fingerprint_of(keys.first().map(AsRef::as_ref).unwrap_or_default()),
+            protocol: Protocol::ALL.into_iter().find(|protocol| chosen == Some(protocol.alpn())),
+            binding: binding.map_err(io::Error::other)?,
+        })
+    }
+}
 
 /// Key of a server.
 #[derive(Debug)]
@@ -73,13 +128,33 @@ impl Identity {
     /// # Panics
     /// If the operating system provides no random bytes.
     pub fn generate() -> Self {
-        let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("the system has random bytes");
-        let key = provider::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(key.as_ref()))
-            .expect("the key was generated in this format");
-        let public = key.public_key().expect("a key pair has a public key").to_vec();
+        Self::of(&new_key()).expect("the key was generated in this format")
+    }
+
+    /// Reads the key of a file (PKCS #8). With `create`, a missing file gets a new key, which only its owner can read.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written, or does not contain a key.
+    pub fn load(path: &Path, create: bool) -> io::Result<Self> {
+        let key = match std::fs::read(path) {
+            Err(error) if create && error.kind() == io::ErrorKind::NotFound => {
+                let key = new_key();
+                write_secret(path, &key)?;
+                key
+            }
+            read => read?,
+        };
+        Self::of(&key)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it does not contain an Ed25519 key"))
+    }
+
+    /// Makes the identity of a key in PKCS #8; `None` if it is none.
+    fn of(key: &[u8]) -> Option<Self> {
+        let key = provider::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(key)).ok()?;
+        let public = key.public_key()?.to_vec();
         let fingerprint = fingerprint_of(&public);
         let key = Arc::new(CertifiedKey::new(vec![CertificateDer::from(public)], key));
-        Self { key, fingerprint }
+        Some(Self { key, fingerprint })
     }
 
     /// Returns the fingerprint of the public key.
@@ -89,8 +164,37 @@ impl Identity {
 
     /// Returns the TLS settings for connections to the server with this key.
     pub fn client_config(&self, server: Fingerprint) -> ClientConfig {
+        self.config_to(Some(server))
+    }
+
+    /// Connects to the server with this key, or to any server, for a protocol. The other end must have chosen it too.
+    ///
+    /// # Errors
+    /// If the handshake fails, or the server does not speak the protocol.
+    pub(crate) async fn connect<S>(
+        &self,
+        stream: S,
+        server: Option<Fingerprint>,
+        protocol: Protocol,
+    ) -> io::Result<(client::TlsStream<S>, Proved)>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let mut config = self.config_to(server);
+        config.alpn_protocols = vec![protocol.alpn().to_vec()];
+        // Nothing verifies the name: the key identifies the server.
+        let name = ServerName::try_from("belfry").expect("it is a valid name");
+        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        let proved = Proved::of(stream.get_ref().1)?;
+        if proved.protocol != Some(protocol) {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "the server has no replica"));
+        }
+        Ok((stream, proved))
+    }
+
+    fn config_to(&self, server: Option<Fingerprint>) -> ClientConfig {
         let provider = Arc::new(provider::default_provider());
-        let verifier = Arc::new(KeyVerifier::new(&provider, Some(server)));
+        let verifier = Arc::new(KeyVerifier::new(&provider, server));
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
             .expect("the provider supports TLS 1.3")
@@ -113,43 +217,28 @@ impl Identity {
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::clone(&self.key))));
         config.send_tls13_tickets = 0;
+        let protocols = Protocol::ALL.map(Protocol::alpn);
+        config.alpn_protocols = protocols.into_iter().chain([HTTP]).map(<[u8]>::to_vec).collect();
         TlsAcceptor::from(Arc::new(config))
     }
 }
 
-/// Why a connection is not accepted as one of a server.
-#[derive(Debug, thiserror::Error)]
-pub enum PeerError {
-    /// Its key is the key of no present server.
-    #[error("no server of the cluster has the key {0}")]
-    Unknown(Fingerprint),
-    /// The servers could not be read from the store.
-    #[error("cannot read the servers of the cluster: {0}")]
-    Store(#[from] StoreError),
-}
-
-/// Accepts a TLS connection whose client proves a key, and returns the server with this key. `find` searches the key
-/// among the servers that are present.
+/// Accepts a TLS connection whose client proves a key. Any key is accepted: the caller decides about it.
 ///
 /// # Errors
 /// If the TLS handshake fails: not TLS 1.3, or no proof of a key.
-pub async fn accept<S, F>(
-    acceptor: &TlsAcceptor,
-    stream: S,
-    find: impl FnOnce(Fingerprint) -> F,
-) -> io::Result<(TlsStream<S>, Result<ServerRecord, PeerError>)>
+pub(crate) async fn accept<S>(acceptor: &TlsAcceptor, stream: S) -> io::Result<(TlsStream<S>, Proved)>
 where
     S: AsyncRead + AsyncWrite + Unpin,
-    F: Future<Output = Result<Option<ServerRecord>, StoreError>>,
 {
     let stream = acceptor.accept(stream).await?;
-    let keys = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    let fingerprint = fingerprint_of(keys.first().map(AsRef::as_ref).unwrap_or_default());
-    let server = match find(fingerprint).await {
-        Ok(server) => server.ok_or(PeerError::Unknown(fingerprint)),
-        Err(error) => Err(error.into()),
-    };
-    Ok((stream, server))
+    let proved = Proved::of(stream.get_ref().1)?;
+    Ok((stream, proved))
+}
+
+fn new_key() -> Vec<u8> {
+    let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("the system has random bytes");
+    key.as_ref().to_vec()
 }
 
 /// Returns whether a connection failed because the TLS handshake did, for example because the peer has another key than
@@ -302,6 +391,37 @@ mod tests {
         let refused = Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure);
         assert!(is_tls_failure(&Connect(io::Error::new(io::ErrorKind::InvalidData, refused))));
         assert!(!is_tls_failure(&Connect(io::ErrorKind::ConnectionRefused.into())));
+    }
+
+    #[test]
+    fn a_key_in_a_file_is_the_same_after_each_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("node.key");
+        assert!(Identity::load(&path, false).is_err(), "a lost key is not replaced");
+        let created = Identity::load(&path, true).unwrap();
+        for create in [true, false] {
+            assert_eq!(Identity::load(&path, create).unwrap().fingerprint(), created.fingerprint());
+        }
+        std::fs::write(&path, "no key").unwrap();
+        assert!(Identity::load(&path, true).is_err());
+    }
+
+    /// Both ends compute the same value, and no other connection has it.
+    #[tokio::test]
+    async fn both_ends_of_a_connection_prove_their_keys_and_share_a_value() {
+        let [one, two] = [Identity::generate(), Identity::generate()];
+        let connect = async || {
+            let (near, far) = tokio::io::duplex(16 * 1024);
+            let acceptor = two.acceptor();
+            let (connected, accepted) =
+                tokio::join!(one.connect(near, None, Protocol::Join), accept(&acceptor, far));
+            (connected.unwrap().1, accepted.unwrap().1)
+        };
+        let (client, server) = connect().await;
+        assert_eq!((client.key, server.key), (two.fingerprint(), one.fingerprint()));
+        assert_eq!(server.protocol, Some(Protocol::Join));
+        assert_eq!(client.binding, server.binding);
+        assert_ne!(connect().await.0.binding, client.binding);
     }
 
     #[test]

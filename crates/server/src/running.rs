@@ -25,12 +25,15 @@ use crate::audit::AuditLog;
 use crate::auth::first_start::{ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE};
 use crate::auth::{AccessControl, FirstStartError, Keys, first_start};
 use crate::clock::{self, Clock};
-use crate::config::{ConfigError, PostgresConfig, ServerConfig, StoreConfig, make_private_dir};
-use crate::listener::{self, Listener, Routers};
+use crate::config::{ConfigError, PostgresConfig, RaftConfig, ServerConfig, StoreConfig};
+use crate::listener::{self, Door, Ends, Listener, Routers};
 use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::node::{DriverHandle, Fatal, Node, NodeConfig, Readiness};
 use crate::objects::{ObjectError, Objects};
+use crate::peers::Identity;
+use crate::private_files::make_private_dir;
+use crate::replica::{self, Replica, ReplicaError};
 use crate::services::Services;
 
 /// Why a server did not start.
@@ -70,6 +73,9 @@ pub enum StartError {
         #[source]
         source: std::io::Error,
     },
+    /// The replica of this server could not be opened, or the server is no member of a cluster.
+    #[error(transparent)]
+    Replica(#[from] ReplicaError),
     /// The operating system could not create a thread.
     #[error("cannot start the engine's thread")]
     Thread(#[source] std::io::Error),
@@ -86,6 +92,7 @@ impl StartError {
             Self::Tokens(_) => "check that the data folder has free space and belongs to the server's user",
             Self::SecretKey(error) => error.help(),
             Self::Listen { .. } => "stop the process that listens there, or choose another port",
+            Self::Replica(error) => error.help(),
             Self::Thread(_) => "raise the limit of threads",
         }
     }
@@ -106,8 +113,10 @@ pub struct Running {
     /// Handles shared by all parts of the server.
     pub services: Services,
     driver: DriverHandle,
+    /// Replica of this server, if the store is Raft.
+    replica: Option<Arc<Replica>>,
     tasks: TaskTracker,
-    stop_listening: CancellationToken,
+    listening: Listening,
     stop_tasks: CancellationToken,
 }
 
@@ -122,8 +131,49 @@ pub async fn start(config: ServerConfig) -> Result<Running, StartError> {
     let store = match &config.store {
         StoreConfig::Embedded => open_embedded(&config).await?,
         StoreConfig::Postgres(database) => open_postgres(&config, database).await?,
+        StoreConfig::Raft(raft) => {
+            let raft = raft.clone();
+            return start_replica(config, raft).await;
+        }
     };
     start_with(config, store).await
+}
+
+/// Starts a server with a replica. It listens before it can read its store, because the servers elect a leader over the
+/// same port.
+async fn start_replica(config: ServerConfig, raft: RaftConfig) -> Result<Running, StartError> {
+    let prepared = replica::prepare(&config, &raft)?;
+    let (listener, addr) = bind(config.listen).await?;
+    let identity = Arc::clone(&prepared.identity);
+    let listening = Listening::new(identity, Keep::UntilTheEnd);
+    listening.serve(listener, config.shutdown_grace.to_std());
+    let url = config.url_at(addr).unwrap_or_default();
+    let address = url.strip_prefix("http://").unwrap_or(&url).trim_end_matches('/').to_owned();
+    tracing::info!(%addr, "listening for the other servers of the cluster");
+    let replica = match prepared.open(&config, &raft, address, &listening.door).await {
+        Ok(replica) => replica,
+        Err(error) => {
+            listening.end().await;
+            return Err(error.into());
+        }
+    };
+    let site =
+        Site { store: replica.store(), addr, clock: clock::of_process(), engine: EngineThread::Dedicated };
+    match assemble(config, site, listening.clone(), Some(Arc::clone(&replica))).await {
+        Ok(running) => Ok(running),
+        Err(error) => {
+            replica.shutdown().await;
+            listening.end().await;
+            Err(error)
+        }
+    }
+}
+
+async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |source| StartError::Listen { listen, source };
+    let listener = TcpListener::bind(listen).await.map_err(failed)?;
+    let addr = listener.local_addr().map_err(failed)?;
+    Ok((listener, addr))
 }
 
 async fn open_embedded(config: &ServerConfig) -> Result<Arc<dyn Store>, StartError> {
@@ -138,11 +188,12 @@ async fn open_embedded(config: &ServerConfig) -> Result<Arc<dyn Store>, StartErr
     Ok(Arc::new(opened.map_err(|error| StartError::Thread(std::io::Error::other(error)))??))
 }
 
-/// Returns a file that proves an earlier store in this data folder: a token, or a complete log or artifact.
+/// Returns a file that proves an earlier store in this data folder: a replica, a token, or a complete log or artifact.
 fn evidence_of_store(config: &ServerConfig) -> Option<PathBuf> {
+    let replica = Some(config.raft_dir()).filter(|folder| contains_file(folder));
     let tokens = [ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE].map(|name| config.data_dir.join(name));
     let objects = Some(config.data_dir.join("objects")).filter(|objects| contains_file(objects));
-    tokens.into_iter().find(|token| token.exists()).or(objects)
+    replica.or(tokens.into_iter().find(|token| token.exists())).or(objects)
 }
 
 fn contains_file(folder: &Path) -> bool {
@@ -171,9 +222,7 @@ async fn open_postgres(
 /// [`StartError`]; nothing keeps running.
 pub async fn start_with(config: ServerConfig, store: Arc<dyn Store>) -> Result<Running, StartError> {
     config.check()?;
-    let listen = config.listen;
-    let listener = TcpListener::bind(listen).await.map_err(|source| StartError::Listen { listen, source })?;
-    let addr = listener.local_addr().map_err(|source| StartError::Listen { listen, source })?;
+    let (listener, addr) = bind(config.listen).await?;
     let clock = clock::of_process();
     start_at(config, Environment { store, listener, addr, clock, engine: EngineThread::Dedicated }).await
 }
@@ -211,6 +260,29 @@ pub async fn start_at<L: Listener>(
 ) -> Result<Running, StartError> {
     config.check()?;
     let Environment { store, listener, addr, clock, engine } = site;
+    let listening = Listening::new(Arc::new(Identity::generate()), Keep::UntilTheRequestsEnd);
+    let grace = config.shutdown_grace.to_std();
+    let running = assemble(config, Site { store, addr, clock, engine }, listening, None).await?;
+    running.listening.serve(listener, grace);
+    Ok(running)
+}
+
+/// What a server is assembled over.
+struct Site {
+    store: Arc<dyn Store>,
+    addr: SocketAddr,
+    clock: Arc<dyn Clock>,
+    engine: EngineThread,
+}
+
+/// Starts all parts of a server, and opens the door to them.
+async fn assemble(
+    config: ServerConfig,
+    site: Site,
+    listening: Listening,
+    replica: Option<Arc<Replica>>,
+) -> Result<Running, StartError> {
+    let Site { store, addr, clock, engine } = site;
     let source = |source| StartError::DataDir { path: config.data_dir.clone(), source };
     make_private_dir(&config.data_dir).map_err(source)?;
     let objects = Objects::open(&config, Arc::clone(&store))?;
@@ -219,7 +291,8 @@ pub async fn start_at<L: Listener>(
     let first = first_start(&access, store.as_ref(), &config.data_dir).await?;
     let metrics = Metrics::new();
     let url = config.url_at(addr);
-    let members = Members::with_clock(Arc::clone(&clock), Arc::clone(&store), &config, url);
+    let identity = Arc::clone(listening.door.identity());
+    let members = Members::with_clock(Arc::clone(&clock), Arc::clone(&store), &config, url, identity);
     let mut settings = NodeConfig::new(&config, members.clone(), metrics.clone());
     settings.clock = clock;
     let audit = AuditLog::new(Arc::clone(&store), &config.name);
@@ -254,14 +327,15 @@ pub async fn start_at<L: Listener>(
         EngineThread::Dedicated => driver.spawn().map_err(StartError::Thread)?,
         EngineThread::Shared => driver.spawn_here(),
     };
-    Ok(Running::run(services, driver, listener, first))
+    Ok(Running::run(services, driver, listening, replica, first))
 }
 
 impl Running {
     fn run(
         services: Services,
         driver: DriverHandle,
-        listener: impl Listener,
+        listening: Listening,
+        replica: Option<Arc<Replica>>,
         first: crate::auth::FirstStart,
     ) -> Self {
         let running = Self {
@@ -271,23 +345,22 @@ impl Running {
             worker_token_path: first.worker_token_file,
             node: services.node.clone(),
             driver,
+            replica,
             tasks: TaskTracker::new(),
-            stop_listening: CancellationToken::new(),
+            listening,
             stop_tasks: CancellationToken::new(),
             services,
         };
-        running.spawn_tasks(listener);
+        running.spawn_tasks();
         running
     }
 
-    fn spawn_tasks(&self, listener: impl Listener) {
+    fn spawn_tasks(&self) {
         let services = &self.services;
         let app = crate::api::router(services.clone()).merge(crate::grpc::router(services.clone()));
         let apps = Routers { main: app, unauthenticated_peers: crate::api::unauthenticated_peers() };
-        let grace = services.config.shutdown_grace.to_std();
         let (members, access) = (services.members.clone(), Arc::clone(&services.access));
-        let stop = self.stop_listening.clone();
-        self.tasks.spawn(listener::serve(listener, apps, members.clone(), stop, grace));
+        self.listening.door.open(apps, members.clone());
         self.spawn_until_stop(async move { members.run().await });
         self.spawn_until_stop(async move { access.run().await });
         self.spawn_until_stop(Arc::clone(&services.audit).run());
@@ -314,7 +387,11 @@ impl Running {
     /// Completes when the server cannot continue, because the store cannot be trusted. The process must then exit with
     /// an error, and its supervisor restarts it.
     pub async fn failed(&self) -> Fatal {
-        self.driver.failed().await
+        let Some(replica) = &self.replica else { return self.driver.failed().await };
+        tokio::select! {
+            fatal = replica.failed() => fatal,
+            fatal = self.driver.failed() => fatal,
+        }
     }
 
     /// Shuts down: refuses new requests, commits and answers accepted ones, and releases the leases.
@@ -326,13 +403,65 @@ impl Running {
         self.node.stop();
         let ended = self.driver.join().await;
         // Streams have ended with their sessions; open requests have the grace period to finish.
-        self.stop_listening.cancel();
+        self.listening.end_requests().await;
         self.stop_tasks.cancel();
         self.tasks.close();
         self.tasks.wait().await;
         self.services.audit.close().await;
         self.services.members.remove_from_cluster().await;
+        if let Some(replica) = &self.replica {
+            replica.shutdown().await;
+        }
+        self.listening.end().await;
         ended
+    }
+}
+
+/// The listener of a server.
+#[derive(Clone)]
+struct Listening {
+    door: Arc<Door>,
+    ends: Ends,
+    tasks: TaskTracker,
+}
+
+/// How long a listener accepts connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    /// Until requests end.
+    UntilTheRequestsEnd,
+    /// Until everything has ended: the other servers need the replica of this one.
+    UntilTheEnd,
+}
+
+impl Listening {
+    fn new(identity: Arc<Identity>, keep: Keep) -> Self {
+        let requests = CancellationToken::new();
+        let connections = match keep {
+            Keep::UntilTheRequestsEnd => requests.clone(),
+            Keep::UntilTheEnd => CancellationToken::new(),
+        };
+        let door = Arc::new(Door::new(identity, crate::api::while_starting()));
+        let ends = Ends { requests, requests_ended: CancellationToken::new(), connections };
+        Self { door, ends, tasks: TaskTracker::new() }
+    }
+
+    fn serve(&self, listener: impl Listener, grace: std::time::Duration) {
+        self.tasks.spawn(listener::serve(listener, Arc::clone(&self.door), self.ends.clone(), grace));
+    }
+
+    /// Refuses new requests, and waits until the open ones have ended or their grace is over.
+    async fn end_requests(&self) {
+        self.ends.requests.cancel();
+        self.ends.requests_ended.cancelled().await;
+    }
+
+    /// Closes everything.
+    async fn end(&self) {
+        self.ends.requests.cancel();
+        self.ends.connections.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
     }
 }
 

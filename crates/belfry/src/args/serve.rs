@@ -60,6 +60,8 @@ const SETTINGS_HELP: &str = "Each option is also a setting, for the configuratio
     "belfry server --data /var/lib/belfry"
     "belfry server --listen 0.0.0.0:7070 --behind-proxy --host-name belfry.example.com"
     "belfry server --store postgres://belfry@db.example/belfry --name a"
+    "belfry server --store raft --bootstrap --name a"
+    "belfry server --store raft --join 10.0.0.1:7070 --join-token-file join-token --name b"
     "belfry server list"
     "belfry server drain a"
 })]
@@ -101,9 +103,18 @@ pub(crate) struct ServerRunArgs {
     /// Data directory [default: /var/lib/belfry]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Store URL for several servers: postgres://USER@HOST:PORT/DATABASE [default: a file in the data directory]
-    #[arg(long, value_name = "URL")]
+    /// Store for several servers: raft, or postgres://USER@HOST:PORT/DATABASE [default: a file in the data directory]
+    #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<String>,
+    /// With --store raft: create a new cluster with this server as its first one
+    #[arg(long, conflicts_with = "join")]
+    pub(crate) bootstrap: bool,
+    /// With --store raft: address of a server of the cluster to join; repeatable
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) join: Vec<String>,
+    /// With --join: file with the token that the first server of the cluster wrote to `join-token` in its data directory
+    #[arg(long, value_name = "FILE")]
+    pub(crate) join_token_file: Option<PathBuf>,
     /// Listening address; port 0 selects a free port [default: 127.0.0.1:7070]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use server::{Running, StartError};
+use server::config::StoreConfig;
+use server::{ReplicaError, Running, StartError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use worker::{AgentConfig, SupervisorConfig};
 
@@ -51,6 +52,12 @@ pub(super) fn server(context: &Context, args: &ServerRunArgs) -> Result<(), Fail
     let mut sources = system_sources(context, &args.log);
     sources.flag("server.data_dir", "--data", args.data.as_ref().map(|p| p.display()));
     sources.flag("server.store", "--store", args.store.as_ref());
+    sources.flag("server.raft_join", "--join", joined(&args.join));
+    sources.flag(
+        "server.raft_join_token_file",
+        "--join-token-file",
+        args.join_token_file.as_ref().map(|p| p.display()),
+    );
     sources.flag("server.listen", "--listen", args.listen);
     sources.flag("server.name", "--name", args.name.as_ref());
     sources.flag("server.advertise_url", "--advertise-url", args.advertise_url.as_ref());
@@ -59,11 +66,25 @@ pub(super) fn server(context: &Context, args: &ServerRunArgs) -> Result<(), Fail
     sources.flag("server.host_names", "--host-name", joined(&args.host_names));
     sources.flag("server.objects_url", "--objects", args.objects.as_ref());
     let settings = Settings::load(&sources)?;
-    let config = settings.server()?;
+    let mut config = settings.server()?;
+    // Only a flag: as a setting it would stay, and a server whose disk was wiped would create a second cluster.
+    match &mut config.store {
+        StoreConfig::Raft(raft) => raft.bootstrap = args.bootstrap,
+        _ if args.bootstrap => {
+            return Err(
+                Failure::usage("`--bootstrap` needs a server with a replica").help("add `--store raft`")
+            );
+        }
+        _ => {}
+    }
     logging::install(&settings, "info")?;
     block_on(async {
         let mut stop = StopSignals::new()?;
-        let running = server::start(config).await.map_err(start_failure)?;
+        // A server of a cluster may wait for the others.
+        let running = tokio::select! {
+            started = server::start(config) => started.map_err(start_failure)?,
+            () = stop.received() => return Ok(()),
+        };
         let _address = AddressFile::write(&running.services.config.data_dir, &running);
         if running.first_admin_token.is_some() {
             // Only the path: a token must never be logged.
@@ -302,7 +323,16 @@ async fn until_stopped(running: &Running, stop: &mut StopSignals) -> Result<(), 
 
 fn start_failure(error: StartError) -> Failure {
     let help = error.help();
-    let exit = if matches!(error, StartError::Config(_)) { Exit::Usage } else { Exit::Failed };
+    let is_usage = matches!(
+        error,
+        StartError::Config(_)
+            | StartError::Replica(
+                ReplicaError::NoCluster { .. }
+                    | ReplicaError::OtherStart { .. }
+                    | ReplicaError::OtherStore { .. }
+            )
+    );
+    let exit = if is_usage { Exit::Usage } else { Exit::Failed };
     Failure::new(exit, error).help(help)
 }
 

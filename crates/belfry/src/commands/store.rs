@@ -279,8 +279,10 @@ fn database(
     sources.flag("server.store_password_file", "--password-file", password_file.map(|path| path.display()));
     match Settings::load(&sources)?.store()? {
         StoreConfig::Postgres(database) => Ok(database),
-        StoreConfig::Embedded => Err(Failure::usage(format!("`{argument}` is not a database URL"))
-            .help("expected `postgres://USER@HOST:PORT/DATABASE`")),
+        StoreConfig::Embedded | StoreConfig::Raft(_) => {
+            Err(Failure::usage(format!("`{argument}` is not a database URL"))
+                .help("expected `postgres://USER@HOST:PORT/DATABASE`"))
+        }
     }
 }
 

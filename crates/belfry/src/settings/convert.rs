@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use model::spec::Volume;
 use model::{Bytes, Duration, Millicores};
 use server::ServerConfig;
-use server::config::{Exposure, ObjectsConfig, Password, PostgresConfig, S3Config, StoreConfig};
+use server::config::{Exposure, ObjectsConfig, Password, PostgresConfig, RaftConfig, S3Config, StoreConfig};
 use server::networks::{Network, Networks};
 use worker::{AgentConfig, PortRange, PortRangeError};
 
@@ -140,19 +140,28 @@ impl Settings {
         Ok(Some(url.trim_end_matches('/').to_owned()))
     }
 
-    /// Returns the store configuration: embedded, or a PostgreSQL database.
+    /// Returns the store configuration: embedded, replicas, or a PostgreSQL database.
     ///
     /// # Errors
     /// If the URL is invalid or contains a password, or the password file cannot be read.
     pub(crate) fn store(&self) -> Result<StoreConfig, Failure> {
         let Some(url) = self.text("server.store") else { return Ok(StoreConfig::Embedded) };
+        if url == "raft" {
+            return Ok(StoreConfig::Raft(RaftConfig {
+                bootstrap: false,
+                join: self.list("server.raft_join").unwrap_or_default(),
+                join_token_file: self.path("server.raft_join_token_file"),
+            }));
+        }
         let named = match self.origin("server.store") {
             Some(Origin::Flag(flag)) => flag,
             _ => "server.store",
         };
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-            let detail = format!("`{named}` is not a database URL");
-            return Err(Failure::usage(detail).help("expected `postgres://USER@HOST:PORT/DATABASE`"));
+            let detail = format!("`{named}` is neither `raft` nor a database URL");
+            return Err(
+                Failure::usage(detail).help("expected `raft` or `postgres://USER@HOST:PORT/DATABASE`")
+            );
         }
         let (before_at, _) = url.split_once('@').unwrap_or_default();
         if before_at.split_once("://").is_some_and(|(_, user)| user.contains(':'))
@@ -376,7 +385,21 @@ mod tests {
         assert!(
             server(&[("BELFRY_SERVER__CLIENT_REQUESTS_MAX", "0")]).contains("`server.client_requests_max`")
         );
-        assert!(server(&[("BELFRY_SERVER__STORE", "mysql://x")]).contains("is not a database URL"));
+        assert!(
+            server(&[("BELFRY_SERVER__STORE", "mysql://x")]).contains("neither `raft` nor a database URL")
+        );
+    }
+
+    #[test]
+    fn a_server_with_a_replica_joins_the_servers_of_its_settings() {
+        let config = settings(&[
+            ("BELFRY_SERVER__STORE", "raft"),
+            ("BELFRY_SERVER__RAFT_JOIN", "a:7070,b:7070"),
+            ("BELFRY_SERVER__RAFT_JOIN_TOKEN_FILE", "/etc/belfry/join-token"),
+        ]);
+        let StoreConfig::Raft(raft) = config.server().unwrap().store else { panic!() };
+        assert_eq!(raft.join, ["a:7070", "b:7070"]);
+        assert!(!raft.bootstrap && raft.join_token_file.is_some());
     }
 
     #[test]

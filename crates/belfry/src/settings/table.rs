@@ -99,7 +99,19 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "server.store",
         Kind::Text,
         "",
-        "store URL for several servers: `postgres://USER@HOST:PORT/DATABASE` [default: a file in the data directory]",
+        "store for several servers: `raft`, or `postgres://USER@HOST:PORT/DATABASE` [default: a file in the data directory]",
+    ),
+    plain(
+        "server.raft_join",
+        Kind::List,
+        "",
+        "with `raft`: `HOST:PORT` of servers of the cluster, for the first start of another one",
+    ),
+    plain(
+        "server.raft_join_token_file",
+        Kind::Path,
+        "",
+        "with `raft`: file with the token that the first server of the cluster wrote to `join-token`",
     ),
     plain(
         "server.store_password_file",

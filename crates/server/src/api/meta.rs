@@ -12,7 +12,8 @@ use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
+use axum::routing::get;
+use axum::{Extension, Json, Router};
 use serde::{Deserialize, Serialize};
 use store::Store;
 use tokio::time::Instant;
@@ -60,6 +61,15 @@ async fn get_health() -> Json<Alive> {
 #[utoipa::path(get, path = "/livez", tag = "server", responses((status = 200, description = "The process responds", body = Alive)))]
 async fn get_liveness() -> Json<Alive> {
     Json(Alive { status: "ok" })
+}
+
+/// Returns the service of a server that cannot read its store yet, because its cluster has no leader.
+pub(crate) fn while_starting() -> Router {
+    let refuse = async || {
+        let detail = "this server waits for its cluster: a majority of the servers must run";
+        ApiError::new(Code::Loading, detail).into_document(None)
+    };
+    Router::new().route("/livez", get(get_liveness)).route("/healthz", get(get_health)).fallback(refuse)
 }
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]

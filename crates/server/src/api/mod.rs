@@ -95,6 +95,7 @@ use crate::hash::short_hash;
 use crate::services::Services;
 
 pub(crate) use forward::unauthenticated_peers;
+pub(crate) use meta::while_starting;
 
 /// Smallest response that is compressed, in bytes.
 const COMPRESSED_FROM: u64 = 1_024;

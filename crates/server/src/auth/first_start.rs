@@ -4,8 +4,7 @@
 //! folder, readable by its owner only; the binary prints it once. If there is no usable worker token, `worker-token` is
 //! created in the same way. If several servers start with an empty store, one of them creates the tokens.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use access::{Bearer, Change, Identity, IdentityKind};
 use store::{Store, StoreError};
 
 use super::{AccessControl, ChangeError, token};
+use crate::private_files::write_secret;
 
 /// Name of the file of the first admin token, in the data folder.
 pub const ADMIN_TOKEN_FILE: &str = "admin-token";
@@ -148,45 +148,4 @@ async fn is_created_elsewhere(
     }
     // The other server stopped before it created the token.
     Ok(false)
-}
-
-/// Writes a file atomically that only its owner may read.
-pub(crate) fn write_secret(path: &Path, secret: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension("new");
-    match std::fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&temporary)?;
-    file.write_all(secret)?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
-    match path.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_secret_file_is_private_and_replaced_atomically() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(ADMIN_TOKEN_FILE);
-        write_secret(&path, b"one\n").unwrap();
-        write_secret(&path, b"two\n").unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-        #[cfg(unix)]
-        {
-            let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
-            assert_eq!(mode & 0o777, 0o600);
-        }
-    }
 }

@@ -18,7 +18,7 @@ use tokio::sync::RwLock;
 
 use super::{Backend, ByteStream, ObjectError, io};
 use crate::clock::{Clock as _, SystemClock};
-use crate::config::make_private_dir;
+use crate::private_files::make_private_dir;
 
 /// Number of locks; the hash of an artifact selects one.
 const LOCKS: usize = 64;

@@ -11,7 +11,8 @@ use object_store::{GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt as _
 use tokio::io::AsyncReadExt as _;
 
 use super::{ByteStream, ObjectError, io};
-use crate::config::{ObjectsConfig, S3Config, ServerConfig, make_private_dir};
+use crate::config::{ObjectsConfig, S3Config, ServerConfig};
+use crate::private_files::make_private_dir;
 
 /// Size of a part of an upload in bytes. S3 requires at least 5 MiB for every part except the last.
 const PART_BYTES: usize = 8 << 20;

@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use leader::Event;
-use leader::membership::{ClusterView, Membership, Own, Ownership, Participant, SEEN_BY_ALL, ServerView};
+use leader::membership::{
+    ClusterView, Membership, Own, Ownership, Participant, SEEN_BY_ALL, ServerView, Sharing,
+};
 use model::{Duration, ServerId, Timestamp};
 
 use super::plan::FaultKind;
@@ -73,7 +75,7 @@ impl World {
     pub(super) fn join_members(&mut self, server: usize) {
         let participant = Participant {
             id: id_of(server, self.servers[server].life),
-            is_shared: self.servers.len() > 1,
+            sharing: if self.servers.len() > 1 { Sharing::Shared } else { Sharing::Single },
             lease: self.plan.setup.shard_lease,
         };
         self.servers[server].member = Some(Member {

@@ -19,8 +19,8 @@ use object_store::path::Path as Key;
 use proto::logframe;
 
 use super::{Appended, Inner, Log, LogLimit, LogSize, LogWrite};
-use crate::config::make_private_dir;
 use crate::objects::{ObjectError, io, sync_dir};
+use crate::private_files::make_private_dir;
 
 /// Factor between the largest size of a log and that of its output: the rest is for the headers of frames.
 const FRAMED: u64 = 4;

@@ -42,7 +42,7 @@ use tokio::sync::{OnceCell, OwnedMutexGuard, mpsc, watch};
 
 use self::files::{Place, ROTATION, key};
 use super::{Backend, ObjectError, blocking, io};
-use crate::config::make_private_dir;
+use crate::private_files::make_private_dir;
 
 /// Most concurrent uploads.
 const UPLOADS: usize = 8;

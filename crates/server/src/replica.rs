@@ -1,0 +1,567 @@
+//! The Raft store of this server: how it becomes a member of its cluster, and its connections to the other members.
+//!
+//! ```text
+//! DATA/raft/node.key          key of the server, for life; the members know it
+//! DATA/raft/first-start.json  until the server votes
+//! DATA/raft/node.json         which node of which cluster this is
+//! DATA/raft/log, state.db     the log and the replica
+//! DATA/join-token             written by the first server of a cluster, for the others
+//! ```
+//!
+//! [`prepare`] continues as the node of the data folder. An empty folder needs a decision of the operator: to create a cluster
+//! (`--bootstrap`), or to join one. So a server whose disk was wiped never creates a second cluster by accident, although its
+//! flags are those of its first start.
+//!
+//! The listener must [serve](Replica::serve) connections before [`Prepared::open`] returns: a leader is elected over them, and a new
+//! server gets its entries.
+//!
+//! # Runtime
+//! The node runs on threads of its own, so that requests of clients never delay its rounds and votes.
+
+use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt as _};
+use raft::error::OpenError;
+use raft::identity::{FirstStart, FirstStartKind, Identity as NodeIdentity, IdentityError};
+use raft::log::OnFailure;
+use raft::net::join::{Channel, JoinRequest, JoinToken, JoinTransport};
+use raft::net::{BoxStream, Transport};
+use raft::node::{Options as NodeOptions, Start};
+use raft::store::{JoinFailed, Joined, Options, RaftStore, ask_to_join};
+use raft::types::{NodeId, Peer};
+use store::StoreError;
+use store::cluster::Fingerprint;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use crate::clock::{Clock as _, SystemClock};
+use crate::config::{RaftConfig, ServerConfig};
+use crate::listener::Door;
+use crate::node::Fatal;
+use crate::peers::{Identity, Protocol, Proved};
+use crate::private_files::{make_private_dir, write_secret};
+
+/// Name of the key file, in the folder of the node.
+const KEY_FILE: &str = "node.key";
+/// Interval at which a server that waits says so.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+/// Pause before the cluster is asked again whether this server can join.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Threads of the node.
+const THREADS: usize = 2;
+
+/// Why a server with a replica did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplicaError {
+    /// The data folder belongs to no cluster, and no flag says what to do.
+    #[error("the data folder `{}` belongs to no cluster yet", path.display())]
+    NoCluster {
+        /// The data folder.
+        path: PathBuf,
+    },
+    /// The data folder has another store.
+    #[error("the data folder has an embedded store: `{}`", path.display())]
+    OtherStore {
+        /// File of the other store.
+        path: PathBuf,
+    },
+    /// A first start of another kind was interrupted.
+    #[error("this server was about to {begun} cluster `{cluster:032x}`; now it shall {wanted}")]
+    OtherStart {
+        /// What it has begun.
+        begun: &'static str,
+        /// The cluster.
+        cluster: u128,
+        /// What it shall do now.
+        wanted: &'static str,
+    },
+    /// The files of the node's identity could not be read or written.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The key of the node could not be read or written.
+    #[error("cannot read the key of this server from `{}`", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// Error of the operating system.
+        #[source]
+        source: io::Error,
+    },
+    /// The join token could not be read or written.
+    #[error("cannot use the join token in `{}`", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The cluster has not accepted this server.
+    #[error(transparent)]
+    Join(#[from] JoinFailed),
+    /// The log or the replica could not be opened.
+    #[error("cannot open the replica of this server")]
+    Open(#[from] OpenError),
+    /// The cluster failed while this server started.
+    #[error("cannot use the replica of this server")]
+    Store(#[from] StoreError),
+    /// The log or the replica failed while this server started.
+    #[error("{0}")]
+    Failed(String),
+    /// The operating system could not create threads.
+    #[error("cannot start the threads of the replica")]
+    Threads(#[source] io::Error),
+}
+
+impl ReplicaError {
+    /// Returns the next step for the operator.
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::NoCluster { .. } => {
+                "start the first server of a new cluster with `--bootstrap`, and each other server with `--join HOST:PORT \
+                 --join-token-file FILE`; if this server was a member and has lost its folder, it must join again"
+            }
+            Self::OtherStore { .. } => "use an empty data folder for a server with `--store raft`",
+            Self::OtherStart { .. } => "use the flags of the first start, or another data folder",
+            Self::Identity(error) => error.help(),
+            Self::Key { .. } => {
+                "restore the file; without it the other servers do not accept this one, and it must join again with an \
+                 empty data folder"
+            }
+            Self::Token { .. } => {
+                "copy the file `join-token` from the data folder of the first server of the cluster"
+            }
+            Self::Join(error) => error.help(),
+            Self::Open(error) => error.help(),
+            Self::Store(error) => error.help(),
+            Self::Failed(_) => "check the volume of the data folder; the log of the server has the cause",
+            Self::Threads(_) => "raise the limit of threads",
+        }
+    }
+}
+
+/// The Raft store of this server, its threads and its failure.
+pub(crate) struct Replica {
+    store: Arc<RaftStore>,
+    /// `None` after [`Replica::shutdown`].
+    runtime: Mutex<Option<Runtime>>,
+    tasks: tokio::runtime::Handle,
+    identity: Arc<Identity>,
+    failed: watch::Receiver<Option<String>>,
+}
+
+/// A server with a replica before it connects to others.
+pub(crate) struct Prepared {
+    membership: Membership,
+    /// Key of the server. A lost key of a member is not replaced.
+    pub(crate) identity: Arc<Identity>,
+}
+
+/// Decides from the data folder and the flags how this server takes part in its cluster.
+///
+/// # Errors
+/// See [`ReplicaError`].
+pub(crate) fn prepare(config: &ServerConfig, raft: &RaftConfig) -> Result<Prepared, ReplicaError> {
+    let folder = config.raft_dir();
+    let path = folder.join(KEY_FILE);
+    let membership = Membership::of(config, raft)?;
+    let is_new = !matches!(membership, Membership::Member(_));
+    let created = if is_new { make_private_dir(&folder) } else { Ok(()) };
+    let identity = created.and_then(|()| Identity::load(&path, is_new));
+    let identity = Arc::new(identity.map_err(|source| ReplicaError::Key { path, source })?);
+    Ok(Prepared { membership, identity })
+}
+
+impl Prepared {
+    /// Opens the replica, and waits until this server is a voter of a cluster with a leader. `address` is where the other
+    /// servers reach this one. The door gets the replica as soon as it can serve.
+    ///
+    /// # Errors
+    /// See [`ReplicaError`]; the replica was shut down.
+    pub(crate) async fn open(
+        self,
+        config: &ServerConfig,
+        raft: &RaftConfig,
+        address: String,
+        door: &Door,
+    ) -> Result<Arc<Replica>, ReplicaError> {
+        let key = self.identity.fingerprint();
+        let me = Peer { address, fingerprint: key.0, name: config.name.clone() };
+        let connector = Connector { identity: self.identity };
+        let (node, start, joining, members) = match self.membership {
+            Membership::Bootstrap(node) => (node, Start::Bootstrap, None, Vec::new()),
+            Membership::Member(node) => (node, Start::Existing, None, Vec::new()),
+            Membership::Joining(first) => {
+                let joining = Joining::new(raft, first, &me, connector.clone())?;
+                let Joined { shards, members, .. } = joining.ask().await?;
+                let folder = config.raft_dir();
+                let known = NodeIdentity::read(&folder)?;
+                let node = known.map_or_else(|| create_identity(&folder, first, shards), Ok)?;
+                (node, Start::Join, Some(joining), members)
+            }
+        };
+        let replica = Replica::start(config, node, me, start, connector).await?;
+        replica.store.introduce(members);
+        door.add_replica(Arc::clone(&replica));
+        match replica.become_ready(config, joining.as_ref()).await {
+            Ok(()) => Ok(replica),
+            Err(error) => {
+                replica.shutdown().await;
+                Err(error)
+            }
+        }
+    }
+}
+
+fn create_identity(folder: &Path, first: FirstStart, shards: u16) -> Result<NodeIdentity, IdentityError> {
+    let created_at = SystemClock.now();
+    let identity = NodeIdentity { node: first.node, cluster: first.cluster, shards, created_at };
+    identity.create(folder)?;
+    Ok(identity)
+}
+
+/// What the data folder and the flags say about this server.
+enum Membership {
+    /// It creates a cluster, or has not finished that.
+    Bootstrap(NodeIdentity),
+    /// It joins a cluster, or has not finished that.
+    Joining(FirstStart),
+    /// It is a member.
+    Member(NodeIdentity),
+}
+
+impl Membership {
+    fn of(config: &ServerConfig, raft: &RaftConfig) -> Result<Self, ReplicaError> {
+        let folder = config.raft_dir();
+        let existing = NodeIdentity::read(&folder)?;
+        match (FirstStart::read(&folder)?, existing) {
+            (None, Some(node)) if raft.bootstrap => {
+                let path = folder.join("node.json");
+                Err(IdentityError::Exists { path, existing: node }.into())
+            }
+            (None, Some(node)) => Ok(Self::Member(node)),
+            (None, None) => Self::begin(config, raft, &folder),
+            (Some(first), existing) => Self::resume(config, raft, &folder, first, existing),
+        }
+    }
+
+    fn begin(config: &ServerConfig, raft: &RaftConfig, folder: &Path) -> Result<Self, ReplicaError> {
+        let other = config.store_path();
+        if other.exists() {
+            return Err(ReplicaError::OtherStore { path: other });
+        }
+        let node = NodeId(rand::random());
+        if raft.bootstrap {
+            let first = FirstStart { kind: FirstStartKind::Bootstrap, node, cluster: rand::random() };
+            first.begin(folder)?;
+            return Ok(Self::Bootstrap(create_identity(folder, first, config.shards)?));
+        }
+        if raft.join.is_empty() {
+            return Err(ReplicaError::NoCluster { path: config.data_dir.clone() });
+        }
+        let cluster = join_token(raft)?.cluster;
+        let first = FirstStart { kind: FirstStartKind::Join, node, cluster };
+        first.begin(folder)?;
+        Ok(Self::Joining(first))
+    }
+
+    /// Continues a first start that was interrupted, with the flags of then or with none.
+    fn resume(
+        config: &ServerConfig,
+        raft: &RaftConfig,
+        folder: &Path,
+        first: FirstStart,
+        existing: Option<NodeIdentity>,
+    ) -> Result<Self, ReplicaError> {
+        let other = |begun, wanted| ReplicaError::OtherStart { begun, cluster: first.cluster, wanted };
+        match first.kind {
+            FirstStartKind::Bootstrap if !raft.join.is_empty() && !raft.bootstrap => {
+                Err(other("create", "join one"))
+            }
+            FirstStartKind::Bootstrap => Ok(Self::Bootstrap(match existing {
+                Some(node) => node,
+                None => create_identity(folder, first, config.shards)?,
+            })),
+            FirstStartKind::Join if raft.bootstrap => Err(other("join", "create one")),
+            FirstStartKind::Join if raft.join.is_empty() => {
+                Err(ReplicaError::NoCluster { path: config.data_dir.clone() })
+            }
+            FirstStartKind::Join if join_token(raft)?.cluster != first.cluster => {
+                Err(other("join", "join another one"))
+            }
+            FirstStartKind::Join => Ok(Self::Joining(first)),
+        }
+    }
+}
+
+fn join_token(raft: &RaftConfig) -> Result<JoinToken, ReplicaError> {
+    let Some(path) = raft.join_token_file.clone() else {
+        let source = "set `--join-token-file FILE`".into();
+        return Err(ReplicaError::Token { path: PathBuf::from("join-token"), source });
+    };
+    match std::fs::read_to_string(&path) {
+        Ok(text) => text.parse().map_err(|error| ReplicaError::Token { path, source: Box::new(error) }),
+        Err(error) => Err(ReplicaError::Token { path, source: error.into() }),
+    }
+}
+
+/// A server that asks to become a member.
+struct Joining {
+    addresses: Vec<String>,
+    token: JoinToken,
+    request: JoinRequest,
+    connector: Connector,
+}
+
+impl Joining {
+    fn new(
+        raft: &RaftConfig,
+        first: FirstStart,
+        me: &Peer,
+        connector: Connector,
+    ) -> Result<Self, ReplicaError> {
+        let program = env!("CARGO_PKG_VERSION").to_owned();
+        let request = JoinRequest { node: first.node, peer: me.clone(), program };
+        Ok(Self { addresses: raft.join.clone(), token: join_token(raft)?, request, connector })
+    }
+
+    /// Asks until the server is a member. Servers that cannot be reached may still be starting.
+    async fn ask(&self) -> Result<Joined, JoinFailed> {
+        let mut said = None::<tokio::time::Instant>;
+        loop {
+            match ask_to_join(&self.connector, &self.addresses, &self.token, &self.request).await {
+                Err(error @ JoinFailed::NoAnswer { .. }) => {
+                    if said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
+                        tracing::warn!(%error, "cannot join the cluster yet; retrying");
+                        said = Some(tokio::time::Instant::now());
+                    }
+                    tokio::time::sleep(ASK_AGAIN).await;
+                }
+                answered => return answered,
+            }
+        }
+    }
+}
+
+impl Replica {
+    async fn start(
+        config: &ServerConfig,
+        node: NodeIdentity,
+        me: Peer,
+        start: Start,
+        connector: Connector,
+    ) -> Result<Arc<Self>, ReplicaError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("belfry-raft")
+            .enable_all()
+            .build()
+            .map_err(ReplicaError::Threads)?;
+        let (fail, failed) = watch::channel(None);
+        let on_failure = OnFailure::call(move |failure| {
+            tracing::error!(error = %failure.source, "{failure}");
+            fail.send_replace(Some(format!("{failure}: {}", failure.source)));
+        });
+        let options = NodeOptions {
+            on_failure,
+            ..NodeOptions::new(config.raft_dir(), node.cluster, node.node, me, start)
+        };
+        let options = Options { shards: node.shards, ..Options::new(options) };
+        let identity = Arc::clone(&connector.identity);
+        let opening = runtime.spawn(RaftStore::open(options, Arc::new(connector)));
+        let opened = opening.await.map_err(|error| ReplicaError::Threads(io::Error::other(error)))?;
+        let (store, tasks) = match opened {
+            Ok(store) => (Arc::new(store), runtime.handle().clone()),
+            Err(error) => {
+                runtime.shutdown_background();
+                return Err(error.into());
+            }
+        };
+        Ok(Arc::new(Self { store, runtime: Mutex::new(Some(runtime)), tasks, identity, failed }))
+    }
+
+    /// Waits until this server votes and knows a leader; ends the first start.
+    async fn become_ready(
+        &self,
+        config: &ServerConfig,
+        joining: Option<&Joining>,
+    ) -> Result<(), ReplicaError> {
+        let folder = config.raft_dir();
+        let ready = async {
+            if let Some(Joining { addresses, token, request, connector }) = joining {
+                let voting = self.store.become_voter(connector, addresses, token, request);
+                self.saying("copying the entries of the cluster", voting).await?;
+                tracing::info!(node = %request.node, "this server is a member of the cluster");
+            }
+            self.saying("waiting for a majority of the servers", self.store.wait_for_leader()).await;
+            if FirstStart::read(&folder)?.is_some_and(|first| first.kind == FirstStartKind::Bootstrap) {
+                let token = self.store.join_token(&rand::random()).await?;
+                let path = config.join_token_path();
+                write_secret(&path, format!("{}\n", token.reveal()).as_bytes())
+                    .map_err(|source| ReplicaError::Token { path: path.clone(), source: source.into() })?;
+                let cluster = format!("{:032x}", token.cluster);
+                tracing::info!(cluster, path = %path.display(), "created a cluster; other servers join with this token");
+            }
+            Ok(FirstStart::end(&folder)?)
+        };
+        tokio::select! {
+            ready = ready => ready,
+            failure = self.failed() => Err(ReplicaError::Failed(failure.reason)),
+        }
+    }
+
+    /// Awaits something, and says from time to time how far this server is.
+    async fn saying<T>(&self, what: &str, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            match tokio::time::timeout(SAY_EVERY, &mut work).await {
+                Ok(done) => return done,
+                Err(_) => {
+                    let status = self.store.status();
+                    let index =
+                        |position: Option<raft::types::LogId>| position.map_or(0, |position| position.index);
+                    tracing::info!(
+                        members = status.members.len(),
+                        entries = index(status.last),
+                        applied = index(status.applied),
+                        leader = status.leader.map(tracing::field::display),
+                        "{what}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Returns the store.
+    pub(crate) fn store(&self) -> Arc<RaftStore> {
+        Arc::clone(&self.store)
+    }
+
+    /// Serves a connection of another server until it ends.
+    pub(crate) async fn serve(
+        &self,
+        stream: BoxStream,
+        protocol: Protocol,
+        proved: &Proved,
+        address: Option<impl tracing::Value>,
+    ) {
+        let store = self.store();
+        match protocol {
+            Protocol::Join => {
+                let channel = channel(&self.identity, proved);
+                if let Err(error) = store.serve_join(stream, &channel).await {
+                    tracing::warn!(address, error = %error, "refused a server that wanted to join the cluster");
+                }
+            }
+            Protocol::Raft => {
+                let Some(node) = store.member_with_key(&proved.key.0) else {
+                    tracing::warn!(address, key = %proved.key, "refused a server that is no member of the cluster");
+                    return;
+                };
+                // An error is a panic, which was reported.
+                let serving = self.tasks.spawn(async move { store.serve_peer(stream, node).await });
+                let _ended = AbortOnDrop(serving).await;
+            }
+        }
+    }
+
+    /// Completes when the log or the replica has failed.
+    pub(crate) async fn failed(&self) -> Fatal {
+        let mut failed = self.failed.clone();
+        match failed.wait_for(Option::is_some).await {
+            Ok(reason) => Fatal { reason: reason.clone().unwrap_or_default() },
+            // The node has stopped without a failure.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Transfers the leadership, if this server has it, and stops the node.
+    pub(crate) async fn shutdown(&self) {
+        self.store.leave_leadership().await;
+        self.store.shutdown().await;
+        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(runtime) = runtime {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        let runtime = self.runtime.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(runtime) = runtime {
+            // A runtime must not wait for its threads in an asynchronous task.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A task that ends when its caller does.
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Future for AbortOnDrop<T> {
+    type Output = Result<T, tokio::task::JoinError>;
+
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Self::Output> {
+        std::pin::Pin::new(&mut self.0).poll(context)
+    }
+}
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn channel(identity: &Identity, proved: &Proved) -> Channel {
+    Channel { binding: proved.binding, own_key: identity.fingerprint().0, other_key: proved.key.0 }
+}
+
+/// Connects to other servers with the key of this one.
+#[derive(Clone)]
+struct Connector {
+    identity: Arc<Identity>,
+}
+
+impl Connector {
+    async fn connect_to(
+        &self,
+        address: &str,
+        server: Option<Fingerprint>,
+        protocol: Protocol,
+    ) -> io::Result<(BoxStream, Proved)> {
+        let stream = TcpStream::connect(address).await?;
+        // Rounds and votes are small, and wait for each other.
+        stream.set_nodelay(true)?;
+        let (stream, proved) = self.identity.connect(stream, server, protocol).await?;
+        Ok((Box::new(stream), proved))
+    }
+}
+
+impl Transport for Connector {
+    fn connect(&self, _to: NodeId, peer: &Peer) -> BoxFuture<'static, io::Result<BoxStream>> {
+        let (connector, address) = (self.clone(), peer.address.clone());
+        let key = Fingerprint(peer.fingerprint);
+        async move { Ok(connector.connect_to(&address, Some(key), Protocol::Raft).await?.0) }.boxed()
+    }
+}
+
+impl JoinTransport for Connector {
+    fn connect(&self, address: &str) -> BoxFuture<'_, io::Result<(BoxStream, Channel)>> {
+        let address = address.to_owned();
+        async move {
+            let (stream, proved) = self.connect_to(&address, None, Protocol::Join).await?;
+            Ok((stream, channel(&self.identity, &proved)))
+        }
+        .boxed()
+    }
+}
