@@ -150,6 +150,15 @@ pub enum MembershipError {
         /// The leader, if it is known.
         leader: Option<NodeId>,
     },
+    /// There is no such member.
+    #[error("node `{node}` is no member of the cluster")]
+    Unknown {
+        /// The node.
+        node: NodeId,
+    },
+    /// A majority did not confirm the change in time. It may take effect.
+    #[error("a majority of the servers did not confirm the change in time")]
+    OutcomeUnknown,
     /// The change is not possible now. Nothing was changed.
     #[error("cannot change the members of the cluster: {reason}")]
     Refused {

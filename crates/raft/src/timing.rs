@@ -74,7 +74,7 @@ impl Timing {
             connect_timeout: Duration::from_millis(50),
             backoff: Duration::from_millis(10),
             read_patience: Duration::from_secs(5),
-            forward_patience: Duration::from_secs(10),
+            forward_patience: Duration::from_secs(2),
             transfer_catch_up: Duration::from_millis(100),
             transfer_patience: Duration::from_millis(500),
             purge_interval: Duration::from_secs(3600),

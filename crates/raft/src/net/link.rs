@@ -14,6 +14,7 @@ use futures::future::{BoxFuture, FutureExt, Shared};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -24,6 +25,9 @@ use crate::types::{LogId, NodeId, Peer};
 
 /// Frames that wait to be written. A caller waits when there are more.
 const FRAMES_WAITING: usize = 64;
+
+/// Time without an answer after which a connection is left at the next timeout.
+const SILENT_MAX: Duration = Duration::from_secs(1);
 
 /// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +84,8 @@ pub(crate) struct Link {
     peer: Mutex<Peer>,
     lane: Lane,
     connection: Mutex<Option<Connecting>>,
+    /// When the node last sent anything.
+    answered: Arc<Mutex<Option<Instant>>>,
 }
 
 impl fmt::Debug for Link {
@@ -94,11 +100,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Link {
     pub(crate) fn new(context: Arc<Context>, node: NodeId, peer: Peer, lane: Lane) -> Self {
-        Self { context, node, peer: Mutex::new(peer), lane, connection: Mutex::new(None) }
+        Self {
+            context,
+            node,
+            peer: Mutex::new(peer),
+            lane,
+            connection: Mutex::new(None),
+            answered: Arc::default(),
+        }
     }
 
     pub(crate) fn set_peer(&self, peer: &Peer) {
         lock(&self.peer).clone_from(peer);
+    }
+
+    /// Returns the time since the node last answered; `None` if it never has.
+    pub(crate) fn silent_for(&self) -> Option<Duration> {
+        let answered = *lock(&self.answered);
+        answered.map(|at| at.elapsed())
     }
 
     /// Sends a request, and decodes its answer.
@@ -143,13 +162,24 @@ impl Link {
         };
         let answer = match tokio::time::timeout(timeout, call).await {
             Ok(answer) => answer?,
-            Err(_) => return Err(CallError::TimedOut { node, timeout }),
+            Err(_) => {
+                self.leave_if_silent();
+                return Err(CallError::TimedOut { node, timeout });
+            }
         };
         if answer.kind == ERROR {
             let refused = decode(&answer.body).unwrap_or_else(|error| Refused::invalid(&error));
             return Err(CallError::Refused { node, refused });
         }
         Ok(answer.body)
+    }
+
+    /// Leaves a connection on which nothing arrives any more. After a long partition, TCP may try again only minutes later,
+    /// and a new connection works at once.
+    fn leave_if_silent(&self) {
+        if self.silent_for().is_none_or(|silent| silent >= SILENT_MAX) {
+            *lock(&self.connection) = None;
+        }
     }
 
     /// Returns the connection, or opens it. Callers that come meanwhile share the attempt.
@@ -171,8 +201,9 @@ impl Link {
 
     fn connect(&self) -> impl Future<Output = Result<Arc<Connection>, Arc<io::Error>>> + Send + 'static {
         let (context, node, peer) = (Arc::clone(&self.context), self.node, lock(&self.peer).clone());
+        let answered = Arc::clone(&self.answered);
         async move {
-            let connecting = open(&context, node, &peer);
+            let connecting = open(&context, node, &peer, answered);
             match tokio::time::timeout(context.connect_timeout, connecting).await {
                 Ok(connection) => connection.map_err(Arc::new),
                 Err(_) => Err(Arc::new(io::ErrorKind::TimedOut.into())),
@@ -182,7 +213,12 @@ impl Link {
 }
 
 /// Opens a connection, and verifies that the right node of the right cluster is at its end.
-async fn open(context: &Arc<Context>, node: NodeId, peer: &Peer) -> io::Result<Arc<Connection>> {
+async fn open(
+    context: &Arc<Context>,
+    node: NodeId,
+    peer: &Peer,
+    answered: Arc<Mutex<Option<Instant>>>,
+) -> io::Result<Arc<Connection>> {
     // Before the other node says what it has: its log only grows until this leader is deposed.
     let matched = (context.matched)(node);
     let mut stream = context.transport.connect(node, peer).await?;
@@ -201,7 +237,7 @@ async fn open(context: &Arc<Context>, node: NodeId, peer: &Peer) -> io::Result<A
         tracing::error!(node = %node, "{problem}");
         return Err(io::Error::other(problem));
     }
-    Ok(Connection::start(context, stream))
+    Ok(Connection::start(context, stream, answered))
 }
 
 /// Reads the first message of the other node.
@@ -240,7 +276,7 @@ struct Connection {
 struct Pending(Mutex<Option<HashMap<u64, oneshot::Sender<Frame>>>>);
 
 impl Connection {
-    fn start(context: &Arc<Context>, stream: BoxStream) -> Arc<Self> {
+    fn start(context: &Arc<Context>, stream: BoxStream, answered: Arc<Mutex<Option<Instant>>>) -> Arc<Self> {
         let (mut reader, writer) = tokio::io::split(stream);
         let (frames, waiting) = mpsc::channel(FRAMES_WAITING);
         let pending = Arc::new(Pending(Mutex::new(Some(HashMap::new()))));
@@ -250,6 +286,7 @@ impl Connection {
             let write = frame::write_all(writer, waiting);
             let read = async {
                 while let Ok(Some(frame)) = frame::read(&mut reader).await {
+                    *lock(&answered) = Some(Instant::now());
                     answers.answer(frame);
                 }
             };

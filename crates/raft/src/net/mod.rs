@@ -102,6 +102,12 @@ impl Wire {
         Arc::clone(links)
     }
 
+    /// Returns the time since a node last answered a round, a vote or a read; `None` if it never has.
+    pub(crate) fn silent_for(&self, node: NodeId) -> Option<Duration> {
+        let links = self.peers.lock().unwrap_or_else(PoisonError::into_inner).get(&node).cloned();
+        links.and_then(|links| links.control.silent_for())
+    }
+
     /// Sends this number with every request of this node as leader.
     pub(crate) fn set_withdrawn(&self, number: u32) {
         self.withdrawn.store(number, Ordering::SeqCst);

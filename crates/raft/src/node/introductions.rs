@@ -41,6 +41,9 @@ pub(crate) async fn run<M: Machine>(shared: Arc<Shared<M>>, me: Peer) {
             shared.readdress(shared.id, &me).await;
         } else if shared.contact.silent_for() >= shared.timing.lease * 2 || shared.has_moved(&me) {
             shared.ask_for_members(&me).await;
+        } else {
+            // Its own membership is up to date. A member that was removed must not be known from elsewhere.
+            shared.acquaintances.set([]);
         }
     }
 }

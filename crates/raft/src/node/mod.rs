@@ -151,6 +151,11 @@ impl Options {
     }
 }
 
+/// A member that has answered within this time counts as running: several rounds of the leader.
+const REACHABLE: Duration = Duration::from_secs(2);
+/// A member that lacks at most this number of entries counts as caught up.
+pub(crate) const MISSING_ENTRIES_MAX: u64 = 1_000;
+
 /// What the tasks of a node share.
 pub(crate) struct Shared<M: Machine> {
     pub(crate) id: NodeId,
@@ -312,6 +317,15 @@ pub struct Member {
     pub is_voter: bool,
     /// Newest entry that the member is known to have. Only the leader knows it.
     pub matched: Option<LogId>,
+    /// Time since the member last answered this node; `None` if it never has. Only the leader asks all members.
+    pub silent_for: Option<Duration>,
+}
+
+impl Member {
+    /// Returns whether the member has answered recently. Only the leader asks all members.
+    pub fn is_reachable(&self) -> bool {
+        self.silent_for.is_some_and(|silent| silent < REACHABLE)
+    }
 }
 
 impl<M: Machine> Node<M> {
@@ -510,10 +524,12 @@ impl<M: Machine> Node<M> {
     /// command that is forwarded has less than 3 MiB.
     ///
     /// # Errors
-    /// As [`Node::propose`], and [`ProposeError::Unknown`] if the leader does not answer in time.
+    /// As [`Node::propose`], and [`ProposeError::Unknown`] if the leader or a majority does not answer in time.
     pub async fn forward(&self, command: M::Command) -> Result<M::Answer, ProposeError> {
         if self.shared.is_leader() {
-            return self.propose(command).await;
+            let proposing = tokio::time::timeout(self.shared.timing.forward_patience, self.propose(command));
+            let without = "a majority of the servers did not confirm it in time";
+            return proposing.await.unwrap_or(Err(ProposeError::Unknown { reason: without }));
         }
         let mut group = M::Group::default();
         if let Err(refusal) = group.push(command) {
@@ -600,6 +616,11 @@ impl<M: Machine> Node<M> {
             peer: peer.clone(),
             is_voter: membership.voter_ids().any(|voter| voter == *id),
             matched: matched(id),
+            silent_for: if *id == self.shared.id {
+                Some(Duration::ZERO)
+            } else {
+                self.shared.wire.silent_for(*id)
+            },
         };
         let is_voter = membership.voter_ids().any(|voter| voter == self.shared.id);
         let role = match metrics.state {
@@ -650,10 +671,40 @@ impl<M: Machine> Node<M> {
         self.change(ChangeMembers::AddVoterIds([node].into())).await
     }
 
+    /// Removes a member for good: its id never comes back. Returns when the change is committed.
+    ///
+    /// A member that answers is not removed, because it would not know it; and no member, unless a majority of the
+    /// voters that stay answers and has all entries but the newest ones.
+    ///
+    /// # Errors
+    /// See [`MembershipError`].
+    pub async fn remove(&self, node: NodeId) -> Result<(), MembershipError> {
+        let status = self.status();
+        if status.role != Role::Leader {
+            return Err(MembershipError::NotLeader { leader: status.leader });
+        }
+        removable(&status, node)?;
+        let is_voter = status.members.iter().any(|member| member.node == node && member.is_voter);
+        let gone = [node].into();
+        let change =
+            if is_voter { ChangeMembers::RemoveVoters(gone) } else { ChangeMembers::RemoveNodes(gone) };
+        let changing = self.change_retaining(change, false);
+        let changed = tokio::time::timeout(self.shared.timing.forward_patience, changing).await;
+        changed.unwrap_or(Err(MembershipError::OutcomeUnknown))
+    }
+
     async fn change(&self, change: ChangeMembers<NodeId, Peer>) -> Result<(), MembershipError> {
+        self.change_retaining(change, true).await
+    }
+
+    async fn change_retaining(
+        &self,
+        change: ChangeMembers<NodeId, Peer>,
+        retain: bool,
+    ) -> Result<(), MembershipError> {
         let shared = &self.shared;
         let _changing = Changing::begin(&shared.changes);
-        let changed = shared.raft.change_membership(change, true).await;
+        let changed = shared.raft.change_membership(change, retain).await;
         changed.map(drop).map_err(|error| match error {
             RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
                 MembershipError::NotLeader { leader: forward.leader_id }
@@ -720,6 +771,32 @@ impl<M: Machine> Node<M> {
         shared.tasks.close();
         shared.tasks.wait().await;
     }
+}
+
+/// Returns why a member cannot be removed now. The voters before and after the change must both have a majority that
+/// confirms it.
+fn removable(status: &Status, node: NodeId) -> Result<(), MembershipError> {
+    let Some(removed) = status.members.iter().find(|member| member.node == node) else {
+        return Err(MembershipError::Unknown { node });
+    };
+    if removed.is_reachable() {
+        return Err(MembershipError::Refused { reason: "its server still runs: stop it first".to_owned() });
+    }
+    let index = |position: Option<LogId>| position.map_or(0, |position| position.index);
+    let is_ready = |member: &Member| {
+        let has = if member.node == status.node { status.last } else { member.matched };
+        member.is_reachable() && index(has) + MISSING_ENTRIES_MAX >= index(status.last)
+    };
+    let voters = || status.members.iter().filter(|member| member.is_voter);
+    let ready = voters().filter(|member| is_ready(member)).count();
+    let (before, after) = (voters().count(), voters().filter(|member| member.node != node).count());
+    if ready <= before.max(after) / 2 {
+        let reason = format!(
+            "only {ready} of {before} voters run and have the newest entries: a majority must confirm the change"
+        );
+        return Err(MembershipError::Refused { reason });
+    }
+    Ok(())
 }
 
 /// Counts a change of the members while it lasts.

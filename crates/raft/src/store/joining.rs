@@ -12,13 +12,11 @@ use super::RaftStore;
 use crate::error::MembershipError;
 use crate::net::BoxStream;
 use crate::net::join::{self, Channel, JoinAnswer, JoinError, JoinRequest, JoinToken, JoinTransport};
-use crate::node::{Member, Role, Status};
+use crate::node::{MISSING_ENTRIES_MAX, Member, Role, Status};
 use crate::types::{NodeId, Peer};
 
 /// Name of the secret of the join token.
 const SECRET: &str = "raft-join-token";
-/// A learner that lacks at most this number of entries becomes a voter.
-const MISSING_ENTRIES_MAX: u64 = 1_000;
 /// Maximum time of one handshake.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause before the cluster is asked again.

@@ -19,6 +19,8 @@ use super::{RaftStore, reply, unexpected};
 
 /// Maximum time in which an acquisition waits for the leadership of the log.
 const LEADERSHIP_PATIENCE: StdDuration = StdDuration::from_millis(400);
+/// Maximum wait of a release for a majority. A server that stops must not wait for servers that have stopped.
+const RELEASE_PATIENCE: StdDuration = StdDuration::from_secs(2);
 /// Pause between two looks at the leadership.
 const LOOK_AGAIN: StdDuration = StdDuration::from_millis(10);
 
@@ -205,11 +207,18 @@ impl Leases for RaftStore {
 
     async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
         self.table.remove(leases);
-        if !self.node.leads() {
-            // The shards have no owner any more.
+        // Otherwise the shards have no owner any more, or will have none when another server is elected.
+        if !self.node.leads() || !self.node.confirm().await {
             return Ok(());
         }
-        reply(self.node.propose(Update::ReleaseShards(leases.to_vec()).into()).await)?;
+        let release = self.node.propose(Update::ReleaseShards(leases.to_vec()).into());
+        match tokio::time::timeout(RELEASE_PATIENCE, release).await {
+            Ok(answered) => reply(answered)?,
+            Err(_) => {
+                let source = "a majority of the servers did not confirm the release in time".into();
+                return Err(StoreError::OutcomeUnknown { source });
+            }
+        };
         self.leave_leadership_if_drained().await
     }
 

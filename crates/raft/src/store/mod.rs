@@ -11,6 +11,7 @@
 //! - `leases`: ownership of shards, which only the leader of the log can have.
 //! - `commits`, `members`, `reads`, `changes`: the other traits.
 //! - `joining`: how a new server becomes a member of the cluster.
+//! - `reopened` (feature `testing`): the servers of a cluster that has ended, in one process.
 //!
 //! # Invariants
 //! - Only the leader of the log acquires shards. The first entry of another leader voids all leases, so no commit of an
@@ -25,6 +26,8 @@ mod leases;
 mod machine;
 mod members;
 mod reads;
+#[cfg(feature = "testing")]
+mod reopened;
 #[cfg(test)]
 mod tests;
 
@@ -45,6 +48,8 @@ pub use self::joining::{JoinFailed, Joined, ask as ask_to_join};
 use self::leases::LeaseTable;
 use self::machine::{Answer, Halt, Proposal, Rejection, ReplicaMachine};
 use self::members::OwnServers;
+#[cfg(feature = "testing")]
+pub use self::reopened::Reopened;
 use crate::error::{OpenError, ProposeError, ReadError, TransferError};
 use crate::log::Space;
 use crate::machine::MachineError;
@@ -221,6 +226,15 @@ impl RaftStore {
     /// See [`MembershipError`](crate::error::MembershipError).
     pub async fn promote(&self, node: NodeId) -> Result<(), crate::error::MembershipError> {
         self.node.promote(node).await
+    }
+
+    /// Removes a member that has ended for good, on the leader. A server that comes back later must join again with an
+    /// empty data folder.
+    ///
+    /// # Errors
+    /// See [`MembershipError`](crate::error::MembershipError).
+    pub async fn remove(&self, node: NodeId) -> Result<(), crate::error::MembershipError> {
+        self.node.remove(node).await
     }
 
     /// Transfers the leadership of the log to another voter: to this one, or to the one with the most entries.

@@ -11,7 +11,7 @@ use super::super::{JoinFailed, RaftStore};
 use super::{Servers, Start, within};
 use crate::net::BoxStream;
 use crate::net::join::{Channel, JoinRequest, JoinToken, JoinTransport};
-use crate::node::Role;
+use crate::node::{Member, Role};
 use crate::types::{NodeId, Peer};
 
 const SECRET: [u8; 32] = [7; 32];
@@ -126,4 +126,38 @@ async fn a_server_without_the_secret_or_with_anothers_identity_is_refused() {
     assert_eq!(servers.store(0).status().members.len(), 1, "nothing was changed");
     let nowhere = ask(&doors, &["server-x:1".into()], &token, &request(new)).await.unwrap_err();
     assert!(nowhere.to_string().contains("`server-x:1`"), "{nowhere}");
+}
+
+/// A running server would not know that it was removed, and a change needs a majority before and after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_is_removed_only_when_its_server_has_ended() {
+    let mut servers = Servers::three().await;
+    let ids: Vec<_> = servers.servers.iter().map(|server| server.id).collect();
+    let refused =
+        async |servers: &Servers, node| servers.store(0).remove(node).await.unwrap_err().to_string();
+    let answers = async {
+        while !servers.store(0).status().members.iter().all(Member::is_reachable) {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    within("all members answer", answers).await;
+    assert!(refused(&servers, ids[2]).await.contains("still runs"));
+    assert!(refused(&servers, NodeId(99)).await.contains("no member"));
+    let follower = servers.store(1).remove(ids[2]).await.unwrap_err();
+    assert!(follower.to_string().contains("does not lead"), "{follower}");
+    let remove = async |servers: &Servers, node| {
+        while let Err(error) = servers.store(0).remove(node).await {
+            if !error.to_string().contains("still runs") {
+                return Err(error.to_string());
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        Ok(())
+    };
+    servers.stop(2).await;
+    within("it is removed", remove(&servers, ids[2])).await.unwrap();
+    assert_eq!(servers.store(0).status().members.len(), 2);
+    servers.stop(1).await;
+    let alone = within("it is refused", remove(&servers, ids[1])).await.unwrap_err();
+    assert!(alone.contains("only 1 of 2 voters"), "{alone}");
 }
