@@ -1,4 +1,4 @@
-//! `make run-cluster`: three servers, a database and two workers with one command.
+//! `make run-cluster`: three servers and two workers with one command, on a database or with the Raft store.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
@@ -42,12 +42,23 @@ impl Drop for Running {
 /// D6. The leader may be killed, as the output suggests.
 #[tokio::test]
 async fn one_command_starts_a_cluster_that_survives_its_leader() {
+    start_and_kill_the_leader("postgres").await;
+}
+
+/// D6, D8.
+#[tokio::test]
+async fn one_command_starts_a_cluster_without_a_database_that_survives_its_leader() {
+    start_and_kill_the_leader("raft").await;
+}
+
+async fn start_and_kill_the_leader(store: &str) {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (data, port) = (folder.path().join("data"), free_ports());
     let mut script = Command::new(repository().join("scripts/run-cluster.sh"))
         .args([belfry(), &data])
         .arg(port.to_string())
+        .arg(store)
         .env_remove("BELFRY_SERVER__STORE")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

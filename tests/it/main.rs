@@ -6,7 +6,8 @@
 //!   [`added_elements`]: the example workflows.
 //! - [`survival`], [`chaos`], [`disk`]: kills, pauses and full disks. [`checkpoints`]: jobs that resume from
 //!   checkpoints. [`timekeeping`]: schedules during kills, outages and clock changes. [`failover`]: servers that
-//!   share a database. [`partition`]: a leader without a connection to it. [`cluster`]: `make run-cluster`.
+//!   share a database. [`partition`]: a leader without a connection to it. [`mod@raft`]: a leader
+//!   that is cut off from its cluster. [`cluster`]: `make run-cluster`.
 //!   [`restoring`]: a restored backup. [`tls`]: workers and the command line behind a proxy that terminates TLS.
 //!   [`forecast`]: forecasts for a running server. [`mod@runtimes`]: containers and HTTP requests.
 
@@ -27,6 +28,7 @@ mod language;
 mod pages;
 mod partition;
 mod preemption;
+mod raft;
 mod repository_rules;
 mod restoring;
 mod runtimes;

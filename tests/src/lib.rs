@@ -45,7 +45,7 @@ pub use disk::SmallDisk;
 pub use process::{NextPid, Paused, Pid};
 pub use program::{belfry, repository};
 pub use recorder::Recorder;
-pub use server::Server;
+pub use server::{Membership, Server};
 pub use sessions::SessionKiller;
 pub use site::Site;
 pub use witness::Witness;

@@ -142,6 +142,11 @@ impl Branch {
         self.here
     }
 
+    /// Returns the address of the branch that this machine can reach.
+    pub fn there(&self) -> Ipv4Addr {
+        self.there
+    }
+
     /// Returns a command that runs inside the namespace.
     pub fn command(&self, program: &Path) -> tokio::process::Command {
         self.std_command(program).into()

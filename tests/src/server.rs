@@ -1,8 +1,9 @@
 //! A `belfry server` process that can be killed and restarted with the same data.
 
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -11,39 +12,112 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
+use crate::network::Branch;
 use crate::{Pid, belfry, until};
 
 /// Maximum start time of a server on a busy machine.
 const START: Duration = Duration::from_secs(60);
+
+/// How a server becomes a member of a Raft cluster.
+#[derive(Debug, Clone)]
+pub enum Membership {
+    /// It creates the cluster.
+    First,
+    /// It joins the cluster of a server, with the token in a file.
+    Joins(SocketAddr, PathBuf),
+}
 
 /// A server process and its data folder.
 #[derive(Debug)]
 pub struct Server {
     data: PathBuf,
     log: PathBuf,
+    host: Ipv4Addr,
     port: u16,
+    /// The separate network of the server, if any.
+    branch: Option<Arc<Branch>>,
     settings: Vec<(String, String)>,
+    /// `None` without the Raft store.
+    membership: Option<Membership>,
     child: Option<Child>,
 }
 
 impl Server {
     /// Starts a server with its data in `data`; `settings` are additional environment variables.
     pub async fn start(data: &Path, log: &Path, settings: &[(&str, &str)]) -> Self {
-        let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let mut server =
-            Self { data: data.into(), log: log.into(), port: free_port(), settings, child: None };
+        let mut server = Self::new(data, log, settings);
         server.restart().await;
         server
     }
 
     /// Starts a standby: another server owns the shards of the shared store.
     pub async fn start_standby(data: &Path, log: &Path, settings: &[(&str, &str)]) -> Self {
-        let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let mut server =
-            Self { data: data.into(), log: log.into(), port: free_port(), settings, child: None };
+        let mut server = Self::new(data, log, settings);
         server.spawn();
         until("the server listens", START, async || TcpStream::connect(server.address()).await.ok()).await;
         server
+    }
+
+    /// Creates a server that is not started yet.
+    pub fn new(data: &Path, log: &Path, settings: &[(&str, &str)]) -> Self {
+        let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Self {
+            data: data.into(),
+            log: log.into(),
+            host: Ipv4Addr::LOCALHOST,
+            port: free_port(),
+            branch: None,
+            settings,
+            membership: None,
+            child: None,
+        }
+    }
+
+    /// Lets the server listen at another address of this machine.
+    pub fn listen_at(&mut self, host: Ipv4Addr) {
+        self.host = host;
+    }
+
+    /// Lets the server run in a separate network, and listen at its address.
+    pub fn within(&mut self, branch: &Arc<Branch>) {
+        self.host = branch.there();
+        self.branch = Some(Arc::clone(branch));
+    }
+
+    /// Adds a setting for later starts.
+    pub fn set(&mut self, variable: &str, value: &str) {
+        self.settings.push((variable.to_owned(), value.to_owned()));
+    }
+
+    /// Gives the server the Raft store.
+    pub fn with_raft(mut self, membership: Membership) -> Self {
+        self.set("BELFRY_SERVER__STORE", "raft");
+        self.membership = Some(membership);
+        self
+    }
+
+    /// Returns the folder of the Raft store.
+    pub fn raft_folder(&self) -> PathBuf {
+        self.data.join("raft")
+    }
+
+    /// Returns the file with the token with which others join the cluster that this server created.
+    pub fn join_token(&self) -> PathBuf {
+        self.data.join("join-token")
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        match &self.membership {
+            // Only once: it would be refused.
+            Some(Membership::First) if !self.raft_folder().join("node.json").exists() => {
+                vec!["--bootstrap".into()]
+            }
+            Some(Membership::Joins(address, token)) => {
+                let token = token.display().to_string();
+                ["--join".into(), address.to_string(), "--join-token-file".into(), token].into()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Restarts the server on the same address and data; it must not be running.
@@ -56,11 +130,16 @@ impl Server {
     pub fn spawn(&mut self) {
         assert!(self.child.is_none(), "the server is already running");
         let log = File::options().create(true).append(true).open(&self.log).expect("cannot open the log");
-        let child = Command::new(belfry())
+        let mut command = match &self.branch {
+            Some(branch) => branch.command(belfry()),
+            None => Command::new(belfry()),
+        };
+        let child = command
             .arg("server")
             .arg("--data")
             .arg(&self.data)
-            .args(["--listen", &format!("127.0.0.1:{}", self.port)])
+            .args(["--listen", &self.address().to_string()])
+            .args(self.arguments())
             .env("HOME", self.data.parent().expect("the data folder is in the site's folder"))
             .envs(self.settings.iter().map(|(k, v)| (k, v)))
             .stdin(std::process::Stdio::null())
@@ -102,9 +181,24 @@ impl Server {
         .await;
     }
 
+    /// Waits until the cluster of another server has this number of servers.
+    ///
+    /// # Panics
+    /// If this server ends, or it takes too long.
+    pub async fn until_listed(&mut self, known: &Self, servers: usize) {
+        let client = known.client();
+        until("the server is listed", START, async || {
+            if let Some(status) = self.child.as_mut().and_then(|c| c.try_wait().ok().flatten()) {
+                panic!("the server exited during its start: {status}");
+            }
+            (client.servers().await.ok()?.len() == servers).then_some(())
+        })
+        .await;
+    }
+
     /// Requests `/readyz`, and returns whether the server is ready.
     pub async fn is_ready(&self) -> bool {
-        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)).await else { return false };
+        let Ok(mut stream) = TcpStream::connect(self.address()).await else { return false };
         let request = b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
         let mut answer = String::new();
         stream.write_all(request).await.is_ok()
@@ -148,12 +242,19 @@ impl Server {
 
     /// Returns the base URL.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        format!("http://{}", self.address())
+    }
+
+    /// Returns the URL at which the other servers reach this one.
+    pub fn advertised_url(&self) -> String {
+        let advertised =
+            self.settings.iter().find(|(variable, _)| variable == "BELFRY_SERVER__ADVERTISE_URL");
+        advertised.map_or_else(|| self.url(), |(_, url)| url.clone())
     }
 
     /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.port))
+        SocketAddr::from((self.host, self.port))
     }
 
     /// Returns the data folder.

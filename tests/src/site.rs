@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use crate::network::Branch;
 use crate::proxy::Proxy;
 use crate::worker::Connection;
-use crate::{Ran, Server, Witness, Worker, cli, until};
+use crate::{Membership, Ran, Server, Witness, Worker, cli, until};
 
 /// Timeout of everything that a test waits for, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -62,6 +62,36 @@ impl Site {
         let folder = folder();
         let server = Server::start(data, &folder.path().join("server.log"), settings).await;
         Self { server, others: Vec::new(), workers: Vec::new(), worker_settings: Vec::new(), folder }
+    }
+
+    /// Starts the servers of a Raft cluster. The others reach each of them through its proxy.
+    pub async fn with_raft(count: usize, settings: &[(&str, &str)]) -> (Self, Vec<Proxy>) {
+        let folder = folder();
+        let at = |name: &str| folder.path().join(name);
+        let (mut servers, mut proxies) = (Vec::<Server>::new(), Vec::new());
+        for number in 1..=count {
+            let name = format!("server-{number}");
+            let mut server = Server::new(&at(&name), &at(&format!("{name}.log")), settings);
+            let proxy = Proxy::start("127.0.0.1", server.address()).await;
+            server.set("BELFRY_SERVER__NAME", &name);
+            server.set("BELFRY_SERVER__ADVERTISE_URL", &proxy.url());
+            let membership = match servers.first() {
+                None => Membership::First,
+                Some(first) => Membership::Joins(first.address(), first.join_token()),
+            };
+            let mut server = server.with_raft(membership);
+            server.spawn();
+            if number == 1 {
+                server.until_ready().await;
+            } else {
+                server.until_listed(&servers[0], number).await;
+            }
+            servers.push(server);
+            proxies.push(proxy);
+        }
+        let server = servers.remove(0);
+        let site = Self { server, others: servers, workers: Vec::new(), worker_settings: Vec::new(), folder };
+        (site, proxies)
     }
 
     /// Adds a worker, and waits until it is connected.

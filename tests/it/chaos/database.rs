@@ -235,7 +235,7 @@ impl Storm {
 
         let recorder = self.load.recorder.clone();
         until("the feed continues", RECOVERY, async || recorder.has_leapt().then_some(())).await;
-        let store = self.scene.open_store().await;
+        let store = self.scene.open_store().await.store;
         let mut jobs = Vec::new();
         for job in recorder.live_jobs() {
             if store.job(job).await.expect("cannot read the database").is_none() {

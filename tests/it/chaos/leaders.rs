@@ -25,7 +25,7 @@ impl Storm {
         let since = self.load.recorder.now();
         self.load.recorder.fault(KILL, true);
         let mut servers = self.scene.site.servers_mut();
-        let leader = servers.find(|server| server.url() == leader).expect("a server of this site");
+        let leader = servers.find(|server| server.advertised_url() == leader).expect("a server of this site");
         leader.kill().await;
         drop(servers);
         self.load.recorder.fault(KILL, false);
@@ -46,11 +46,10 @@ impl Storm {
     }
 }
 
-/// D6. Another server takes over within moments; nothing is lost or duplicated.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_resumes_within_moments_after_each_leader_kill() {
+/// Kills the leader repeatedly. Another server takes over within moments; nothing is lost or duplicated.
+async fn kill_leaders(name: &'static str, kept: StoreKind) {
     let kills = from_env("CHAOS_KILLS", KILLS);
-    let mut storm = Storm::start_storm("leaders", 0, StoreKind::InPostgres).await;
+    let mut storm = Storm::start_storm(name, 0, kept).await;
     let mut times: Vec<Resumed> = Vec::new();
     for number in 0..kills {
         times.push(storm.resumes_after(number, Storm::kill_the_leader).await);
@@ -59,4 +58,16 @@ async fn work_resumes_within_moments_after_each_leader_kill() {
     }
     resumed::show("kills", "the leader was killed", &times);
     storm.judge().await;
+}
+
+/// D6.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_resumes_within_moments_after_each_leader_kill() {
+    kill_leaders("leaders", StoreKind::InPostgres).await;
+}
+
+/// D6, D8. Without a database beside them, the servers elect another leader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_resumes_within_moments_after_each_kill_of_an_elected_leader() {
+    kill_leaders("elected-leaders", StoreKind::InRaft).await;
 }

@@ -11,7 +11,7 @@
 //! - [`rows`]: the stores, and their faults.
 //! - [`runs`]: workflow runs, and their expected results.
 //! - [`services`]: services that are changed, and reach their desired replicas.
-//! - [`scene`]: servers with a file or PostgreSQL, their workers, and the tools that break them.
+//! - [`scene`]: servers with a file, PostgreSQL or Raft, their workers, and the tools that break them.
 //! - This file: the storm itself, its end, and its verdict.
 //!
 //! Every storm becomes a history in the format of `belfry-sim check`, and the same checker judges it. After a failure
@@ -193,12 +193,14 @@ impl Storm {
         for server in self.scene.site.servers_mut() {
             server.shut_down().await;
         }
-        let store = self.scene.open_store().await;
-        let story = Story::tell(&self.load.recorder, &self.load.witness, &*store).await;
+        let ended = self.scene.open_store().await;
+        let story = Story::tell(&self.load.recorder, &self.load.witness, &*ended.store).await;
+        let different = ended.close().await;
         let path = write(&story.history, &self.name, self.seed);
         let (history, report) = read_and_check(&path);
         let mut wrong: Vec<String> = report.violations.iter().map(|v| v.show(&history)).collect();
         wrong.extend(story.discrepancies);
+        wrong.extend(different);
         wrong.extend(wrong_runs);
         wrong.extend(wrong_services);
         wrong.extend(idle_workers(self.nemesis.workers(), &history));
@@ -466,6 +468,13 @@ async fn a_storm_against_workers_violates_no_guarantee() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_over_three_servers_violates_no_guarantee() {
     storm("servers", StoreKind::InPostgres, plan).await;
+}
+
+/// The same with a Raft cluster of three servers: each may be killed, paused, or cut off from the others, and a
+/// majority continues.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_over_a_raft_cluster_violates_no_guarantee() {
+    storm("raft", StoreKind::InRaft, plan).await;
 }
 
 /// If two storms with the same seed differ, a failure cannot be repeated.

@@ -28,6 +28,8 @@ pub(super) enum StoreKind {
     InSlowPostgres,
     /// A primary with a standby.
     WithStandby(Replication),
+    /// The Raft store.
+    InRaft,
 }
 
 /// The store of a running test.
@@ -38,6 +40,8 @@ pub(super) enum Rows {
     /// Through PgBouncer.
     Pooled(Database, Arc<Pooler>),
     Crowded(Arc<SmallDiskDatabase>),
+    /// The folders of the servers' Raft stores.
+    Raft(Vec<PathBuf>),
 }
 
 impl Rows {
@@ -50,6 +54,7 @@ impl Rows {
                 let settings = cluster::Settings { durable: true, server, ..Default::default() };
                 Self::Database(Arc::new(Cluster::start(&settings)).database())
             }
+            StoreKind::InRaft => Self::Raft(Vec::new()),
             StoreKind::WithStandby(replication) => Self::Pair(Arc::new(Pair::start(replication))),
         }
     }
@@ -57,7 +62,7 @@ impl Rows {
     /// Returns the store URL for the servers.
     pub(super) fn url(&self) -> String {
         match self {
-            Self::File(_) => String::new(),
+            Self::File(_) | Self::Raft(_) => String::new(),
             Self::Database(database) => database.url(),
             Self::Pair(pair) => pair.url(),
             Self::Pooled(database, pooler) => pooler.url(database.name()),
@@ -69,7 +74,7 @@ impl Rows {
     pub(super) fn database(&self) -> Option<&Database> {
         match self {
             Self::Database(database) | Self::Pooled(database, _) => Some(database),
-            Self::File(_) | Self::Pair(_) | Self::Crowded(_) => None,
+            Self::File(_) | Self::Pair(_) | Self::Crowded(_) | Self::Raft(_) => None,
         }
     }
 
@@ -80,6 +85,7 @@ impl Rows {
             Self::Pair(_) => "PostgreSQL with a standby",
             Self::Pooled(..) => "PostgreSQL behind PgBouncer",
             Self::Crowded(_) => "PostgreSQL on small disks",
+            Self::Raft(_) => "Raft",
         }
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use harness::network::Branch;
 use harness::proxy::Proxy;
-use harness::{CrashOrders, MovedClock, NextPid, SessionKiller, Site, SmallDisk};
+use harness::{CrashOrders, MovedClock, NextPid, Server, SessionKiller, Site, SmallDisk};
+use raft::store::Reopened;
 use store::Store;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
@@ -58,6 +59,11 @@ impl Scene {
                 *file = site.server.data().join("belfry.db");
                 site
             }
+            Rows::Raft(folders) => {
+                let site = servers_of_a_raft_cluster(&mut tools, &crash, objects.path()).await;
+                *folders = site.servers().map(Server::raft_folder).collect();
+                site
+            }
             rows => several_servers(&mut tools, &crash, &*rows, objects.path()).await,
         };
         if let Some(database) = rows.database() {
@@ -95,14 +101,35 @@ impl Scene {
     }
 
     /// Opens the store after all servers have ended.
-    pub(super) async fn open_store(&self) -> Box<dyn Store> {
+    pub(super) async fn open_store(&self) -> EndedStore {
         match &self.rows {
             Rows::File(file) => {
                 let options = store::sqlite::Options { ballast_bytes: 0, ..Default::default() };
-                Box::new(SqliteStore::open(file, options).expect("cannot open the file of the store"))
+                let store = SqliteStore::open(file, options).expect("cannot open the file of the store");
+                EndedStore { store: Arc::new(store), replicas: None }
             }
-            rows => open_database(&rows.url()).await,
+            Rows::Raft(folders) => {
+                let replicas = Reopened::open(folders).await;
+                EndedStore { store: replicas.store(), replicas: Some(replicas) }
+            }
+            rows => EndedStore { store: open_database(&rows.url()).await.into(), replicas: None },
         }
+    }
+}
+
+/// The store of servers that have ended.
+pub(super) struct EndedStore {
+    pub(super) store: Arc<dyn Store>,
+    replicas: Option<Reopened>,
+}
+
+impl EndedStore {
+    /// Closes the store. Returns the differences between replicas.
+    pub(super) async fn close(self) -> Vec<String> {
+        drop(self.store);
+        let Some(replicas) = self.replicas else { return Vec::new() };
+        let others = replicas.close().await;
+        others.iter().map(|path| format!("the rows of `{}` differ", path.display())).collect()
     }
 }
 
@@ -119,6 +146,16 @@ async fn one_server(tools: &mut Tools, crash: &CrashOrders) -> Site {
         Some(disk) => Site::over(&disk.path().join("data"), &settings).await,
         None => Site::server_only(&settings).await,
     }
+}
+
+/// The others reach each server through a separate proxy: it may be cut off from them while it reaches them.
+async fn servers_of_a_raft_cluster(tools: &mut Tools, crash: &CrashOrders, objects: &Path) -> Site {
+    let objects_dir = objects.display().to_string();
+    let settings =
+        [tools.clock.setting(), crash.setting(), ("BELFRY_SERVER__OBJECTS_DIR", objects_dir.as_str())];
+    let (site, roads) = Site::with_raft(SERVERS, &settings).await;
+    tools.store_roads = roads;
+    site
 }
 
 /// Each server reaches the database through a separate proxy, if the database has only one address.
