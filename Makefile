@@ -1,7 +1,8 @@
 # All commands for developers. Run `make` for a list.
 #
 # One target directory and one profile (dev) serve build, lint and test. `BELFRY_DATA` and `BELFRY_LISTEN` set the
-# data folder and the address of `make run`; `BELFRY_PORT` is the first port of `make run-cluster`.
+# data folder and the address of `make run`; `BELFRY_PORT` is the first port of `make run-cluster`,
+# and `STORE` its store.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -12,6 +13,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 BELFRY_DATA ?= data
 BELFRY_LISTEN ?= 127.0.0.1:7070
 BELFRY_PORT ?= 7170
+STORE ?= postgres
 BENCH ?= all
 
 has = command -v $(1) >/dev/null 2>&1
@@ -65,8 +67,8 @@ run: build ## Start a server and a worker, run three sample jobs, keep running u
 	@scripts/run.sh $(TARGET)/debug/belfry "$(BELFRY_DATA)" "$(BELFRY_LISTEN)"
 
 .PHONY: run-cluster
-run-cluster: build ## Start three servers on one PostgreSQL and two workers, keep running until Ctrl-C
-	@scripts/run-cluster.sh $(TARGET)/debug/belfry "$(BELFRY_DATA)-cluster" "$(BELFRY_PORT)"
+run-cluster: build ## Start three servers and two workers: make run-cluster, or make run-cluster STORE=raft
+	@scripts/run-cluster.sh $(TARGET)/debug/belfry "$(BELFRY_DATA)-cluster$(if $(filter raft,$(STORE)),-raft)" "$(BELFRY_PORT)" $(STORE)
 
 # The linters and the unit tests of the dashboard run first, because they are fast. Then the dashboard is built, which
 # is embedded into the binary, so that the binary is built once. Then all tests of all crates run; the whole-system

@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# Implements `make run-cluster` after the build: runs three servers on one PostgreSQL database and two workers
-# on this machine, until Ctrl-C. Starts a temporary database, unless $BELFRY_SERVER__STORE names another one.
+# Implements `make run-cluster` after the build: runs three servers and two workers on this machine, until Ctrl-C.
+# The store is `postgres`: one database for all servers, which is started unless $BELFRY_SERVER__STORE names another
+# one; or `raft`: the servers form a Raft cluster.
 #
-# usage: scripts/run-cluster.sh BELFRY DATA_DIR FIRST_PORT
+# usage: scripts/run-cluster.sh BELFRY DATA_DIR FIRST_PORT [postgres|raft]
 set -euo pipefail
 shopt -s nullglob
 
 belfry=$(realpath "$1")
 data=$2
 port=$3
+store=${4:-postgres}
+[[ $store == postgres || $store == raft ]] || { echo "error: the store \`$store\` is unknown: expected postgres or raft" >&2; exit 2; }
 declare -A processes
 database=
 
@@ -78,23 +81,43 @@ start() {
 }
 
 start_server() {
-  start "server-$1" "$belfry" server --name "$1" --data "$data/server-$1" --listen "127.0.0.1:$2"
+  local flags=()
+  if [[ $store == raft ]]; then
+    # Server a creates the cluster at its first start; the others join it. Later both flags would be wrong or unused.
+    if [[ $1 != a ]]; then
+      flags=(--join "127.0.0.1:$port" --join-token-file "$data/server-a/join-token")
+    elif [[ ! -e $data/server-a/raft/node.json ]]; then
+      flags=(--bootstrap)
+    fi
+  fi
+  start "server-$1" "$belfry" server --name "$1" --data "$data/server-$1" --listen "127.0.0.1:$2" "${flags[@]}"
 }
 
-[[ -n ${BELFRY_SERVER__STORE:-} ]] || start_database
+# is_up NAME PORT: for the first server of a cluster, also whether it has written the tokens.
+is_up() {
+  (exec 3<>"/dev/tcp/127.0.0.1/$2") 2>/dev/null || return 1
+  [[ $1 != a || -s $data/server-a/admin-token || -n $(ls "$data"/server-?/admin-token 2>/dev/null) ]]
+}
+
+if [[ $store == raft ]]; then
+  export BELFRY_SERVER__STORE=raft
+elif [[ -z ${BELFRY_SERVER__STORE:-} ]]; then
+  start_database
+fi
 # Logs and artifacts are in a folder that all servers share.
 export BELFRY_SERVER__OBJECTS_DIR=$data/objects
 # All servers must be able to decrypt the secrets of channels.
 export BELFRY_SERVER__SECRET_KEY_FILE=$data/secret.key
 
-echo "starting three servers and two workers (data in $data)"
+if [[ $store == raft ]]; then kind='the Raft store'; else kind='one database'; fi
+echo "starting three servers ($kind) and two workers (data in $data)"
 number=0
 for name in a b c; do
   start_server "$name" $((port + number))
   number=$((number + 1))
   # The first server creates the tables and the tokens.
   deadline=$((SECONDS + 60))
-  until (exec 3<>"/dev/tcp/127.0.0.1/$((port + number - 1))") 2>/dev/null; do
+  until is_up "$name" $((port + number - 1)); do
     kill -0 "${processes[server-$name]}" 2>/dev/null ||
       fail "server $name exited before it was ready; if port $((port + number - 1)) is in use, choose other ports: make run-cluster BELFRY_PORT=17070" "$data/server-$name.log"
     ((SECONDS < deadline)) || fail "server $name was not ready within 60 seconds" "$data/server-$name.log"
@@ -128,7 +151,7 @@ echo
 "$belfry" submit --follow -- echo 'hello from the cluster' || fail "the sample job did not succeed" "$data/server-a.log"
 cat <<TEXT
 
-Belfry is running: three servers on one database, two workers.
+Belfry is running: three servers ($kind), two workers.
   dashboards   http://127.0.0.1:$port/#token=$BELFRY_TOKEN  (and ports $((port + 1)), $((port + 2)))
   data, logs   $data
 

@@ -276,7 +276,7 @@ pub(crate) async fn handover(time: Duration, standing: usize) -> anyhow::Result<
 
 /// Returns the longest time between consecutive starts, in milliseconds.
 fn longest(times: &[u64], from: u64, until: u64) -> f64 {
-    let within: Vec<_> = times.iter().filter(|at| (from..until).contains(at)).collect();
+    let within: Vec<_> = times.iter().filter(|at| (from..until).contains(*at)).collect();
     let apart = within.windows(2).map(|pair| pair[1] - pair[0]);
     apart.max().unwrap_or(0) as f64 / 1_000.0
 }

@@ -235,6 +235,7 @@ fn help_of(code: &str) -> Option<&'static str> {
              that has a token without limits"
         }
         Code::WorkerNotFound => "run `belfry worker list` to list all workers",
+        Code::MemberNotFound => "run `belfry server members` to list all members of the cluster",
         Code::ServerNotFound => "run `belfry server list` to list all servers",
         Code::QueueNotFound => "create the queue with `belfry queue set`, or submit a job to it",
         Code::CheckpointNotFound => "a task saves a checkpoint with `belfry task checkpoint set`",

@@ -1,7 +1,7 @@
-//! The servers that share a store.
+//! The servers that share a store, and the members of a Raft cluster.
 
 use model::ServerId;
-use model::api::{List, Server};
+use model::api::{ClusterMember, List, Server};
 
 use crate::error::Error;
 use crate::http::{Client, Request};
@@ -40,5 +40,22 @@ impl Client {
     /// [Request errors](crate#request-errors), among them `server_not_found`.
     pub async fn undrain_server(&self, id: ServerId) -> Result<Server, Error> {
         self.json(Request::post(["servers", &id.to_string(), "undrain"]).repeatable()).await
+    }
+
+    /// Returns the members of the cluster; empty without the Raft store.
+    ///
+    /// # Errors
+    /// [Request errors](crate#request-errors).
+    pub async fn cluster_members(&self) -> Result<Vec<ClusterMember>, Error> {
+        let list: List<ClusterMember> = self.json(Request::get(["cluster", "members"])).await?;
+        Ok(list.items)
+    }
+
+    /// Removes a member whose server has ended for good.
+    ///
+    /// # Errors
+    /// [Request errors](crate#request-errors), among them `member_not_found` and `member_not_removable`.
+    pub async fn remove_cluster_member(&self, id: &str) -> Result<(), Error> {
+        self.send_ignoring_body(Request::delete(["cluster", "members", id])).await
     }
 }

@@ -326,6 +326,39 @@ pub struct Server {
     pub responder: bool,
 }
 
+/// Member of a Raft cluster (`server.store = raft`). It stays a member while its server does not run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClusterMember {
+    /// ID of the member, 16 hexadecimal digits. A server whose data folder is lost gets another one.
+    #[schema(example = "e61bf32a0b7fc072")]
+    pub id: String,
+    /// Configured name of its server.
+    pub name: String,
+    /// `HOST:PORT` at which the other members reach its server.
+    pub address: String,
+    /// What the member does in the cluster.
+    pub role: MemberRole,
+    /// Whether the server of the member answers the leader.
+    pub running: bool,
+    /// Time since the server last answered the leader. Absent if it has not answered since this leader was elected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_contact: Option<Duration>,
+    /// Number of entries of the log that the member does not have yet.
+    pub missing_entries: u64,
+}
+
+/// What a member of a cluster does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberRole {
+    /// Is elected, and writes the log.
+    Leader,
+    /// Votes, and follows the leader.
+    Voter,
+    /// Follows the leader and does not vote, because it has just joined.
+    Learner,
+}
+
 /// Worker: an agent process that runs executions on a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Worker {

@@ -129,11 +129,11 @@ pub enum StoreConfig {
     Embedded,
     /// PostgreSQL database, which several servers may share.
     Postgres(PostgresConfig),
-    /// A replica in the data folder of each server; the servers elect a leader among themselves.
+    /// A Raft cluster: each server has all rows in its data folder, and the servers elect a leader.
     Raft(RaftConfig),
 }
 
-/// How a server becomes a member of a cluster with replicas. A server that is a member already needs none of it.
+/// How a server becomes a member of a Raft cluster. A server that is a member already needs none of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RaftConfig {
     /// Whether this server creates a new cluster. Refused in a data folder that belongs to one.
@@ -319,7 +319,7 @@ impl ServerConfig {
     }
 
     /// Returns the duration of a shard lease without a renewal [default: 10s for the embedded store, 2.5s for
-    /// PostgreSQL, 1s for replicas].
+    /// PostgreSQL, 1s for Raft].
     ///
     /// It bounds the time without a leader after a crash. The embedded store has only one server, which can reacquire
     /// its lease at once, so its lease is long and seldom renewed.
@@ -337,7 +337,7 @@ impl ServerConfig {
         let lease = Duration::from(raft::timing::LEASE);
         if shard_lease != lease {
             // A voter elects another leader after this time, whatever the old one believes.
-            let reason = format!("servers with replicas always use {lease}, but it is {shard_lease}");
+            let reason = format!("servers of a Raft cluster use {lease}, but got {shard_lease}");
             return invalid("server.shard_lease", reason);
         }
         if self.advertise_url.is_none() && self.listen.ip().is_unspecified() {
@@ -369,7 +369,7 @@ impl ServerConfig {
         self.data_dir.join("belfry.db")
     }
 
-    /// Returns the folder of the replica and its log.
+    /// Returns the folder of the Raft store.
     pub fn raft_dir(&self) -> PathBuf {
         self.data_dir.join("raft")
     }
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_with_replicas_need_a_direct_address_and_their_lease() {
+    fn servers_of_a_raft_cluster_need_a_direct_address_and_their_lease() {
         let raft = |change: fn(&mut ServerConfig)| {
             problem(|config| {
                 config.store = StoreConfig::Raft(RaftConfig::default());

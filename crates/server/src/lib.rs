@@ -15,7 +15,7 @@
 //! - [`alerts`]: alert rules and notifications; `alert_feed` evaluates them on the leader. [`networks`]: addresses that
 //!   requests of users may reach.
 //! - [`objects`]: logs and artifacts, in a local folder or in S3.
-//! - `replica`: the Raft store of this server, how it becomes a member of a cluster, and the connections to the others.
+//! - `raft_member`: the Raft store of this server, how it becomes a member of its cluster, and the connections to the others.
 //! - [`clock`]: the time, which tests replace. [`listener`]: the TCP listener with TLS. `web`: the files of the
 //!   dashboard. [`housekeeping`]: retention; [`metrics`]: Prometheus metrics; [`preview`]: the next scheduled times of
 //!   a timing; [`input_errors`]: error messages for input that does not deserialize.
@@ -50,8 +50,8 @@ pub mod objects;
 pub mod peers;
 pub mod preview;
 mod private_files;
+mod raft_member;
 pub mod repair;
-mod replica;
 mod running;
 pub mod service_metrics;
 mod services;
@@ -62,6 +62,6 @@ mod usage;
 mod web;
 
 pub use config::ServerConfig;
-pub use replica::ReplicaError;
+pub use raft_member::RaftMemberError;
 pub use running::{EngineThread, Environment, Running, StartError, start, start_at, start_with};
 pub use services::Services;

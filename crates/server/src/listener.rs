@@ -6,8 +6,8 @@
 //! The first byte of a connection shows whether [another server](crate::peers) has connected; each connection waits for
 //! it in its own task. Connections of servers that fail authentication get only a refusal.
 //!
-//! A [`Door`] says what serves a connection. A server with a replica opens its port before it can read its store: the
-//! other servers need its replica to elect a leader. Until the door is [open](Door::open), requests get a refusal.
+//! A [`Door`] says what serves a connection. A member of a Raft cluster opens its port before it can read its store: the
+//! members elect a leader over it. Until the door is [open](Door::open), requests get a refusal.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -34,7 +34,7 @@ use tower::ServiceExt as _;
 
 use crate::members::Members;
 use crate::peers::{self, FromServer, Identity};
-use crate::replica::Replica;
+use crate::raft_member::RaftMember;
 
 /// Most concurrent connections; further ones wait in the kernel's backlog.
 const CONNECTIONS_MAX: usize = 20_000;
@@ -135,8 +135,8 @@ pub(crate) struct Door {
     /// Serves requests until the door is open.
     starting: Router,
     opened: OnceLock<Opened>,
-    /// Replica of this server, if it has one.
-    replica: OnceLock<Arc<Replica>>,
+    /// The Raft store of this server, if it has one.
+    raft: OnceLock<Arc<RaftMember>>,
 }
 
 struct Opened {
@@ -149,7 +149,7 @@ struct Opened {
 impl Door {
     /// Creates the door of a server with this key. `starting` serves requests until the door is open.
     pub(crate) fn new(identity: Arc<Identity>, starting: Router) -> Self {
-        Self { identity, starting, opened: OnceLock::new(), replica: OnceLock::new() }
+        Self { identity, starting, opened: OnceLock::new(), raft: OnceLock::new() }
     }
 
     /// Returns the key of the server.
@@ -157,10 +157,10 @@ impl Door {
         &self.identity
     }
 
-    /// Serves the connections of other replicas from now on.
-    pub(crate) fn add_replica(&self, replica: Arc<Replica>) {
-        // A server has one replica.
-        let _first = self.replica.set(replica);
+    /// Serves the connections of other members of the Raft cluster from now on.
+    pub(crate) fn add_member(&self, member: Arc<RaftMember>) {
+        // A server is one member.
+        let _first = self.raft.set(member);
     }
 
     /// Serves requests from now on.
@@ -182,7 +182,7 @@ pub(crate) struct Ends {
     pub(crate) requests: CancellationToken,
     /// Cancelled by the listener, when no request is open any more.
     pub(crate) requests_ended: CancellationToken,
-    /// Ends everything else: with a replica, the other servers still need this one while it hands over.
+    /// Ends everything else: in a Raft cluster, the others still need this server while it hands over.
     pub(crate) connections: CancellationToken,
 }
 
@@ -331,13 +331,13 @@ impl Dispatcher {
         };
         let address = peer.map(tracing::field::display);
         match accepted {
-            Ok(Ok((stream, proved))) => match (proved.protocol, self.door.replica.get()) {
-                (Some(protocol), Some(replica)) => {
-                    let serving = replica.serve(Box::new(stream), protocol, &proved, address);
+            Ok(Ok((stream, proved))) => match (proved.protocol, self.door.raft.get()) {
+                (Some(protocol), Some(member)) => {
+                    let serving = member.serve(Box::new(stream), protocol, &proved, address);
                     self.ends.connections.run_until_cancelled(serving).await;
                 }
                 (Some(_), None) => {
-                    tracing::debug!(address, "another server looks for a replica that is not here")
+                    tracing::debug!(address, "another server expects a member of a Raft cluster here")
                 }
                 (None, _) => self.serve_forwarded(stream, proved.key, peer).await,
             },

@@ -9,7 +9,7 @@
 //! are authenticated with [`Members::find`].
 //!
 //! # Cost
-//! Two queries every 500 ms (200 ms with replicas) while several servers can share the store, every 50 ms during a handover. Searches for new
+//! Two queries every 500 ms (200 ms with Raft) while several servers can share the store, every 50 ms during a handover. Searches for new
 //! servers are limited to ten a second.
 
 use std::sync::Arc;

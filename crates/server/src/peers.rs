@@ -4,8 +4,8 @@
 //! it only from one. The store is the root of trust: a process that can write the row of a server is a server.
 //!
 //! - Each server generates a key at its start, keeps it in memory, and publishes the [`Fingerprint`] of its public key
-//!   in its row among the [members](crate::members). A server with a replica has one key for life, in a file: the other
-//!   servers know it as a member of the [cluster](crate::replica).
+//!   in its row among the [members](crate::members). A member of a Raft cluster has one key for life, in a file: the other
+//!   servers know it as a member of the [cluster](crate::raft_member).
 //! - Both sides of a connection prove their keys by TLS 1.3 with raw public keys (RFC 7250). Names, authorities and
 //!   dates of certificates would add nothing to the row.
 //! - The connecting side requires the key in the row of the wanted server. The accepting side requires the key of a
@@ -16,7 +16,7 @@
 //! A server behind a proxy that terminates TLS, at an address with `https`, is authenticated by the proxy's
 //! certificate. A forwarded request is then marked by a MAC with a key from the store (see `api::forward`).
 //!
-//! The protocol of a connection is negotiated (ALPN): [`Protocol`] for the traffic of replicas, none for forwarded requests.
+//! The protocol of a connection is negotiated (ALPN): [`Protocol`] for Raft, none for forwarded requests.
 //!
 //! # Invariants
 //! - No byte of a request is sent before the other side has proven its key.
@@ -65,7 +65,7 @@ pub(crate) const TLS_HANDSHAKE: u8 = 0x16;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FromServer;
 
-/// What servers with replicas use a connection for.
+/// What members of a Raft cluster use a connection for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// Entries, votes and snapshots between members of a cluster.
@@ -187,7 +187,7 @@ impl Identity {
         let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
         let proved = Proved::of(stream.get_ref().1)?;
         if proved.protocol != Some(protocol) {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "the server has no replica"));
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "the server has no Raft store"));
         }
         Ok((stream, proved))
     }

@@ -33,7 +33,7 @@ use crate::node::{DriverHandle, Fatal, Node, NodeConfig, Readiness};
 use crate::objects::{ObjectError, Objects};
 use crate::peers::Identity;
 use crate::private_files::make_private_dir;
-use crate::replica::{self, Replica, ReplicaError};
+use crate::raft_member::{self, RaftMember, RaftMemberError};
 use crate::services::Services;
 
 /// Why a server did not start.
@@ -73,9 +73,9 @@ pub enum StartError {
         #[source]
         source: std::io::Error,
     },
-    /// The replica of this server could not be opened, or the server is no member of a cluster.
+    /// The Raft store could not be opened, or the server is no member of a cluster.
     #[error(transparent)]
-    Replica(#[from] ReplicaError),
+    RaftMember(#[from] RaftMemberError),
     /// The operating system could not create a thread.
     #[error("cannot start the engine's thread")]
     Thread(#[source] std::io::Error),
@@ -92,7 +92,7 @@ impl StartError {
             Self::Tokens(_) => "check that the data folder has free space and belongs to the server's user",
             Self::SecretKey(error) => error.help(),
             Self::Listen { .. } => "stop the process that listens there, or choose another port",
-            Self::Replica(error) => error.help(),
+            Self::RaftMember(error) => error.help(),
             Self::Thread(_) => "raise the limit of threads",
         }
     }
@@ -113,8 +113,6 @@ pub struct Running {
     /// Handles shared by all parts of the server.
     pub services: Services,
     driver: DriverHandle,
-    /// Replica of this server, if the store is Raft.
-    replica: Option<Arc<Replica>>,
     tasks: TaskTracker,
     listening: Listening,
     stop_tasks: CancellationToken,
@@ -133,16 +131,16 @@ pub async fn start(config: ServerConfig) -> Result<Running, StartError> {
         StoreConfig::Postgres(database) => open_postgres(&config, database).await?,
         StoreConfig::Raft(raft) => {
             let raft = raft.clone();
-            return start_replica(config, raft).await;
+            return start_member(config, raft).await;
         }
     };
     start_with(config, store).await
 }
 
-/// Starts a server with a replica. It listens before it can read its store, because the servers elect a leader over the
+/// Starts a member of a Raft cluster. It listens before it can read its store, because the servers elect a leader over the
 /// same port.
-async fn start_replica(config: ServerConfig, raft: RaftConfig) -> Result<Running, StartError> {
-    let prepared = replica::prepare(&config, &raft)?;
+async fn start_member(config: ServerConfig, raft: RaftConfig) -> Result<Running, StartError> {
+    let prepared = raft_member::prepare(&config, &raft)?;
     let (listener, addr) = bind(config.listen).await?;
     let identity = Arc::clone(&prepared.identity);
     let listening = Listening::new(identity, Keep::UntilTheEnd);
@@ -150,19 +148,19 @@ async fn start_replica(config: ServerConfig, raft: RaftConfig) -> Result<Running
     let url = config.url_at(addr).unwrap_or_default();
     let address = url.strip_prefix("http://").unwrap_or(&url).trim_end_matches('/').to_owned();
     tracing::info!(%addr, "listening for the other servers of the cluster");
-    let replica = match prepared.open(&config, &raft, address, &listening.door).await {
-        Ok(replica) => replica,
+    let member = match prepared.open(&config, &raft, address, &listening.door).await {
+        Ok(member) => member,
         Err(error) => {
             listening.end().await;
             return Err(error.into());
         }
     };
     let site =
-        Site { store: replica.store(), addr, clock: clock::of_process(), engine: EngineThread::Dedicated };
-    match assemble(config, site, listening.clone(), Some(Arc::clone(&replica))).await {
+        Site { store: member.store(), addr, clock: clock::of_process(), engine: EngineThread::Dedicated };
+    match assemble(config, site, listening.clone(), Some(Arc::clone(&member))).await {
         Ok(running) => Ok(running),
         Err(error) => {
-            replica.shutdown().await;
+            member.shutdown().await;
             listening.end().await;
             Err(error)
         }
@@ -188,12 +186,12 @@ async fn open_embedded(config: &ServerConfig) -> Result<Arc<dyn Store>, StartErr
     Ok(Arc::new(opened.map_err(|error| StartError::Thread(std::io::Error::other(error)))??))
 }
 
-/// Returns a file that proves an earlier store in this data folder: a replica, a token, or a complete log or artifact.
+/// Returns a file that proves an earlier store in this data folder: a Raft store, a token, or a complete log or artifact.
 fn evidence_of_store(config: &ServerConfig) -> Option<PathBuf> {
-    let replica = Some(config.raft_dir()).filter(|folder| contains_file(folder));
+    let raft = Some(config.raft_dir()).filter(|folder| contains_file(folder));
     let tokens = [ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE].map(|name| config.data_dir.join(name));
     let objects = Some(config.data_dir.join("objects")).filter(|objects| contains_file(objects));
-    replica.or(tokens.into_iter().find(|token| token.exists())).or(objects)
+    raft.or(tokens.into_iter().find(|token| token.exists())).or(objects)
 }
 
 fn contains_file(folder: &Path) -> bool {
@@ -280,7 +278,7 @@ async fn assemble(
     config: ServerConfig,
     site: Site,
     listening: Listening,
-    replica: Option<Arc<Replica>>,
+    raft_member: Option<Arc<RaftMember>>,
 ) -> Result<Running, StartError> {
     let Site { store, addr, clock, engine } = site;
     let source = |source| StartError::DataDir { path: config.data_dir.clone(), source };
@@ -313,6 +311,7 @@ async fn assemble(
         node,
         objects,
         members,
+        raft_member,
         access,
         alerts,
         audit,
@@ -327,7 +326,7 @@ async fn assemble(
         EngineThread::Dedicated => driver.spawn().map_err(StartError::Thread)?,
         EngineThread::Shared => driver.spawn_here(),
     };
-    Ok(Running::run(services, driver, listening, replica, first))
+    Ok(Running::run(services, driver, listening, first))
 }
 
 impl Running {
@@ -335,7 +334,6 @@ impl Running {
         services: Services,
         driver: DriverHandle,
         listening: Listening,
-        replica: Option<Arc<Replica>>,
         first: crate::auth::FirstStart,
     ) -> Self {
         let running = Self {
@@ -345,7 +343,6 @@ impl Running {
             worker_token_path: first.worker_token_file,
             node: services.node.clone(),
             driver,
-            replica,
             tasks: TaskTracker::new(),
             listening,
             stop_tasks: CancellationToken::new(),
@@ -387,9 +384,9 @@ impl Running {
     /// Completes when the server cannot continue, because the store cannot be trusted. The process must then exit with
     /// an error, and its supervisor restarts it.
     pub async fn failed(&self) -> Fatal {
-        let Some(replica) = &self.replica else { return self.driver.failed().await };
+        let Some(member) = &self.services.raft_member else { return self.driver.failed().await };
         tokio::select! {
-            fatal = replica.failed() => fatal,
+            fatal = member.failed() => fatal,
             fatal = self.driver.failed() => fatal,
         }
     }
@@ -409,8 +406,8 @@ impl Running {
         self.tasks.wait().await;
         self.services.audit.close().await;
         self.services.members.remove_from_cluster().await;
-        if let Some(replica) = &self.replica {
-            replica.shutdown().await;
+        if let Some(member) = &self.services.raft_member {
+            member.shutdown().await;
         }
         self.listening.end().await;
         ended
@@ -430,7 +427,7 @@ struct Listening {
 enum Keep {
     /// Until requests end.
     UntilTheRequestsEnd,
-    /// Until everything has ended: the other servers need the replica of this one.
+    /// Until everything has ended: the other members of the Raft cluster need this one.
     UntilTheEnd,
 }
 

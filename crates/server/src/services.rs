@@ -12,6 +12,7 @@ use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::objects::Objects;
+use crate::raft_member::RaftMember;
 use crate::usage::UsageTable;
 
 /// Handles shared by all parts of a server; clones are cheap.
@@ -23,6 +24,8 @@ pub struct Services {
     pub objects: Objects,
     /// Servers that share the store.
     pub members: Members,
+    /// This server as a member of its cluster, if the store is Raft.
+    pub(crate) raft_member: Option<Arc<RaftMember>>,
     /// Accounts, roles, bindings and tokens.
     pub access: Arc<AccessControl>,
     /// Alert rules and notifications.

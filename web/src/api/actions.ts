@@ -61,6 +61,12 @@ export async function setServerDraining(id: string, draining: boolean): Promise<
   invalidate(["servers"]);
 }
 
+/** Removes a member of a Raft cluster whose server has ended for good. */
+export async function removeClusterMember(id: string): Promise<void> {
+  await unwrap(api.DELETE("/api/v1/cluster/members/{id}", { params: { path: { id } } }));
+  invalidate(["clusterMembers"]);
+}
+
 export async function pauseQueue(name: string, note: string): Promise<void> {
   const body = note === "" ? {} : { note };
   await unwrap(api.POST("/api/v1/queues/{name}/pause", { params: { path: { name } }, body }));

@@ -139,6 +139,7 @@ const HINTS = {
   alert_lasting: "reload",
   worker_not_found: "gone",
   server_not_found: "gone",
+  member_not_found: "gone",
   queue_not_found: "queue",
   namespace_not_found: "reload",
   artifact_not_found: "gone",

@@ -115,6 +115,13 @@ export const serversQuery = queryOptions({
   refetchInterval: 2_000,
 });
 
+/** The members of a Raft cluster; empty without the Raft store. */
+export const clusterMembersQuery = queryOptions({
+  queryKey: ["clusterMembers"],
+  queryFn: () => unwrap(api.GET("/api/v1/cluster/members")),
+  refetchInterval: 2_000,
+});
+
 export const workersQuery = queryOptions({
   queryKey: ["workers"],
   queryFn: () => unwrap(api.GET("/api/v1/workers", { params: { query: { limit: 1_000 } } })),

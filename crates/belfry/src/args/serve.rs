@@ -64,6 +64,7 @@ const SETTINGS_HELP: &str = "Each option is also a setting, for the configuratio
     "belfry server --store raft --join 10.0.0.1:7070 --join-token-file join-token --name b"
     "belfry server list"
     "belfry server drain a"
+    "belfry server members"
 })]
 #[command(after_help = SETTINGS_HELP)]
 pub(crate) struct ServerArgs {
@@ -87,6 +88,19 @@ pub(crate) enum ServerCommand {
     /// Undo a drain: the server can become the leader again
     #[command(before_help = examples! { "belfry server undrain a" })]
     Undrain(ServerNameArgs),
+    /// List the members of a Raft cluster, also those that do not run
+    Members,
+    /// Remove a member of the cluster whose server has ended for good
+    #[command(before_help = examples! { "belfry server remove c         after the disk of server c was lost" })]
+    Remove(MemberArgs),
+}
+
+/// One member of a cluster.
+#[derive(Debug, Args)]
+pub(crate) struct MemberArgs {
+    /// Name or ID of the member
+    #[arg(value_name = "MEMBER")]
+    pub(crate) member: String,
 }
 
 /// One server.

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use server::config::StoreConfig;
-use server::{ReplicaError, Running, StartError};
+use server::{RaftMemberError, Running, StartError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use worker::{AgentConfig, SupervisorConfig};
 
@@ -71,9 +71,7 @@ pub(super) fn server(context: &Context, args: &ServerRunArgs) -> Result<(), Fail
     match &mut config.store {
         StoreConfig::Raft(raft) => raft.bootstrap = args.bootstrap,
         _ if args.bootstrap => {
-            return Err(
-                Failure::usage("`--bootstrap` needs a server with a replica").help("add `--store raft`")
-            );
+            return Err(Failure::usage("`--bootstrap` needs the Raft store").help("add `--store raft`"));
         }
         _ => {}
     }
@@ -326,10 +324,10 @@ fn start_failure(error: StartError) -> Failure {
     let is_usage = matches!(
         error,
         StartError::Config(_)
-            | StartError::Replica(
-                ReplicaError::NoCluster { .. }
-                    | ReplicaError::OtherStart { .. }
-                    | ReplicaError::OtherStore { .. }
+            | StartError::RaftMember(
+                RaftMemberError::NoCluster { .. }
+                    | RaftMemberError::OtherStart { .. }
+                    | RaftMemberError::OtherStore { .. }
             )
     );
     let exit = if is_usage { Exit::Usage } else { Exit::Failed };

@@ -1,4 +1,4 @@
-//! `belfry server list|get|drain|undrain`: lists and drains servers.
+//! `belfry server list|get|drain|undrain|members|remove`: lists and drains servers, and removes members.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use model::ServerId;
 use model::api::Server;
 
 use super::Context;
-use crate::args::serve::ServerCommand;
+use crate::args::serve::{MemberArgs, ServerCommand};
 use crate::failure::{Exit, Failure};
 
 /// Interval of polls during a drain.
@@ -31,7 +31,31 @@ pub(super) async fn run(context: &Context, command: ServerCommand) -> Result<(),
             let id = find(&client, &args.server).await?;
             context.out.one(&client.undrain_server(id).await?)
         }
+        ServerCommand::Members => context.out.list(&client.cluster_members().await?, "members"),
+        ServerCommand::Remove(args) => remove(context, &client, &args).await,
     }
+}
+
+/// Removes a member by its id, or by a name that only one member has.
+async fn remove(context: &Context, client: &Client, args: &MemberArgs) -> Result<(), Failure> {
+    let text = &args.member;
+    let members = client.cluster_members().await?;
+    let named: Vec<_> = members.iter().filter(|member| member.id == *text || member.name == *text).collect();
+    let member = match named.as_slice() {
+        [member] => member,
+        [] => {
+            return Err(Failure::message(Exit::NotFound, format!("the cluster has no member `{text}`"))
+                .help("run `belfry server members` to list all members; only servers with `--store raft` have them"));
+        }
+        several => {
+            let ids: Vec<_> = several.iter().map(|member| member.id.as_str()).collect();
+            return Err(Failure::usage(format!("{} members have the name `{text}`", several.len()))
+                .help(format!("use one of the IDs: {}", ids.join(", "))));
+        }
+    };
+    client.remove_cluster_member(&member.id).await?;
+    context.out.note(format!("removed member `{}` ({})", member.name, member.id));
+    Ok(())
 }
 
 /// Drains a server, and waits until it owns no shards and another server is the leader.

@@ -6,7 +6,7 @@
 //! its executions, not their usage.
 
 use model::Duration;
-use model::api::{Server, Worker};
+use model::api::{ClusterMember, MemberRole, Server, Worker};
 use model::worker::{Admission, WorkerStatus};
 
 use super::OutputOptions;
@@ -96,6 +96,41 @@ impl Detail for Server {
             ("Version", self.version.as_str().into()),
             ("Started", exact(look, self.started_at).into()),
         ]
+    }
+}
+
+impl Row for ClusterMember {
+    const COLUMNS: &'static [Column] = &[
+        column("ID", 16),
+        column("NAME", 12).cut(12),
+        column("ROLE", 7),
+        column("STATUS", 7),
+        column("MISSING ENTRIES", 15).optional(2),
+        column("LAST CONTACT", 12).optional(1),
+        column("ADDRESS", 21),
+    ];
+
+    fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
+        let role = match self.role {
+            MemberRole::Leader => Cell::new("leader", Tone::Good),
+            MemberRole::Voter => Cell::new("voter", Tone::Good),
+            MemberRole::Learner => Cell::new("learner", Tone::Waiting),
+        };
+        let status =
+            if self.running { Cell::new("running", Tone::Good) } else { Cell::new("down", Tone::Bad) };
+        vec![
+            self.id.as_str().into(),
+            self.name.as_str().into(),
+            role,
+            status,
+            self.missing_entries.to_string().into(),
+            self.last_contact.map_or_else(|| "-".into(), |contact| contact.to_string().into()),
+            self.address.as_str().into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.id.clone()
     }
 }
 

@@ -140,7 +140,7 @@ impl Settings {
         Ok(Some(url.trim_end_matches('/').to_owned()))
     }
 
-    /// Returns the store configuration: embedded, replicas, or a PostgreSQL database.
+    /// Returns the store configuration: embedded, Raft, or a PostgreSQL database.
     ///
     /// # Errors
     /// If the URL is invalid or contains a password, or the password file cannot be read.
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_with_a_replica_joins_the_servers_of_its_settings() {
+    fn a_server_joins_the_raft_cluster_of_its_settings() {
         let config = settings(&[
             ("BELFRY_SERVER__STORE", "raft"),
             ("BELFRY_SERVER__RAFT_JOIN", "a:7070,b:7070"),

@@ -70,6 +70,7 @@ codes! {
     ExecutionNotFound = 404, "execution_not_found", "The execution does not exist.", "check the execution id; executions are deleted together with their job";
     FailureGroupNotFound = 404, "failure_group_not_found", "The failure group does not exist.", "GET /api/v1/failures lists all groups; a group is deleted 90 days after its newest failure";
     WorkerNotFound = 404, "worker_not_found", "The worker does not exist.", "GET /api/v1/workers lists all workers";
+    MemberNotFound = 404, "member_not_found", "The cluster has no such member.", "GET /api/v1/cluster/members lists all members; only servers with `server.store = raft` have them";
     ServerNotFound = 404, "server_not_found", "The server does not exist.", "GET /api/v1/servers lists all running servers; a server has a new id after each start";
     NamespaceNotFound = 404, "namespace_not_found", "The namespace has no settings.", "list the namespaces; to create settings, use PUT";
     QueueNotFound = 404, "queue_not_found", "The queue does not exist.", "create the queue with PUT, or submit a job to it";
@@ -123,6 +124,7 @@ codes! {
     BackfillEnded = 409, "backfill_ended", "The backfill has already ended.", "start a new backfill";
     CalendarInUse = 409, "calendar_in_use", "The calendar is in use.", "remove the calendar from the objects that refer to it first";
     CalendarBuiltIn = 409, "calendar_built_in", "Built-in calendars cannot be changed.", "create your own calendar that includes or excludes the days of the built-in one, and refer to it";
+    MemberNotRemovable = 409, "member_not_removable", "The member cannot be removed now.", "stop its server first; a majority of the voters that stay must run and have the newest entries";
     NoOtherServer = 409, "no_other_server", "No other server can take over.", "start another server on the same store first, or stop this one";
     VersionMismatch = 412, "version_mismatch", "The object was changed in the meantime.", "read the object again and repeat the change with its new ETag";
     BodyTooLarge = 413, "body_too_large", "The request body is too large.", "split the request; store large files as artifacts";

@@ -1,11 +1,16 @@
-//! Servers: list, show, drain.
+//! Servers: list, show, drain; members of a Raft cluster: list, remove.
 //!
-//! Each server answers from the store, so these requests work even without a leader.
+//! Each server answers from the store, so requests about servers work even without a leader. Only the leader knows how far
+//! the members are.
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::{Extension, Json};
-use model::api::{List, Server};
+use model::api::{ClusterMember, List, MemberRole, Server};
 use model::{ServerId, ShardId};
+use raft::error::MembershipError;
+use raft::node::{Member as Node, Status};
+use raft::types::NodeId;
 use store::cluster::{Cluster, Member};
 use utoipa_axum::routes;
 
@@ -24,6 +29,10 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.of_each_server();
     routes.needs(Verb::Operate, servers, &[Code::ServerNotFound], routes!(undrain_server));
     routes.of_each_server();
+    routes.needs(Verb::Read, servers, &[], routes!(list_members));
+    routes.of_leader();
+    let refusals = [Code::MemberNotFound, Code::MemberNotRemovable];
+    routes.needs(Verb::Operate, servers, &refusals, routes!(remove_member));
 }
 
 fn shown(api: &Api, cluster: &Cluster, member: &Member) -> Server {
@@ -115,4 +124,71 @@ async fn set(api: &Api, actor: &Actor, id: ServerId, draining: bool) -> Result<J
     }
     tracing::info!(server_id = %id, draining, by = %actor.name, "server drain changed");
     Ok(Json(one(api, id).await?))
+}
+
+fn shown_member(status: &Status, node: &Node) -> ClusterMember {
+    let index = |position: Option<raft::types::LogId>| position.map_or(0, |position| position.index);
+    let is_this = node.node == status.node;
+    let has = if is_this { status.last } else { node.matched };
+    let role = match node.is_voter {
+        true if status.leader == Some(node.node) => MemberRole::Leader,
+        true => MemberRole::Voter,
+        false => MemberRole::Learner,
+    };
+    ClusterMember {
+        id: node.node.to_string(),
+        name: node.peer.name.clone(),
+        address: node.peer.address.clone(),
+        role,
+        running: node.is_reachable(),
+        last_contact: node.silent_for.map(model::Duration::from),
+        missing_entries: index(status.last).saturating_sub(index(has)),
+    }
+}
+
+/// List the members of the cluster
+///
+/// Empty without the Raft store. A member whose server does not run is in the list until it is removed.
+#[utoipa::path(get, path = "/api/v1/cluster/members", tag = "servers", responses(
+    (status = 200, description = "All members, in the order of their names", body = List<ClusterMember>),
+))]
+async fn list_members(State(api): State<Api>) -> Json<List<ClusterMember>> {
+    let status = api.raft_member.as_ref().map(|member| member.store().status());
+    let members =
+        status.iter().flat_map(|status| status.members.iter().map(|node| shown_member(status, node)));
+    let mut items: Vec<_> = members.collect();
+    items.sort_by(|one, other| (&one.name, &one.id).cmp(&(&other.name, &other.id)));
+    Json(List { items, next_cursor: None })
+}
+
+/// Remove a member of the cluster
+///
+/// For a server that has ended for good, for example because its disk is lost. A member whose server runs is refused: stop
+/// it first. The server must not be started again with its data folder.
+#[utoipa::path(delete, path = "/api/v1/cluster/members/{id}", tag = "servers", params(
+    ("id" = String, Path, description = "ID of the member"),
+), responses((status = 204, description = "The member was removed")))]
+async fn remove_member(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let not_found = || ApiError::new(Code::MemberNotFound, format!("the cluster has no member `{id}`"));
+    let node = u64::from_str_radix(&id, 16).map(NodeId).map_err(|_| not_found())?;
+    let member = api.raft_member.as_ref().ok_or_else(not_found)?;
+    match member.store().remove(node).await {
+        Ok(()) => {
+            tracing::info!(member = %node, by = %actor.name, "removed a member of the cluster");
+            Ok(StatusCode::NO_CONTENT)
+        }
+        Err(MembershipError::Unknown { .. }) => Err(not_found()),
+        Err(MembershipError::Refused { reason }) => {
+            let detail = format!("cannot remove member `{id}`: {reason}");
+            Err(ApiError::new(Code::MemberNotRemovable, detail))
+        }
+        Err(error @ MembershipError::NotLeader { .. }) => {
+            Err(ApiError::new(Code::Loading, error.to_string()))
+        }
+        Err(error) => Err(ApiError::new(Code::OutcomeUnknown, error.to_string())),
+    }
 }

@@ -1,4 +1,4 @@
-/** The servers page: the leader, the standbys, and the server that serves this page. */
+/** The servers page: the leader, the standbys, the server that serves this page, and the members of a Raft cluster. */
 
 import { useQuery } from "@tanstack/react-query";
 import { ArrowRightLeft, CircleSlash, Crown, Eye, type LucideIcon, MonitorDot } from "lucide-react";
@@ -13,6 +13,7 @@ import { Allowed } from "../../ui/Allowed";
 import { Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
 import { RelativeTime } from "../../ui/Time";
+import { Members } from "./Members";
 import { ServerActions } from "./ServerActions";
 import style from "./servers.module.css";
 
@@ -33,6 +34,7 @@ export function ServersPage() {
               <ServerRow key={server.id} server={server} servers={servers} />
             ))}
           </ul>
+          <Members />
           {servers.length === 1 && <AddServerHint />}
         </>
       )}

@@ -133,6 +133,7 @@ impl World {
         let services = Services {
             node,
             objects,
+            raft_member: None,
             members,
             access,
             alerts,

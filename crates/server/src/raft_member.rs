@@ -4,7 +4,7 @@
 //! DATA/raft/node.key          key of the server, for life; the members know it
 //! DATA/raft/first-start.json  until the server votes
 //! DATA/raft/node.json         which node of which cluster this is
-//! DATA/raft/log, state.db     the log and the replica
+//! DATA/raft/log, state.db     the log and the rows
 //! DATA/join-token             written by the first server of a cluster, for the others
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! (`--bootstrap`), or to join one. So a server whose disk was wiped never creates a second cluster by accident, although its
 //! flags are those of its first start.
 //!
-//! The listener must [serve](Replica::serve) connections before [`Prepared::open`] returns: a leader is elected over them, and a new
+//! The listener must [serve](RaftMember::serve) connections before [`Prepared::open`] returns: a leader is elected over them, and a new
 //! server gets its entries.
 //!
 //! # Runtime
@@ -52,13 +52,15 @@ const KEY_FILE: &str = "node.key";
 const SAY_EVERY: Duration = Duration::from_secs(10);
 /// Pause before the cluster is asked again whether this server can join.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Maximum time of a join handshake, whose client is not known yet.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(15);
 /// Threads of the node.
 const THREADS: usize = 2;
 
-/// Why a server with a replica did not start.
+/// Why a member of a Raft cluster did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ReplicaError {
+pub enum RaftMemberError {
     /// The data folder belongs to no cluster, and no flag says what to do.
     #[error("the data folder `{}` belongs to no cluster yet", path.display())]
     NoCluster {
@@ -105,21 +107,21 @@ pub enum ReplicaError {
     /// The cluster has not accepted this server.
     #[error(transparent)]
     Join(#[from] JoinFailed),
-    /// The log or the replica could not be opened.
-    #[error("cannot open the replica of this server")]
+    /// The log or the rows could not be opened.
+    #[error("cannot open the Raft store")]
     Open(#[from] OpenError),
     /// The cluster failed while this server started.
-    #[error("cannot use the replica of this server")]
+    #[error("cannot use the Raft store")]
     Store(#[from] StoreError),
-    /// The log or the replica failed while this server started.
+    /// The log or the rows failed while this server started.
     #[error("{0}")]
     Failed(String),
     /// The operating system could not create threads.
-    #[error("cannot start the threads of the replica")]
+    #[error("cannot start the threads of the Raft store")]
     Threads(#[source] io::Error),
 }
 
-impl ReplicaError {
+impl RaftMemberError {
     /// Returns the next step for the operator.
     pub fn help(&self) -> &'static str {
         match self {
@@ -147,16 +149,18 @@ impl ReplicaError {
 }
 
 /// The Raft store of this server, its threads and its failure.
-pub(crate) struct Replica {
+pub(crate) struct RaftMember {
     store: Arc<RaftStore>,
-    /// `None` after [`Replica::shutdown`].
+    /// `None` after [`RaftMember::shutdown`].
     runtime: Mutex<Option<Runtime>>,
     tasks: tokio::runtime::Handle,
     identity: Arc<Identity>,
     failed: watch::Receiver<Option<String>>,
+    /// When a server that is no member was last reported.
+    refused_at: Mutex<Option<tokio::time::Instant>>,
 }
 
-/// A server with a replica before it connects to others.
+/// A member of a Raft cluster before it connects to others.
 pub(crate) struct Prepared {
     membership: Membership,
     /// Key of the server. A lost key of a member is not replaced.
@@ -166,31 +170,31 @@ pub(crate) struct Prepared {
 /// Decides from the data folder and the flags how this server takes part in its cluster.
 ///
 /// # Errors
-/// See [`ReplicaError`].
-pub(crate) fn prepare(config: &ServerConfig, raft: &RaftConfig) -> Result<Prepared, ReplicaError> {
+/// See [`RaftMemberError`].
+pub(crate) fn prepare(config: &ServerConfig, raft: &RaftConfig) -> Result<Prepared, RaftMemberError> {
     let folder = config.raft_dir();
     let path = folder.join(KEY_FILE);
     let membership = Membership::of(config, raft)?;
     let is_new = !matches!(membership, Membership::Member(_));
     let created = if is_new { make_private_dir(&folder) } else { Ok(()) };
     let identity = created.and_then(|()| Identity::load(&path, is_new));
-    let identity = Arc::new(identity.map_err(|source| ReplicaError::Key { path, source })?);
+    let identity = Arc::new(identity.map_err(|source| RaftMemberError::Key { path, source })?);
     Ok(Prepared { membership, identity })
 }
 
 impl Prepared {
-    /// Opens the replica, and waits until this server is a voter of a cluster with a leader. `address` is where the other
-    /// servers reach this one. The door gets the replica as soon as it can serve.
+    /// Opens the store, and waits until this server is a voter of a cluster with a leader. `address` is where the other
+    /// servers reach this one. The door gets the member as soon as it can serve.
     ///
     /// # Errors
-    /// See [`ReplicaError`]; the replica was shut down.
+    /// See [`RaftMemberError`]; the store was shut down.
     pub(crate) async fn open(
         self,
         config: &ServerConfig,
         raft: &RaftConfig,
         address: String,
         door: &Door,
-    ) -> Result<Arc<Replica>, ReplicaError> {
+    ) -> Result<Arc<RaftMember>, RaftMemberError> {
         let key = self.identity.fingerprint();
         let me = Peer { address, fingerprint: key.0, name: config.name.clone() };
         let connector = Connector { identity: self.identity };
@@ -206,13 +210,13 @@ impl Prepared {
                 (node, Start::Join, Some(joining), members)
             }
         };
-        let replica = Replica::start(config, node, me, start, connector).await?;
-        replica.store.introduce(members);
-        door.add_replica(Arc::clone(&replica));
-        match replica.become_ready(config, joining.as_ref()).await {
-            Ok(()) => Ok(replica),
+        let member = RaftMember::start(config, node, me, start, connector).await?;
+        member.store.introduce(members);
+        door.add_member(Arc::clone(&member));
+        match member.become_ready(config, joining.as_ref()).await {
+            Ok(()) => Ok(member),
             Err(error) => {
-                replica.shutdown().await;
+                member.shutdown().await;
                 Err(error)
             }
         }
@@ -237,7 +241,7 @@ enum Membership {
 }
 
 impl Membership {
-    fn of(config: &ServerConfig, raft: &RaftConfig) -> Result<Self, ReplicaError> {
+    fn of(config: &ServerConfig, raft: &RaftConfig) -> Result<Self, RaftMemberError> {
         let folder = config.raft_dir();
         let existing = NodeIdentity::read(&folder)?;
         match (FirstStart::read(&folder)?, existing) {
@@ -251,10 +255,10 @@ impl Membership {
         }
     }
 
-    fn begin(config: &ServerConfig, raft: &RaftConfig, folder: &Path) -> Result<Self, ReplicaError> {
+    fn begin(config: &ServerConfig, raft: &RaftConfig, folder: &Path) -> Result<Self, RaftMemberError> {
         let other = config.store_path();
         if other.exists() {
-            return Err(ReplicaError::OtherStore { path: other });
+            return Err(RaftMemberError::OtherStore { path: other });
         }
         let node = NodeId(rand::random());
         if raft.bootstrap {
@@ -263,7 +267,7 @@ impl Membership {
             return Ok(Self::Bootstrap(create_identity(folder, first, config.shards)?));
         }
         if raft.join.is_empty() {
-            return Err(ReplicaError::NoCluster { path: config.data_dir.clone() });
+            return Err(RaftMemberError::NoCluster { path: config.data_dir.clone() });
         }
         let cluster = join_token(raft)?.cluster;
         let first = FirstStart { kind: FirstStartKind::Join, node, cluster };
@@ -278,36 +282,37 @@ impl Membership {
         folder: &Path,
         first: FirstStart,
         existing: Option<NodeIdentity>,
-    ) -> Result<Self, ReplicaError> {
-        let other = |begun, wanted| ReplicaError::OtherStart { begun, cluster: first.cluster, wanted };
-        match first.kind {
-            FirstStartKind::Bootstrap if !raft.join.is_empty() && !raft.bootstrap => {
-                Err(other("create", "join one"))
+    ) -> Result<Self, RaftMemberError> {
+        let other = |begun, wanted| RaftMemberError::OtherStart { begun, cluster: first.cluster, wanted };
+        let is_other_cluster = || join_token(raft).map(|token| token.cluster != first.cluster);
+        match (first.kind, existing) {
+            (FirstStartKind::Bootstrap, Some(_)) if !raft.join.is_empty() => Err(other("create", "join one")),
+            (FirstStartKind::Bootstrap, Some(node)) => Ok(Self::Bootstrap(node)),
+            (FirstStartKind::Join, Some(_)) if raft.bootstrap => Err(other("join", "create one")),
+            // Its token is still needed to become a voter.
+            (FirstStartKind::Join, Some(_)) if raft.join.is_empty() => {
+                Err(RaftMemberError::NoCluster { path: config.data_dir.clone() })
             }
-            FirstStartKind::Bootstrap => Ok(Self::Bootstrap(match existing {
-                Some(node) => node,
-                None => create_identity(folder, first, config.shards)?,
-            })),
-            FirstStartKind::Join if raft.bootstrap => Err(other("join", "create one")),
-            FirstStartKind::Join if raft.join.is_empty() => {
-                Err(ReplicaError::NoCluster { path: config.data_dir.clone() })
+            (FirstStartKind::Join, Some(_)) if is_other_cluster()? => Err(other("join", "join another one")),
+            (FirstStartKind::Join, Some(_)) => Ok(Self::Joining(first)),
+            // The cluster may have answered already: the same node asks again.
+            (FirstStartKind::Join, None) if !raft.join.is_empty() && !is_other_cluster()? => {
+                Ok(Self::Joining(first))
             }
-            FirstStartKind::Join if join_token(raft)?.cluster != first.cluster => {
-                Err(other("join", "join another one"))
-            }
-            FirstStartKind::Join => Ok(Self::Joining(first)),
+            // Nothing has happened yet.
+            (_, None) => Self::begin(config, raft, folder),
         }
     }
 }
 
-fn join_token(raft: &RaftConfig) -> Result<JoinToken, ReplicaError> {
+fn join_token(raft: &RaftConfig) -> Result<JoinToken, RaftMemberError> {
     let Some(path) = raft.join_token_file.clone() else {
         let source = "set `--join-token-file FILE`".into();
-        return Err(ReplicaError::Token { path: PathBuf::from("join-token"), source });
+        return Err(RaftMemberError::Token { path: PathBuf::from("join-token"), source });
     };
     match std::fs::read_to_string(&path) {
-        Ok(text) => text.parse().map_err(|error| ReplicaError::Token { path, source: Box::new(error) }),
-        Err(error) => Err(ReplicaError::Token { path, source: error.into() }),
+        Ok(text) => text.parse().map_err(|error| RaftMemberError::Token { path, source: Box::new(error) }),
+        Err(error) => Err(RaftMemberError::Token { path, source: error.into() }),
     }
 }
 
@@ -325,7 +330,7 @@ impl Joining {
         first: FirstStart,
         me: &Peer,
         connector: Connector,
-    ) -> Result<Self, ReplicaError> {
+    ) -> Result<Self, RaftMemberError> {
         let program = env!("CARGO_PKG_VERSION").to_owned();
         let request = JoinRequest { node: first.node, peer: me.clone(), program };
         Ok(Self { addresses: raft.join.clone(), token: join_token(raft)?, request, connector })
@@ -349,20 +354,20 @@ impl Joining {
     }
 }
 
-impl Replica {
+impl RaftMember {
     async fn start(
         config: &ServerConfig,
         node: NodeIdentity,
         me: Peer,
         start: Start,
         connector: Connector,
-    ) -> Result<Arc<Self>, ReplicaError> {
+    ) -> Result<Arc<Self>, RaftMemberError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("belfry-raft")
             .enable_all()
             .build()
-            .map_err(ReplicaError::Threads)?;
+            .map_err(RaftMemberError::Threads)?;
         let (fail, failed) = watch::channel(None);
         let on_failure = OnFailure::call(move |failure| {
             tracing::error!(error = %failure.source, "{failure}");
@@ -375,7 +380,7 @@ impl Replica {
         let options = Options { shards: node.shards, ..Options::new(options) };
         let identity = Arc::clone(&connector.identity);
         let opening = runtime.spawn(RaftStore::open(options, Arc::new(connector)));
-        let opened = opening.await.map_err(|error| ReplicaError::Threads(io::Error::other(error)))?;
+        let opened = opening.await.map_err(|error| RaftMemberError::Threads(io::Error::other(error)))?;
         let (store, tasks) = match opened {
             Ok(store) => (Arc::new(store), runtime.handle().clone()),
             Err(error) => {
@@ -383,7 +388,8 @@ impl Replica {
                 return Err(error.into());
             }
         };
-        Ok(Arc::new(Self { store, runtime: Mutex::new(Some(runtime)), tasks, identity, failed }))
+        let runtime = Mutex::new(Some(runtime));
+        Ok(Arc::new(Self { store, runtime, tasks, identity, failed, refused_at: Mutex::new(None) }))
     }
 
     /// Waits until this server votes and knows a leader; ends the first start.
@@ -391,7 +397,7 @@ impl Replica {
         &self,
         config: &ServerConfig,
         joining: Option<&Joining>,
-    ) -> Result<(), ReplicaError> {
+    ) -> Result<(), RaftMemberError> {
         let folder = config.raft_dir();
         let ready = async {
             if let Some(Joining { addresses, token, request, connector }) = joining {
@@ -404,7 +410,7 @@ impl Replica {
                 let token = self.store.join_token(&rand::random()).await?;
                 let path = config.join_token_path();
                 write_secret(&path, format!("{}\n", token.reveal()).as_bytes())
-                    .map_err(|source| ReplicaError::Token { path: path.clone(), source: source.into() })?;
+                    .map_err(|source| RaftMemberError::Token { path: path.clone(), source: source.into() })?;
                 let cluster = format!("{:032x}", token.cluster);
                 tracing::info!(cluster, path = %path.display(), "created a cluster; other servers join with this token");
             }
@@ -412,7 +418,7 @@ impl Replica {
         };
         tokio::select! {
             ready = ready => ready,
-            failure = self.failed() => Err(ReplicaError::Failed(failure.reason)),
+            failure = self.failed() => Err(RaftMemberError::Failed(failure.reason)),
         }
     }
 
@@ -455,13 +461,20 @@ impl Replica {
         match protocol {
             Protocol::Join => {
                 let channel = channel(&self.identity, proved);
-                if let Err(error) = store.serve_join(stream, &channel).await {
+                let serving = tokio::time::timeout(JOIN_TIMEOUT, store.serve_join(stream, &channel));
+                if let Ok(Err(error)) = serving.await {
                     tracing::warn!(address, error = %error, "refused a server that wanted to join the cluster");
                 }
             }
             Protocol::Raft => {
                 let Some(node) = store.member_with_key(&proved.key.0) else {
-                    tracing::warn!(address, key = %proved.key, "refused a server that is no member of the cluster");
+                    // A server that was removed may try again and again.
+                    let now = tokio::time::Instant::now();
+                    let mut said = self.refused_at.lock().unwrap_or_else(PoisonError::into_inner);
+                    if said.is_none_or(|said| now - said >= SAY_EVERY) {
+                        *said = Some(now);
+                        tracing::warn!(address, key = %proved.key, "refused a server that is no member of the cluster");
+                    }
                     return;
                 };
                 // An error is a panic, which was reported.
@@ -471,13 +484,14 @@ impl Replica {
         }
     }
 
-    /// Completes when the log or the replica has failed.
+    /// Completes when the log or the rows have failed.
     pub(crate) async fn failed(&self) -> Fatal {
         let mut failed = self.failed.clone();
-        match failed.wait_for(Option::is_some).await {
-            Ok(reason) => Fatal { reason: reason.clone().unwrap_or_default() },
+        let reason = failed.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+        match reason {
+            Some(reason) => Fatal { reason },
             // The node has stopped without a failure.
-            Err(_) => std::future::pending().await,
+            None => std::future::pending().await,
         }
     }
 
@@ -492,7 +506,7 @@ impl Replica {
     }
 }
 
-impl Drop for Replica {
+impl Drop for RaftMember {
     fn drop(&mut self) {
         let runtime = self.runtime.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(runtime) = runtime {

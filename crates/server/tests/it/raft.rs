@@ -1,0 +1,256 @@
+//! Servers of a Raft cluster, which connect over their own ports.
+//!
+//! [`Site`] starts servers in this process, each with its own folder and port. They connect over TCP and TLS as on
+//! different machines.
+//!
+//! # Invariants
+//! - What one server has acknowledged, every other one reads.
+//! - Only a server that knows the join token becomes a member, and only a member gets entries or votes.
+//! - A folder continues as the node that it was.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use model::JobId;
+use reqwest::StatusCode;
+use serde_json::json;
+use server::config::{ObjectsConfig, RaftConfig, StoreConfig};
+use server::node::Readiness;
+use server::{RaftMemberError, Running, ServerConfig, StartError};
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::harness::soon;
+
+/// Servers in this process, and their folders.
+struct Site {
+    folder: TempDir,
+}
+
+/// A free port. The servers of a cluster remember each other's addresses, so that port 0 cannot be used.
+async fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+}
+
+fn bootstrap() -> RaftConfig {
+    RaftConfig { bootstrap: true, ..RaftConfig::default() }
+}
+
+impl Site {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn join(&self, address: SocketAddr) -> RaftConfig {
+        RaftConfig {
+            join: vec![address.to_string()],
+            join_token_file: Some(self.path("first").join("join-token")),
+            ..RaftConfig::default()
+        }
+    }
+
+    fn config(&self, name: &str, listen: SocketAddr, raft: RaftConfig) -> ServerConfig {
+        let mut config = ServerConfig::new(self.path(name));
+        config.listen = listen;
+        config.name = name.into();
+        config.shards = 4;
+        config.store = StoreConfig::Raft(raft);
+        config.objects = ObjectsConfig::Local(Some(self.path("objects")));
+        config.shutdown_grace = model::Duration::from_millis(300);
+        config
+    }
+
+    async fn start(&self, name: &str, listen: SocketAddr, raft: RaftConfig) -> Result<Running, StartError> {
+        soon("the server starts", server::start(self.config(name, listen, raft))).await
+    }
+
+    async fn first(&self) -> Running {
+        let first = self.start("first", free_address().await, bootstrap()).await.unwrap();
+        soon("the first leads", first.node.wait_ready(|now| *now == Readiness::Ready)).await;
+        first
+    }
+
+    /// Starts three servers; the first one leads.
+    async fn three(&self) -> [Running; 3] {
+        let first = self.first().await;
+        let join = |name| async move {
+            self.start(name, free_address().await, self.join(first.addr)).await.unwrap()
+        };
+        let (second, third) = (join("second").await, join("third").await);
+        [first, second, third]
+    }
+
+    fn client(&self) -> reqwest::Client {
+        let token = std::fs::read_to_string(self.path("first").join("admin-token")).unwrap();
+        let token = format!("Bearer {}", token.trim()).try_into().unwrap();
+        let headers = [(reqwest::header::AUTHORIZATION, token)].into_iter().collect();
+        reqwest::Client::builder().default_headers(headers).build().unwrap()
+    }
+
+    /// Submits a job to a server.
+    async fn submit(&self, server: SocketAddr) -> JobId {
+        let url = format!("http://{server}/api/v1/jobs");
+        let submitting =
+            self.client().post(url).json(&json!({"run": {"process": {"command": ["true"]}}})).send();
+        let answer = soon("an answer", submitting).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::CREATED, "{}", answer.text().await.unwrap());
+        let created: serde_json::Value = answer.json().await.unwrap();
+        created["id"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// Whether a server finds a job.
+    async fn finds(&self, server: SocketAddr, job: JobId) -> bool {
+        let url = format!("http://{server}/api/v1/jobs/{job}");
+        soon("an answer", self.client().get(url).send()).await.unwrap().status() == StatusCode::OK
+    }
+}
+
+async fn stop(servers: impl IntoIterator<Item = Running>) {
+    for server in servers {
+        soon("the shutdown", server.shutdown()).await.unwrap();
+    }
+}
+
+fn leads(server: &Running) -> bool {
+    server.node.ready() == Readiness::Ready
+}
+
+fn refusal(started: Result<Running, StartError>) -> RaftMemberError {
+    match started {
+        Err(StartError::RaftMember(error)) => error,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("the server has started"),
+    }
+}
+
+/// D6. A change is accepted by any server, and read from any other one at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_servers_form_a_cluster_and_each_accepts_every_request() {
+    let site = Site::new();
+    let servers = site.three().await;
+    assert_eq!(servers.iter().filter(|server| leads(server)).count(), 1);
+    for at in &servers {
+        // A follower forwards it as soon as it has seen the leader.
+        let created = site.submit(at.addr).await;
+        for reader in &servers {
+            assert!(site.finds(reader.addr, created).await, "{} after {}", reader.addr, at.addr);
+        }
+    }
+    let [first, second, third] = servers;
+    stop([third, second, first]).await;
+}
+
+/// D6, D8. The leader stops, and later all servers do: nothing is lost, and the same nodes continue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_continues_without_its_leader_and_after_a_stop_of_all() {
+    let site = Site::new();
+    let [first, second, third] = site.three().await;
+    let addresses = [first.addr, second.addr, third.addr];
+    let before = site.submit(first.addr).await;
+    stop([first]).await;
+    let follower_leads = async {
+        while !leads(&second) && !leads(&third) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon("another server leads", follower_leads).await;
+    let after = site.submit(second.addr).await;
+    assert!(site.finds(third.addr, before).await && site.finds(third.addr, after).await);
+    stop([second, third]).await;
+
+    // Without any flag: the folders say it.
+    let restart = |name, at: usize| site.start(name, addresses[at], RaftConfig::default());
+    let (first, second, third) = tokio::join!(restart("first", 0), restart("second", 1), restart("third", 2));
+    let servers = [first.unwrap(), second.unwrap(), third.unwrap()];
+    for server in &servers {
+        assert!(site.finds(server.addr, before).await && site.finds(server.addr, after).await);
+    }
+    stop(servers).await;
+}
+
+/// D8. A server that has another address after a restart tells it to the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_has_moved_is_found_again() {
+    let site = Site::new();
+    let [first, second, third] = site.three().await;
+    stop([third]).await;
+    let moved = site.start("third", free_address().await, RaftConfig::default()).await.unwrap();
+    let created = site.submit(first.addr).await;
+    assert!(site.finds(moved.addr, created).await);
+    stop([moved, second, first]).await;
+}
+
+/// The process is alive, and must not be restarted, while a majority is missing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn liveness_is_answered_and_requests_are_refused_without_a_majority() {
+    let site = Site::new();
+    let [first, second, third] = site.three().await;
+    let address = second.addr;
+    stop([second, third, first]).await;
+    let alone = tokio::spawn(server::start(site.config("second", address, RaftConfig::default())));
+    soon("it listens", async {
+        while TcpStream::connect(address).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    let status = async |path: &str| {
+        let answer = reqwest::get(format!("http://{address}{path}")).await.unwrap();
+        (answer.status(), answer.text().await.unwrap())
+    };
+    assert_eq!(status("/livez").await.0, StatusCode::OK);
+    for path in ["/readyz", "/api/v1/jobs", "/"] {
+        let (code, text) = status(path).await;
+        assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE, "{path}: {text}");
+        assert!(text.contains("a majority of the servers must run"), "{path}: {text}");
+    }
+    alone.abort();
+}
+
+/// E7. Without the token, a program cannot become a member.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_a_wrong_token_is_refused() {
+    let site = Site::new();
+    let first = site.first().await;
+    let token = std::fs::read_to_string(site.path("first").join("join-token")).unwrap();
+    let (before, secret) = token.trim().rsplit_once('.').unwrap();
+    let other = if secret.starts_with('A') { "B" } else { "A" };
+    let wrong = site.path("wrong-token");
+    std::fs::write(&wrong, format!("{before}.{other}{}", &secret[1..])).unwrap();
+    let join = RaftConfig { join_token_file: Some(wrong.clone()), ..site.join(first.addr) };
+    let refused = refusal(site.start("second", free_address().await, join.clone()).await);
+    assert!(refused.to_string().contains("does not know the secret"), "{refused}");
+    std::fs::write(&wrong, "hunter2").unwrap();
+    let refused = refusal(site.start("second", free_address().await, join).await);
+    assert!(refused.to_string().contains("wrong-token"), "{refused}");
+    // The folder is not spoiled.
+    let second = site.start("second", free_address().await, site.join(first.addr)).await.unwrap();
+    stop([second, first]).await;
+}
+
+/// A disk that was wiped must not become a second cluster, and a folder not a second store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_created_only_on_request_and_only_once() {
+    let site = Site::new();
+    let refused = refusal(site.start("first", free_address().await, RaftConfig::default()).await);
+    assert!(matches!(refused, RaftMemberError::NoCluster { .. }), "{refused}");
+    assert!(refused.help().contains("--bootstrap") && !site.path("first").join("raft").exists());
+    stop([site.first().await]).await;
+    let again = refusal(site.start("first", free_address().await, bootstrap()).await);
+    assert!(again.to_string().contains("already belongs to node"), "{again}");
+
+    let mut embedded = site.config("first", free_address().await, RaftConfig::default());
+    embedded.store = StoreConfig::Embedded;
+    let Err(error) = server::start(embedded).await else { panic!("it has started over a replica") };
+    assert!(error.to_string().contains("store"), "{error}");
+    let mut embedded = site.config("embedded", free_address().await, RaftConfig::default());
+    embedded.store = StoreConfig::Embedded;
+    stop([server::start(embedded).await.unwrap()]).await;
+    let other = refusal(site.start("embedded", free_address().await, bootstrap()).await);
+    assert!(matches!(other, RaftMemberError::OtherStore { .. }), "{other}");
+}
