@@ -43,7 +43,7 @@ fn account(name: &str, bindings: usize) -> Vec<Row> {
     let binding = |n| {
         Entry::Binding(Binding {
             role: "developer".into(),
-            account: name.into(),
+            subject: name.into(),
             namespace: format!("team-{n:03}"),
             created_at,
             created_by: created_by.into(),

@@ -1,5 +1,6 @@
 //! Ways to administrate everything: the tokens without a scope, and the passwords, of callers with all permissions of
-//! `admin` in `*`. Sessions do not count, because they end soon and can be created again only with the password.
+//! `admin` in `*`. Sessions do not count, because they end soon and can be created again only with the password. Roles of
+//! groups do not count either: the provider may take a group away, or be unreachable.
 //!
 //! A change that would end the last of them is refused: no user could then undo it.
 
@@ -65,7 +66,7 @@ impl Directory {
             return false;
         }
         let Some((_, grants, _)) = self.enabled(account) else { return false };
-        let in_all = grants.0.iter().filter(|grant| grant.pattern == Pattern::All);
+        let in_all = grants.0.iter().filter(|grant| !grant.by_group && grant.pattern == Pattern::All);
         let permissions = in_all.map(|grant| match change {
             Without::Binding { role, account: name, namespace: "*" }
                 if name == account && *role == *grant.role =>

@@ -2,7 +2,7 @@
 
 use model::Timestamp;
 
-use crate::entry::{AccountKind, Bearer, PasswordHash, SubmitRate, TokenHash, TokenScope};
+use crate::entry::{AccountKind, Bearer, PasswordHash, Subject, SubmitRate, TokenHash, TokenScope};
 use crate::role::Rule;
 
 /// Change of the directory. [`Directory::plan`](crate::Directory::plan) checks it.
@@ -36,16 +36,16 @@ pub enum Change {
     DeleteRole {
         name: String,
     },
-    /// Gives an account a role in a namespace.
+    /// Gives an account or a group a role in a namespace.
     Bind {
         role: String,
-        account: String,
+        subject: Subject,
         namespace: String,
     },
-    /// Takes a role of an account in a namespace away.
+    /// Takes a role of an account or a group in a namespace away.
     Unbind {
         role: String,
-        account: String,
+        subject: Subject,
         namespace: String,
     },
     CreateToken {
@@ -80,8 +80,7 @@ pub enum Change {
     },
     /// Creates a session of the actor. Its oldest sessions end if there are too many.
     OpenSession {
-        /// Hash that the password of the login matched.
-        password: PasswordHash,
+        proof: SessionProof,
         id: String,
         hash: TokenHash,
         description: Option<String>,
@@ -90,6 +89,48 @@ pub enum Change {
     /// Ends the sessions of an account, except that of the actor.
     EndSessions {
         account: String,
+    },
+    /// Records a login of a person at an OpenID provider: the groups, and the link to an account at the first login. The
+    /// actor is the server.
+    RecordOidcLogin {
+        issuer: String,
+        subject: String,
+        groups: Vec<String>,
+        link: OidcLink,
+    },
+    /// Deletes the identity at the OpenID provider from a login, with its groups, and ends the sessions.
+    UnlinkOidc {
+        account: String,
+    },
+}
+
+/// Account of a person who logs in at an OpenID provider for the first time. A known identity keeps its account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OidcLink {
+    /// Only known identities may log in.
+    Known,
+    /// A new account. An existing account of the same name is not linked: its owner may be another person.
+    NewAccount {
+        /// Name of the account.
+        name: String,
+        /// Display name.
+        title: Option<String>,
+    },
+    /// The account of the invitation with this id, which the caller has verified. It is used up.
+    Invitation(String),
+}
+
+/// What lets the actor open a session. The caller has verified it, and it must still be valid at the time of the write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionProof {
+    /// The password, by its hash.
+    Password(PasswordHash),
+    /// The identity at an OpenID provider.
+    Oidc {
+        /// URL of the provider.
+        issuer: String,
+        /// Identifier of the person there.
+        subject: String,
     },
 }
 

@@ -43,8 +43,8 @@ impl Directory {
                 Role::BuiltIn(_) => None,
             },
             EntryKind::Binding => {
-                let (role, account, namespace) = split_binding_key(&row.key)?;
-                let mut bindings = self.bindings_of(account);
+                let (role, subject, namespace) = split_binding_key(&row.key)?;
+                let mut bindings = self.bindings_of(&subject);
                 bindings.find(|it| it.role == role && it.namespace == namespace).map(Entry::Binding)
             }
             EntryKind::Token => self.token(&row.key).cloned().map(Entry::Token),
@@ -86,7 +86,7 @@ mod tests {
                 title: account("Ann"),
                 submit_rate: SubmitRate::Default,
             },
-            Change::Bind { role: "viewer".into(), account: "ann".into(), namespace: "finance".into() },
+            Change::Bind { role: "viewer".into(), subject: "ann".into(), namespace: "finance".into() },
             Change::CreateToken {
                 id: "000000000000".into(),
                 hash: [0xab; 32].into(),

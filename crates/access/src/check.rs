@@ -7,7 +7,7 @@ use model::limits;
 use model::validate::{self, Invalid, Problem};
 
 use crate::action::Verb;
-use crate::entry::{Bearer, PasswordHash, Token, TokenScope};
+use crate::entry::{Bearer, OidcIdentity, PasswordHash, Subject, Token, TokenScope};
 use crate::role::Rule;
 
 /// Maximum length of the name of an account: that of an e-mail address.
@@ -18,6 +18,14 @@ const DESCRIPTION_LEN_MAX: usize = 200;
 const ENTRIES_MAX: usize = 100;
 const TOKEN_ID_LEN_MAX: usize = 64;
 const PASSWORD_HASH_LEN_MAX: usize = 300;
+/// Maximum length of the name of a group, in characters.
+const GROUP_NAME_LEN_MAX: usize = 200;
+/// Maximum number of groups of an account.
+const GROUPS_MAX: usize = 1_000;
+/// Maximum length of the URL of an OpenID provider, in bytes.
+const ISSUER_LEN_MAX: usize = 500;
+/// Maximum length of the identifier of a person there, in bytes (OpenID Connect Core, section 2).
+const SUBJECT_LEN_MAX: usize = 255;
 
 /// Collects all errors of one object.
 #[derive(Default)]
@@ -61,6 +69,42 @@ impl Check {
                 limits::NAME_LEN_MAX
             )
         });
+    }
+
+    pub(crate) fn subject(&mut self, subject: &Subject) {
+        match subject {
+            Subject::Account(name) => self.account_name("account", name),
+            Subject::Group(name) => self.group_name("group", name),
+        }
+    }
+
+    fn group_name(&mut self, path: &str, name: &str) {
+        let length = name.chars().count();
+        let ok = (1..=GROUP_NAME_LEN_MAX).contains(&length) && !name.chars().any(char::is_control);
+        self.ensure(ok, path, || {
+            format!(
+                "`{}` is not a valid group name: expected 1 to {GROUP_NAME_LEN_MAX} characters, without control \
+                 characters",
+                shown(name)
+            )
+        });
+    }
+
+    pub(crate) fn oidc(&mut self, identity: &OidcIdentity) {
+        let OidcIdentity { issuer, subject, groups, .. } = identity;
+        for (field, text, max) in [("issuer", issuer, ISSUER_LEN_MAX), ("subject", subject, SUBJECT_LEN_MAX)]
+        {
+            let ok = (1..=max).contains(&text.len()) && !text.chars().any(char::is_control);
+            self.ensure(ok, &format!("oidc.{field}"), || {
+                format!("expected 1 to {max} bytes, without control characters")
+            });
+        }
+        self.ensure(groups.len() <= GROUPS_MAX, "oidc.groups", || {
+            format!("has {} entries: expected at most {GROUPS_MAX}", groups.len())
+        });
+        for group in groups {
+            self.group_name("oidc.groups", group);
+        }
     }
 
     /// Checks a namespace or a pattern: `*`, `team/*`, `team/a` or `a`.

@@ -6,13 +6,14 @@
 //!
 //! # Invariants
 //! - The contents depend only on the newest row of each key, not on the order of the rows.
-//! - The grants of an account are those of its bindings, and the ceiling of a token is that of its scope: both are
-//!   compiled again when a row changes them, or changes a role that they name.
+//! - The grants of an account are those of its bindings and of those of its groups, and the ceiling of a token is that of
+//!   its scope: both are compiled again when a row changes them, or changes a role or a group that they name.
 //! - An account without an entry can have bindings, because rows arrive in any order. It gives no identity.
 //!
 //! # Cost
 //! [`identity`](Directory::identity) is two look-ups and allocates nothing. Applying a row is O(log n), plus the
-//! bindings of the touched account. A changed custom role reads all bindings once for each call of `apply`.
+//! bindings of the touched account. A changed custom role reads all bindings once for each call of `apply`, and a changed
+//! binding of a group reads all logins.
 
 mod compile;
 
@@ -23,8 +24,8 @@ use model::Timestamp;
 
 use self::compile::Touched;
 use crate::entry::{
-    Account, AccountKind, Bearer, Binding, Deletion, Entry, EntryKind, Invitation, Login, Row, SubmitRate,
-    Token, Unreadable, split_binding_key,
+    Account, AccountKind, Bearer, Binding, Deletion, Entry, EntryKind, Invitation, Login, Row, Subject,
+    SubmitRate, Token, Unreadable, split_binding_key,
 };
 use crate::identity::{Ceiling, Grants, Identity, IdentityKind};
 use crate::names::Names;
@@ -36,12 +37,16 @@ use crate::role::{BuiltInRole, CustomRole, Role};
 #[derive(Debug, Clone)]
 pub struct Directory {
     accounts: BTreeMap<Arc<str>, AccountRecord>,
+    /// Bindings of groups. Each group has at least one.
+    groups: BTreeMap<Arc<str>, Bindings>,
     roles: BTreeMap<Arc<str>, RoleRecord>,
     tokens: BTreeMap<Arc<str>, TokenRecord>,
     /// By account.
     logins: BTreeMap<Arc<str>, Login>,
     /// Account of each invitation, by the id of the invitation.
     invitations: BTreeMap<Box<str>, Arc<str>>,
+    /// Account of each identity at an OpenID provider, by issuer and subject.
+    identities: BTreeMap<(Arc<str>, Box<str>), Arc<str>>,
     deletions: BTreeMap<(EntryKind, Box<str>), Deletion>,
     unreadable: BTreeSet<(EntryKind, Box<str>)>,
     /// Grants of each admin token.
@@ -53,10 +58,12 @@ pub struct Directory {
 #[derive(Debug, Clone, Default)]
 struct AccountRecord {
     entry: Option<Account>,
-    /// By role and namespace.
-    bindings: BTreeMap<(Arc<str>, Arc<str>), Stamp>,
+    bindings: Bindings,
     grants: Arc<Grants>,
 }
+
+/// Bindings of an account or a group, by role and namespace.
+type Bindings = BTreeMap<(Arc<str>, Arc<str>), Stamp>;
 
 /// Creation of a binding.
 #[derive(Debug, Clone)]
@@ -83,10 +90,12 @@ impl Default for Directory {
         let mut names = Names::default();
         Self {
             accounts: BTreeMap::new(),
+            groups: BTreeMap::new(),
             roles: BTreeMap::new(),
             tokens: BTreeMap::new(),
             logins: BTreeMap::new(),
             invitations: BTreeMap::new(),
+            identities: BTreeMap::new(),
             deletions: BTreeMap::new(),
             unreadable: BTreeSet::new(),
             admin: Arc::new(compile::grants_of_admin_token(&mut names)),
@@ -132,6 +141,9 @@ impl Directory {
         self.unreadable.remove(&place);
         match kind {
             EntryKind::Account => {
+                if let Some((name, _)) = self.accounts.get_key_value(key) {
+                    touched.accounts.insert(Arc::clone(name));
+                }
                 if let Some(record) = self.accounts.get_mut(key) {
                     record.entry = None;
                 }
@@ -143,24 +155,44 @@ impl Directory {
                 }
             }
             EntryKind::Binding => {
-                let Some((role, account, namespace)) = split_binding_key(key) else { return };
-                if let Some((name, _)) = self.accounts.get_key_value(account) {
-                    touched.accounts.insert(Arc::clone(name));
+                let Some((role, subject, namespace)) = split_binding_key(key) else { return };
+                let binding = (role.into(), namespace.into());
+                match &subject {
+                    Subject::Account(account) => {
+                        if let Some((name, _)) = self.accounts.get_key_value(account.as_str()) {
+                            touched.accounts.insert(Arc::clone(name));
+                        }
+                        if let Some(record) = self.accounts.get_mut(account.as_str()) {
+                            record.bindings.remove(&binding);
+                        }
+                        self.drop_if_empty(account);
+                    }
+                    Subject::Group(group) => {
+                        let Some(bindings) = self.groups.get_mut(group.as_str()) else { return };
+                        bindings.remove(&binding);
+                        touched.groups.insert(group.as_str().into());
+                        if bindings.is_empty() {
+                            self.groups.remove(group.as_str());
+                        }
+                    }
                 }
-                if let Some(record) = self.accounts.get_mut(account) {
-                    record.bindings.remove(&(role.into(), namespace.into()));
-                }
-                self.drop_if_empty(account);
             }
             EntryKind::Token => {
                 self.tokens.remove(key);
             }
             EntryKind::Login => {
-                let invitation = self.logins.remove(key).and_then(|login| login.invitation);
-                if let Some(invitation) = invitation
-                    && self.invitations.get(invitation.id.as_str()).is_some_and(|account| **account == *key)
+                let Some((account, login)) = self.logins.remove_entry(key) else { return };
+                if let Some(invitation) = &login.invitation
+                    && self.invitations.get(invitation.id.as_str()).is_some_and(|of| *of == account)
                 {
                     self.invitations.remove(invitation.id.as_str());
+                }
+                if let Some(identity) = login.oidc {
+                    let place = (identity.issuer.into(), identity.subject.into());
+                    if self.identities.get(&place).is_some_and(|of| *of == account) {
+                        self.identities.remove(&place);
+                    }
+                    touched.accounts.insert(account);
                 }
             }
         }
@@ -176,6 +208,7 @@ impl Directory {
         match entry {
             Entry::Account(account) => {
                 let name = self.names.share(&account.name);
+                touched.accounts.insert(Arc::clone(&name));
                 self.accounts.entry(name).or_default().entry = Some(account);
             }
             Entry::Role(role) => {
@@ -185,12 +218,22 @@ impl Directory {
                 touched.roles.insert(name);
             }
             Entry::Binding(binding) => {
-                let [role, account, namespace, created_by] =
-                    [&binding.role, &binding.account, &binding.namespace, &binding.created_by]
-                        .map(|name| self.names.share(name));
-                touched.accounts.insert(Arc::clone(&account));
+                let [role, namespace, created_by] = [&binding.role, &binding.namespace, &binding.created_by]
+                    .map(|name| self.names.share(name));
                 let stamp = Stamp { created_at: binding.created_at, created_by };
-                self.accounts.entry(account).or_default().bindings.insert((role, namespace), stamp);
+                let bindings = match &binding.subject {
+                    Subject::Account(account) => {
+                        let account = self.names.share(account);
+                        touched.accounts.insert(Arc::clone(&account));
+                        &mut self.accounts.entry(account).or_default().bindings
+                    }
+                    Subject::Group(group) => {
+                        let group = self.names.share(group);
+                        touched.groups.insert(Arc::clone(&group));
+                        self.groups.entry(group).or_default()
+                    }
+                };
+                bindings.insert((role, namespace), stamp);
             }
             Entry::Token(token) => {
                 let id: Arc<str> = token.id.as_str().into();
@@ -202,6 +245,11 @@ impl Directory {
                 let account = self.names.share(&login.account);
                 if let Some(invitation) = &login.invitation {
                     self.invitations.insert(invitation.id.as_str().into(), Arc::clone(&account));
+                }
+                if let Some(identity) = &login.oidc {
+                    let place = (self.names.share(&identity.issuer), identity.subject.as_str().into());
+                    self.identities.insert(place, Arc::clone(&account));
+                    touched.accounts.insert(Arc::clone(&account));
                 }
                 self.logins.insert(account, login);
             }
@@ -304,15 +352,34 @@ impl Directory {
         BuiltInRole::named(name).map(Role::BuiltIn).or_else(custom)
     }
 
-    /// Returns all bindings, by account, role and namespace.
+    /// Returns all bindings: those of accounts, then those of groups, by name, role and namespace.
     pub fn bindings(&self) -> impl Iterator<Item = Binding> {
-        self.accounts.iter().flat_map(|(name, record)| record.bindings_of(name))
+        let of_accounts = self
+            .accounts
+            .iter()
+            .flat_map(|(name, record)| bindings(&record.bindings, Subject::Account(name.to_string())));
+        let of_groups = self.groups.iter();
+        of_accounts.chain(of_groups.flat_map(|(name, all)| bindings(all, Subject::Group(name.to_string()))))
     }
 
-    /// Returns the bindings of an account, by role and namespace.
-    pub fn bindings_of(&self, account: &str) -> impl Iterator<Item = Binding> {
-        let found = self.accounts.get_key_value(account).into_iter();
-        found.flat_map(|(name, record)| record.bindings_of(name))
+    /// Returns the bindings of an account or a group, by role and namespace. The bindings of the groups of an account
+    /// are not among them.
+    pub fn bindings_of(&self, subject: &Subject) -> impl Iterator<Item = Binding> {
+        let found = self.bindings_map(subject).map(|all| bindings(all, subject.clone()));
+        found.into_iter().flatten()
+    }
+
+    fn bindings_map(&self, subject: &Subject) -> Option<&Bindings> {
+        match subject {
+            Subject::Account(name) => self.accounts.get(name.as_str()).map(|record| &record.bindings),
+            Subject::Group(name) => self.groups.get(name.as_str()),
+        }
+    }
+
+    /// Returns the groups of an account at its last login with an OpenID provider.
+    pub fn groups_of(&self, account: &str) -> &[String] {
+        let identity = self.login(account).and_then(|login| login.oidc.as_ref());
+        identity.map_or(&[], |identity| &identity.groups)
     }
 
     /// Returns the number of usable sessions of each account that has any.
@@ -344,7 +411,7 @@ impl Directory {
         self.logins.values().filter(|login| self.is_current(login))
     }
 
-    /// Returns the login of an account; `None` if it has neither a password nor an invitation, and never had.
+    /// Returns the login of an account; `None` if it has no password, invitation or identity, and never had.
     pub fn login(&self, account: &str) -> Option<&Login> {
         self.logins.get(account).filter(|login| self.is_current(login))
     }
@@ -367,9 +434,17 @@ impl Directory {
         Some((self.account(&login.account).filter(|account| !account.disabled)?, invitation))
     }
 
-    pub(crate) fn has_binding(&self, role: &str, account: &str, namespace: &str) -> bool {
+    /// Returns the account with an identity at an OpenID provider.
+    pub fn account_of_identity(&self, issuer: &str, subject: &str) -> Option<&Account> {
+        let login = self.login(self.identities.get(&(issuer.into(), subject.into()))?)?;
+        let identity = login.oidc.as_ref()?;
+        let is_same = identity.issuer == issuer && identity.subject == subject;
+        is_same.then(|| self.account(&login.account))?
+    }
+
+    pub(crate) fn has_binding(&self, role: &str, subject: &Subject, namespace: &str) -> bool {
         let key = (role.into(), namespace.into());
-        self.accounts.get(account).is_some_and(|record| record.bindings.contains_key(&key))
+        self.bindings_map(subject).is_some_and(|bindings| bindings.contains_key(&key))
     }
 
     /// Returns whether entries exist that could not be read.
@@ -383,14 +458,12 @@ impl Directory {
     }
 }
 
-impl AccountRecord {
-    fn bindings_of(&self, account: &str) -> impl Iterator<Item = Binding> {
-        self.bindings.iter().map(move |((role, namespace), stamp)| Binding {
-            role: role.to_string(),
-            account: account.to_owned(),
-            namespace: namespace.to_string(),
-            created_at: stamp.created_at,
-            created_by: stamp.created_by.to_string(),
-        })
-    }
+fn bindings(all: &Bindings, subject: Subject) -> impl Iterator<Item = Binding> {
+    all.iter().map(move |((role, namespace), stamp)| Binding {
+        role: role.to_string(),
+        subject: subject.clone(),
+        namespace: namespace.to_string(),
+        created_at: stamp.created_at,
+        created_by: stamp.created_by.to_string(),
+    })
 }

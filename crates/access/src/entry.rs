@@ -51,12 +51,12 @@ impl Entry {
     /// Returns the key of the entry, unique within its kind.
     ///
     /// It is the name of an account or a role, the id of a token, and the name of the account of a login. For a binding it
-    /// is `role/account/namespace`; only the namespace can contain a `/`.
+    /// is `role/subject/namespace`; only the namespace can contain a `/`.
     pub fn key(&self) -> String {
         match self {
             Self::Account(account) => account.name.clone(),
             Self::Role(role) => role.name.clone(),
-            Self::Binding(binding) => binding_key(&binding.role, &binding.account, &binding.namespace),
+            Self::Binding(binding) => binding_key(&binding.role, &binding.subject, &binding.namespace),
             Self::Token(token) => token.id.clone(),
             Self::Login(login) => login.account.clone(),
         }
@@ -103,15 +103,16 @@ impl EntryKind {
     }
 }
 
-pub(crate) fn binding_key(role: &str, account: &str, namespace: &str) -> String {
-    format!("{role}/{account}/{namespace}")
+pub(crate) fn binding_key(role: &str, subject: &Subject, namespace: &str) -> String {
+    let subject = subject.to_string().replace('%', "%25").replace('/', "%2F");
+    format!("{role}/{subject}/{namespace}")
 }
 
-/// Returns role, account and namespace of the key of a binding.
-pub(crate) fn split_binding_key(key: &str) -> Option<(&str, &str, &str)> {
+/// Returns role, subject and namespace of the key of a binding.
+pub(crate) fn split_binding_key(key: &str) -> Option<(&str, Subject, &str)> {
     let (role, rest) = key.split_once('/')?;
-    let (account, namespace) = rest.split_once('/')?;
-    Some((role, account, namespace))
+    let (subject, namespace) = rest.split_once('/')?;
+    Some((role, Subject::parse(&subject.replace("%2F", "/").replace("%25", "%")), namespace))
 }
 
 /// Account of a person or a program.
@@ -136,20 +137,104 @@ pub struct Account {
     pub created_by: String,
 }
 
-/// Role of an account in a namespace.
+/// Role of an account or a group in a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "BindingBody", into = "BindingBody")]
 pub struct Binding {
     /// Name of a built-in or custom role.
     pub role: String,
-    /// Name of the account.
-    pub account: String,
+    /// Account or group that has the role.
+    pub subject: Subject,
     /// Namespace, `team/*` for all namespaces below `team`, or `*` for all namespaces and the cluster itself.
     pub namespace: String,
     /// Time of creation.
     pub created_at: Timestamp,
     /// Name of the identity that created it.
     pub created_by: String,
+}
+
+/// Binding in JSON. It has either an account or a group.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BindingBody {
+    role: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    account: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
+    namespace: String,
+    created_at: Timestamp,
+    created_by: String,
+}
+
+impl From<Binding> for BindingBody {
+    fn from(binding: Binding) -> Self {
+        let Binding { role, subject, namespace, created_at, created_by } = binding;
+        let (account, group) = match subject {
+            Subject::Account(name) => (Some(name), None),
+            Subject::Group(name) => (None, Some(name)),
+        };
+        Self { role, account, group, namespace, created_at, created_by }
+    }
+}
+
+impl TryFrom<BindingBody> for Binding {
+    type Error = &'static str;
+
+    fn try_from(body: BindingBody) -> Result<Self, &'static str> {
+        let BindingBody { role, account, group, namespace, created_at, created_by } = body;
+        let subject = match (account, group) {
+            (Some(name), None) => Subject::Account(name),
+            (None, Some(name)) => Subject::Group(name),
+            _ => return Err("expected either `account` or `group`"),
+        };
+        Ok(Self { role, subject, namespace, created_at, created_by })
+    }
+}
+
+/// Subject of a binding. The text is the name of the account, or `group:NAME`; no account name contains a `:`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Subject {
+    /// Account.
+    Account(String),
+    /// All accounts that had this group of the identity provider at their last login.
+    Group(String),
+}
+
+/// Beginning of the text of a group.
+const GROUP: &str = "group:";
+
+impl Subject {
+    /// Reads the text of a subject.
+    pub fn parse(text: &str) -> Self {
+        match text.strip_prefix(GROUP) {
+            Some(group) => Self::Group(group.to_owned()),
+            None => Self::Account(text.to_owned()),
+        }
+    }
+
+    /// Returns the name of the account; `None` for a group.
+    pub fn account(&self) -> Option<&str> {
+        match self {
+            Self::Account(name) => Some(name),
+            Self::Group(_) => None,
+        }
+    }
+}
+
+impl From<&str> for Subject {
+    fn from(text: &str) -> Self {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Account(name) => f.write_str(name),
+            Self::Group(name) => write!(f, "{GROUP}{name}"),
+        }
+    }
 }
 
 /// Token of an account, of a worker, or of an administrator.
@@ -204,7 +289,7 @@ impl Token {
     }
 }
 
-/// Login of the account of a person: its password, and the invitation to set one.
+/// Login of the account of a person: its password, the invitation to set one, and its identity at an OpenID provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Login {
@@ -218,9 +303,30 @@ pub struct Login {
     /// Invitation that was not used yet. A new one replaces it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invitation: Option<Invitation>,
-    /// Time of the last login with the password.
+    /// Identity at the OpenID provider; none until the first login there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oidc: Option<OidcIdentity>,
+    /// Time of the last login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_login_at: Option<Timestamp>,
+}
+
+/// Identity of a person at an OpenID provider.
+///
+/// Issuer and subject together identify the person for ever. Names and mail addresses do not: a provider may give them to
+/// another person later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OidcIdentity {
+    /// URL of the provider, the claim `iss`.
+    pub issuer: String,
+    /// Identifier of the person at the provider, the claim `sub`.
+    pub subject: String,
+    /// Groups at the last login, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+    /// Time of the first login, which linked the account.
+    pub linked_at: Timestamp,
 }
 
 /// Password of an account.

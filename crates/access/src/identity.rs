@@ -64,7 +64,8 @@ impl Identity {
     /// Returns an administrator without a token, for changes that a server makes itself.
     pub fn admin(name: &str) -> Self {
         let permissions = BuiltInRole::Admin.permissions();
-        let grant = Grant { role: BuiltInRole::Admin.as_str().into(), permissions, pattern: Pattern::All };
+        let role = BuiltInRole::Admin.as_str().into();
+        let grant = Grant { role, permissions, pattern: Pattern::All, by_group: false };
         let grants = Arc::new(Grants([grant].into()));
         Self {
             name: name.into(),
@@ -77,7 +78,7 @@ impl Identity {
     }
 }
 
-/// Compiled rights of an account: one grant for each of its bindings.
+/// Compiled rights of an account: one grant for each of its bindings, and of those of its groups.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Grants(pub(crate) Box<[Grant]>);
 
@@ -88,6 +89,8 @@ pub(crate) struct Grant {
     /// None if the role does not exist.
     pub(crate) permissions: Permissions,
     pub(crate) pattern: Pattern,
+    /// Whether the binding is one of a group of the account.
+    pub(crate) by_group: bool,
 }
 
 /// Compiled scope of a token. It only takes rights away.

@@ -53,8 +53,8 @@ impl Directory {
             Change::DeleteAccount { name } => plan.delete_account(name),
             Change::PutRole { name, description, rules } => plan.put_role(name, description, rules),
             Change::DeleteRole { name } => plan.delete_role(name),
-            Change::Bind { role, account, namespace } => plan.bind(role, account, namespace),
-            Change::Unbind { role, account, namespace } => plan.unbind(&role, &account, &namespace),
+            Change::Bind { role, subject, namespace } => plan.bind(role, subject, namespace),
+            Change::Unbind { role, subject, namespace } => plan.unbind(&role, &subject, &namespace),
             Change::CreateToken { id, hash, bearer, description, scope, expires_at } => {
                 plan.create_token(tokens::NewToken { id, hash, bearer, description, scope, expires_at })
             }
@@ -64,10 +64,14 @@ impl Directory {
             }
             Change::RevokeInvitation { account } => plan.revoke_invitation(&account),
             Change::SetPassword { hash, by } => plan.set_password(hash, by),
-            Change::OpenSession { password, id, hash, description, expires_at } => {
+            Change::OpenSession { proof, id, hash, description, expires_at } => {
                 let new = logins::NewSession { id, hash, description, expires_at };
-                plan.open_session(&password, new)
+                plan.open_session(proof, new)
             }
+            Change::RecordOidcLogin { issuer, subject, groups, link } => {
+                plan.record_oidc_login(issuer, subject, groups, link)
+            }
+            Change::UnlinkOidc { account } => plan.unlink_oidc(&account),
             Change::EndSessions { account } => plan.end_sessions(&account),
         }
     }

@@ -59,7 +59,7 @@ fn check(entry: &Entry) -> Result<(), Invalid> {
         }
         Entry::Binding(binding) => {
             check.role_name("role", &binding.role);
-            check.account_name("account", &binding.account);
+            check.subject(&binding.subject);
             check.namespace("namespace", &binding.namespace);
         }
         Entry::Token(token) => {
@@ -77,6 +77,9 @@ fn check(entry: &Entry) -> Result<(), Invalid> {
             }
             if let Some(invitation) = &login.invitation {
                 check.token_id("invitation.id", &invitation.id);
+            }
+            if let Some(identity) = &login.oidc {
+                check.oidc(identity);
             }
         }
     }

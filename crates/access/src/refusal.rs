@@ -23,9 +23,9 @@ pub enum Refusal {
     Unreadable { what: &'static str, name: String },
     #[error("role `{name}` is built in and cannot be changed or deleted")]
     BuiltInRole { name: String },
-    /// Accounts with the role, and usable tokens that are limited to it.
-    #[error("cannot delete role `{name}`: it is in use by {}", Users(.accounts, .tokens))]
-    RoleInUse { name: String, accounts: Vec<String>, tokens: Vec<String> },
+    /// Accounts and groups with the role, and usable tokens that are limited to it.
+    #[error("cannot delete role `{name}`: it is in use by {}", Users(.accounts, .groups, .tokens))]
+    RoleInUse { name: String, accounts: Vec<String>, groups: Vec<String>, tokens: Vec<String> },
     /// Never empty.
     #[error(transparent)]
     Invalid(#[from] Invalid),
@@ -96,7 +96,9 @@ impl Refusal {
                 "send the request to a server of the newest version, or update this server"
             }
             Self::BuiltInRole { .. } => "create a custom role with another name",
-            Self::RoleInUse { .. } => "unbind the role from these accounts and revoke these tokens first",
+            Self::RoleInUse { .. } => {
+                "unbind the role from these accounts and groups, and revoke these tokens first"
+            }
             Self::Invalid(_) => "correct the named fields",
             Self::Escalation { .. } => "ask an administrator who has these permissions",
             Self::WiderScope { .. } => "choose the same or a narrower scope, or use a token without a scope",
@@ -123,17 +125,18 @@ impl Refusal {
     }
 }
 
-/// Accounts and tokens that use a role.
-struct Users<'a>(&'a [String], &'a [String]);
+/// Accounts, groups and tokens that use a role.
+struct Users<'a>(&'a [String], &'a [String], &'a [String]);
 
 impl fmt::Display for Users<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(accounts, tokens) = *self;
-        if !accounts.is_empty() {
-            write!(f, "the accounts {}", List(accounts))?;
-        }
-        if !tokens.is_empty() {
-            write!(f, "{}the tokens {}", if accounts.is_empty() { "" } else { " and " }, List(tokens))?;
+        let Self(accounts, groups, tokens) = *self;
+        let mut is_first = true;
+        for (kind, names) in [("accounts", accounts), ("groups", groups), ("tokens", tokens)] {
+            if !names.is_empty() {
+                write!(f, "{}the {kind} {}", if is_first { "" } else { " and " }, List(names))?;
+                is_first = false;
+            }
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ fn account(name: &str) -> Account {
 fn binding(role: &str, account: &str, namespace: &str) -> Binding {
     Binding {
         role: role.into(),
-        account: account.into(),
+        subject: account.into(),
         namespace: namespace.into(),
         created_at: now(),
         created_by: "root".into(),
@@ -82,6 +82,7 @@ fn login(name: &str) -> Login {
         account_created_at: now(),
         password: Some(Password { hash: password_hash(name), set_at: now() }),
         invitation: Some(Invitation { id: name.into(), hash, created_at, created_by, expires_at }),
+        oidc: None,
         last_login_at: None,
     }
 }

@@ -26,7 +26,7 @@ fn entries() -> impl Iterator<Item = Entry> {
             move |b| {
                 Entry::Binding(Binding {
                     role: roles[b % 3].into(),
-                    account: account.clone(),
+                    subject: account.as_str().into(),
                     namespace: format!("team-{}", (n * 7 + b) % 500),
                     created_at,
                     created_by: created_by.into(),

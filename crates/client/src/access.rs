@@ -26,6 +26,8 @@ pub struct AccountFilter {
 pub struct BindingFilter {
     /// Only bindings of this account.
     pub account: Option<String>,
+    /// Only bindings of this group.
+    pub group: Option<String>,
     /// Only bindings of this role.
     pub role: Option<String>,
     /// Only bindings in this namespace; `*` for those in all namespaces.
@@ -214,19 +216,20 @@ impl Client {
         self.send_ignoring_body(Request::delete(["roles", name])).await
     }
 
-    /// Returns the role bindings, by account, role and namespace.
+    /// Returns the role bindings of accounts, then those of groups, by name, role and namespace.
     ///
     /// # Errors
     /// [Request errors](crate#request-errors).
     pub async fn bindings(&self, filter: &BindingFilter) -> Result<Bindings, Error> {
         let request = Request::get(["bindings"])
             .query_opt("account", filter.account.as_deref())
+            .query_opt("group", filter.group.as_deref())
             .query_opt("role", filter.role.as_deref())
             .query_opt("namespace", filter.namespace.as_deref());
         self.json(request).await
     }
 
-    /// Gives an account a role in a namespace. An existing binding is not changed.
+    /// Gives an account or a group a role in a namespace. An existing binding is not changed.
     ///
     /// # Errors
     /// [Request errors](crate#request-errors), among them `account_not_found`, `role_not_found` and `escalation`.
@@ -234,14 +237,15 @@ impl Client {
         self.json(Request::put(["bindings"]).json(binding)).await
     }
 
-    /// Takes a role in a namespace from an account.
+    /// Takes a role in a namespace from an account or a group.
     ///
     /// # Errors
     /// [Request errors](crate#request-errors), among them `binding_not_found` and `last_admin`.
     pub async fn delete_binding(&self, binding: &PutBinding) -> Result<(), Error> {
         let request = Request::delete(["bindings"])
             .query("role", &binding.role)
-            .query("account", &binding.account)
+            .query_opt("account", binding.account.as_deref())
+            .query_opt("group", binding.group.as_deref())
             .query("namespace", &binding.namespace);
         self.send_ignoring_body(request).await
     }

@@ -3,7 +3,7 @@
 use super::{Plan, validate};
 use crate::action::Verb;
 use crate::admins::Without;
-use crate::entry::{Account, AccountKind, Bearer, Entry, EntryKind, Row, SubmitRate, Token};
+use crate::entry::{Account, AccountKind, Bearer, Entry, EntryKind, Row, Subject, SubmitRate, Token};
 use crate::refusal::Refusal;
 
 impl Plan<'_> {
@@ -62,7 +62,8 @@ impl Plan<'_> {
 
     /// Returns rows that delete the bindings and the login of an account and revoke its tokens.
     fn end_belongings(&self, account: &str) -> Vec<Row> {
-        let bindings = self.directory.bindings_of(account);
+        let subject = Subject::Account(account.to_owned());
+        let bindings = self.directory.bindings_of(&subject);
         let deletions =
             bindings.map(|binding| self.deletion(EntryKind::Binding, Entry::Binding(binding).key()));
         let is_of_account =

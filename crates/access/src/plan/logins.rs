@@ -1,18 +1,20 @@
-//! Changes of logins: passwords, invitations and sessions.
+//! Changes of logins: passwords, invitations, identities at OpenID providers, and sessions.
 //!
 //! With an invitation, its bearer can act as the account, so only an administrator of everything creates one. A person
 //! sets the own password with an invitation or with the current password. The server has verified the password or the
 //! invitation before; the plan checks that it is still the same, so of two uses of one invitation only one succeeds.
+
+use std::collections::BTreeSet;
 
 use model::{Duration, Timestamp};
 
 use super::{Plan, validate};
 use crate::action::Verb;
 use crate::admins::Without;
-use crate::change::PasswordChange;
+use crate::change::{OidcLink, PasswordChange, SessionProof};
 use crate::entry::{
-    Account, AccountKind, Bearer, Entry, EntryKind, Invitation, Login, Password, PasswordHash, Row, Token,
-    TokenHash,
+    Account, AccountKind, Bearer, Entry, EntryKind, Invitation, Login, OidcIdentity, Password, PasswordHash,
+    Row, SubmitRate, Token, TokenHash,
 };
 use crate::identity::IdentityKind;
 use crate::refusal::Refusal;
@@ -103,7 +105,7 @@ impl Plan<'_> {
         Ok(rows)
     }
 
-    pub(super) fn open_session(&self, password: &PasswordHash, new: NewSession) -> Result<Vec<Row>, Refusal> {
+    pub(super) fn open_session(&self, proof: SessionProof, new: NewSession) -> Result<Vec<Row>, Refusal> {
         let account = self.person()?;
         let bearer = Bearer::Account(account.name.clone());
         validate(|check| {
@@ -115,7 +117,11 @@ impl Plan<'_> {
         })?;
         self.ensure_new(EntryKind::Token, &new.id, self.directory.token(&new.id).is_some())?;
         let before = self.login_of(account)?;
-        if !has_password(&before, password) {
+        let is_valid = match &proof {
+            SessionProof::Password(hash) => has_password(&before, hash),
+            SessionProof::Oidc { issuer, subject } => has_identity(&before, issuer, subject),
+        };
+        if !is_valid {
             return Err(Refusal::StaleProof);
         }
         let mut rows = self.surplus_sessions(&account.name);
@@ -133,6 +139,77 @@ impl Plan<'_> {
             revoked_at: None,
         };
         rows.push(Entry::Token(token).row());
+        Ok(rows)
+    }
+
+    /// Links an identity to an account at the first login, and records the groups at each.
+    pub(super) fn record_oidc_login(
+        &self,
+        issuer: String,
+        subject: String,
+        groups: Vec<String>,
+        link: OidcLink,
+    ) -> Result<Vec<Row>, Refusal> {
+        self.authorize(Verb::Create, "*")?;
+        let groups: BTreeSet<String> = groups.into_iter().collect();
+        let identity =
+            OidcIdentity { issuer, subject, groups: groups.into_iter().collect(), linked_at: self.now };
+        validate(|check| check.oidc(&identity))?;
+        let known = self.directory.account_of_identity(&identity.issuer, &identity.subject);
+        let (account, mut rows) = match (known, link) {
+            (Some(account), _) => (account.clone(), Vec::new()),
+            (None, OidcLink::Known) => {
+                let name = identity.subject;
+                return Err(Refusal::NotFound { what: EntryKind::Account.as_str(), name });
+            }
+            (None, OidcLink::NewAccount { name, title }) => self.new_person(name, title)?,
+            (None, OidcLink::Invitation(id)) => {
+                let found = self.directory.invitation(&id, self.now);
+                let (account, _) = found.ok_or(Refusal::StaleProof)?;
+                (account.clone(), self.ended_sessions(&account.name))
+            }
+        };
+        ensure_person(&account)?;
+        let before = self.login_of(&account)?;
+        let login = match &before.oidc {
+            Some(old) if old.issuer == identity.issuer && old.subject == identity.subject => {
+                let oidc = Some(OidcIdentity { linked_at: old.linked_at, ..identity });
+                Login { oidc, ..before.clone() }
+            }
+            _ => Login { oidc: Some(identity), invitation: None, ..before.clone() },
+        };
+        if login != before {
+            rows.push(Entry::Login(login).row());
+        }
+        Ok(rows)
+    }
+
+    /// Returns a new account of a person, and the rows that create it.
+    fn new_person(&self, name: String, title: Option<String>) -> Result<(Account, Vec<Row>), Refusal> {
+        let account = Account {
+            name: name.clone(),
+            kind: AccountKind::User,
+            title: title.clone(),
+            disabled: false,
+            submit_rate: SubmitRate::Default,
+            created_at: self.now,
+            created_by: self.actor_name(),
+        };
+        let mut rows = self.create_account(name, AccountKind::User, title, SubmitRate::Default)?;
+        // A former login of the same name is replaced.
+        rows.retain(|row| row.kind != EntryKind::Login.as_str());
+        Ok((account, rows))
+    }
+
+    pub(super) fn unlink_oidc(&self, name: &str) -> Result<Vec<Row>, Refusal> {
+        self.authorize(Verb::Delete, "*")?;
+        let account = self.existing_account(name)?;
+        let before = self.login_of(account)?;
+        if before.oidc.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut rows = self.ended_sessions(name);
+        rows.push(Entry::Login(Login { oidc: None, ..before }).row());
         Ok(rows)
     }
 
@@ -171,6 +248,7 @@ impl Plan<'_> {
             account_created_at: account.created_at,
             password: None,
             invitation: None,
+            oidc: None,
             last_login_at: None,
         };
         Ok(self.directory.login(&account.name).cloned().unwrap_or_else(new))
@@ -199,6 +277,10 @@ fn ensure_person(account: &Account) -> Result<(), Refusal> {
         _ => return Ok(()),
     };
     Err(Refusal::NoLogin { account: account.name.clone(), reason })
+}
+
+fn has_identity(login: &Login, issuer: &str, subject: &str) -> bool {
+    login.oidc.as_ref().is_some_and(|identity| identity.issuer == issuer && identity.subject == subject)
 }
 
 fn has_password(login: &Login, hash: &PasswordHash) -> bool {

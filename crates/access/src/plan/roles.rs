@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Plan, validate};
 use crate::action::Verb;
 use crate::admins::Without;
-use crate::entry::{Binding, Entry, EntryKind, Row, binding_key};
+use crate::entry::{Binding, Entry, EntryKind, Row, Subject, binding_key};
 use crate::refusal::Refusal;
 use crate::role::{BuiltInRole, CustomRole, Role, Rule};
 
@@ -57,39 +57,61 @@ impl Plan<'_> {
         }
         self.existing_role(&name)?;
         let bindings = self.directory.bindings().filter(|binding| binding.role == name);
-        let accounts: BTreeSet<String> = bindings.map(|binding| binding.account).collect();
+        let (mut accounts, mut groups) = (BTreeSet::new(), BTreeSet::new());
+        for binding in bindings {
+            match binding.subject {
+                Subject::Account(name) => accounts.insert(name),
+                Subject::Group(name) => groups.insert(name),
+            };
+        }
         let tokens = self.directory.tokens().filter(|token| token.is_usable(self.now)).filter(|token| {
             token.scope.as_ref().is_some_and(|scope| scope.role.as_deref() == Some(name.as_str()))
         });
         let tokens: Vec<String> = tokens.map(|token| token.id.clone()).collect();
-        if !accounts.is_empty() || !tokens.is_empty() {
-            return Err(Refusal::RoleInUse { name, accounts: accounts.into_iter().collect(), tokens });
+        if !accounts.is_empty() || !groups.is_empty() || !tokens.is_empty() {
+            let [accounts, groups] = [accounts, groups].map(|names| names.into_iter().collect());
+            return Err(Refusal::RoleInUse { name, accounts, groups, tokens });
         }
         Ok(vec![self.deletion(EntryKind::Role, name)])
     }
 
-    pub(super) fn bind(&self, role: String, account: String, namespace: String) -> Result<Vec<Row>, Refusal> {
+    /// A group need not be known: the provider names the groups of an account at its next login.
+    pub(super) fn bind(
+        &self,
+        role: String,
+        subject: Subject,
+        namespace: String,
+    ) -> Result<Vec<Row>, Refusal> {
         self.authorize(Verb::Change, &namespace)?;
-        validate(|check| check.namespace("namespace", &namespace))?;
+        validate(|check| {
+            check.namespace("namespace", &namespace);
+            if let Subject::Group(_) = subject {
+                check.subject(&subject);
+            }
+        })?;
         let permissions = self.existing_role(&role)?.permissions();
-        self.existing_account(&account)?;
-        let key = binding_key(&role, &account, &namespace);
-        self.ensure_new(EntryKind::Binding, &key, self.directory.has_binding(&role, &account, &namespace))?;
-        self.ensure_held(permissions, &namespace, || format!("give role `{role}` to `{account}`"))?;
+        if let Subject::Account(account) = &subject {
+            self.existing_account(account)?;
+        }
+        let key = binding_key(&role, &subject, &namespace);
+        self.ensure_new(EntryKind::Binding, &key, self.directory.has_binding(&role, &subject, &namespace))?;
+        self.ensure_held(permissions, &namespace, || format!("give role `{role}` to `{subject}`"))?;
         let (created_at, created_by) = (self.now, self.actor_name());
-        Ok(vec![Entry::Binding(Binding { role, account, namespace, created_at, created_by }).row()])
+        Ok(vec![Entry::Binding(Binding { role, subject, namespace, created_at, created_by }).row()])
     }
 
     /// Needs only the right to change the bindings of the namespace: a removal gives no rights.
-    pub(super) fn unbind(&self, role: &str, account: &str, namespace: &str) -> Result<Vec<Row>, Refusal> {
+    pub(super) fn unbind(&self, role: &str, subject: &Subject, namespace: &str) -> Result<Vec<Row>, Refusal> {
         self.authorize(Verb::Change, namespace)?;
-        let key = binding_key(role, account, namespace);
-        if !self.directory.has_binding(role, account, namespace) {
+        let key = binding_key(role, subject, namespace);
+        if !self.directory.has_binding(role, subject, namespace) {
             return Err(self.absent(EntryKind::Binding, key));
         }
-        self.ensure_admin_remains(Without::Binding { role, account, namespace }, || {
-            format!("unbind role `{role}` from `{account}`")
-        })?;
+        if let Subject::Account(account) = subject {
+            self.ensure_admin_remains(Without::Binding { role, account, namespace }, || {
+                format!("unbind role `{role}` from `{account}`")
+            })?;
+        }
         Ok(vec![self.deletion(EntryKind::Binding, key)])
     }
 

@@ -148,7 +148,7 @@ fn entries_are_listed_in_order() {
     );
     let all = ["custom/ann/finance", "viewer/ann/team/*", "viewer/bob/*"];
     assert_eq!(directory.bindings().map(key).collect::<Vec<_>>(), all);
-    assert_eq!(directory.bindings_of("ann").map(key).collect::<Vec<_>>(), all[..2]);
+    assert_eq!(directory.bindings_of(&"ann".into()).map(key).collect::<Vec<_>>(), all[..2]);
     assert_eq!(directory.tokens().map(|t| &*t.id).collect::<Vec<_>>(), ["ann", "bob", "root"]);
     assert!(directory.role("custom").is_some() && directory.role("admin").is_some());
     assert!(directory.account("eve").is_none() && directory.token("eve").is_none());

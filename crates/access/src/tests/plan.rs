@@ -5,9 +5,11 @@
 //! - `refusals`: names, fields, and states of entries.
 //! - `last_admin`: the last way to administrate everything.
 //! - `logins`: passwords, invitations and sessions.
+//! - `oidc`: identities at an OpenID provider, and roles of groups.
 
 mod last_admin;
 mod logins;
+mod oidc;
 mod refusals;
 mod rights;
 mod tokens;
@@ -49,11 +51,11 @@ fn delete_role(name: &str) -> Change {
 }
 
 fn bind(role: &str, account: &str, namespace: &str) -> Change {
-    Change::Bind { role: role.into(), account: account.into(), namespace: namespace.into() }
+    Change::Bind { role: role.into(), subject: account.into(), namespace: namespace.into() }
 }
 
 fn unbind(role: &str, account: &str, namespace: &str) -> Change {
-    Change::Unbind { role: role.into(), account: account.into(), namespace: namespace.into() }
+    Change::Unbind { role: role.into(), subject: account.into(), namespace: namespace.into() }
 }
 
 fn revoke(id: &str) -> Change {

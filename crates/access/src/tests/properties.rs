@@ -13,7 +13,7 @@ use self::strategies::{ACCOUNTS, NAMESPACES, TOKENS};
 use super::{now, token};
 use crate::{
     Bearer, Binding, BuiltInRole, Change, CustomRole, Directory, Entry, Identity, IdentityKind, Object,
-    Resource, Row, Rule, Token, TokenScope, Verb,
+    Resource, Row, Rule, Subject, Token, TokenScope, Verb,
 };
 
 /// All objects that decisions are compared for: each resource in each namespace, and in the cluster.
@@ -87,7 +87,7 @@ fn may(entries: &[&Entry], token: &Token, verb: Verb, object: Object<'_>) -> boo
     };
     let granted = account.is_none_or(|name| {
         entries.iter().any(|entry| {
-            matches!(entry, Entry::Binding(Binding { role, account, namespace, .. })
+            matches!(entry, Entry::Binding(Binding { role, subject: Subject::Account(account), namespace, .. })
                 if account == name && role_has(role) && covers(namespace))
         })
     });

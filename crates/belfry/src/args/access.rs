@@ -237,14 +237,15 @@ pub(crate) enum RoleCommand {
     #[command(before_help = examples! {
         "belfry role bind developer ann@example.com -n finance"
         "belfry role bind viewer ann@example.com -n '*'        in all namespaces and the cluster"
+        "belfry role bind developer --group devs -n finance    for all with a group at the OpenID provider"
     })]
     #[command(after_help = BINDING_HELP)]
     Bind(RoleBindArgs),
-    /// Take a role in a namespace from an account
+    /// Take a role in a namespace from an account or a group
     #[command(before_help = examples! { "belfry role unbind developer ann@example.com -n finance" })]
     #[command(after_help = BINDING_HELP)]
     Unbind(RoleBindArgs),
-    /// List role bindings: which account has which role in which namespace
+    /// List role bindings: which account or group has which role in which namespace
     #[command(before_help = examples! {
         "belfry role bindings                             in all namespaces that you may see"
         "belfry role bindings --account ann@example.com"
@@ -257,6 +258,9 @@ pub(crate) enum RoleCommand {
         /// Only bindings of this account
         #[arg(long, value_name = "ACCOUNT")]
         account: Option<String>,
+        /// Only bindings of this group
+        #[arg(long, value_name = "GROUP")]
+        group: Option<String>,
         /// Only bindings of this role
         #[arg(long, value_name = "ROLE")]
         role: Option<String>,
@@ -304,8 +308,11 @@ pub(crate) struct RoleBindArgs {
     #[arg(value_name = "ROLE")]
     pub(crate) role: String,
     /// Name of the account
-    #[arg(value_name = "ACCOUNT")]
-    pub(crate) account: String,
+    #[arg(value_name = "ACCOUNT", required_unless_present = "group", conflicts_with = "group")]
+    pub(crate) account: Option<String>,
+    /// Name of a group at the OpenID provider, instead of an account
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) group: Option<String>,
 }
 
 /// `belfry token …`

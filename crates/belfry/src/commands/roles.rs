@@ -1,4 +1,4 @@
-//! `belfry role`: lists, defines and deletes roles, and binds them to accounts.
+//! `belfry role`: lists, defines and deletes roles, and binds them to accounts and groups.
 //!
 //! A binding is in the namespace of `-n` or of the context; `*` stands for all namespaces and the cluster. As the default
 //! of the context is not on the command line, each output names the namespace.
@@ -33,24 +33,29 @@ pub(super) async fn run(context: &Context, command: RoleCommand) -> Result<(), F
             context.out.note(unbound(&binding));
             Ok(())
         }
-        RoleCommand::Bindings { account, role } => {
+        RoleCommand::Bindings { account, group, role } => {
             let namespace = namespace.by_flag().then(|| namespace.name().to_owned());
-            let bindings = client.bindings(&BindingFilter { account, role, namespace }).await?;
+            let bindings = client.bindings(&BindingFilter { account, group, role, namespace }).await?;
             context.out.list(&bindings.items, "role bindings")
         }
     }
 }
 
 fn binding(args: RoleBindArgs, namespace: &Namespace) -> PutBinding {
-    PutBinding { role: args.role, account: args.account, namespace: namespace.name().to_owned() }
+    let RoleBindArgs { role, account, group } = args;
+    PutBinding { role, account, group, namespace: namespace.name().to_owned() }
 }
 
-fn unbound(PutBinding { role, account, namespace }: &PutBinding) -> String {
+fn unbound(PutBinding { role, account, group, namespace }: &PutBinding) -> String {
+    let subject = match (account, group) {
+        (Some(account), _) => account.clone(),
+        (None, group) => format!("group {}", group.as_deref().unwrap_or_default()),
+    };
     let place = match namespace.as_str() {
         "*" => "in all namespaces and the cluster (`*`)".to_owned(),
         name => format!("in namespace {name}"),
     };
-    escape(&format!("unbound role {role} from {account} {place}"))
+    escape(&format!("unbound role {role} from {subject} {place}"))
 }
 
 /// Replaces the permissions of a role. Its description stays, unless the arguments have one.
@@ -72,10 +77,16 @@ mod tests {
 
     #[test]
     fn the_namespace_of_a_removed_binding_is_named() {
-        let said = |namespace: &str| {
-            unbound(&PutBinding { role: "viewer".into(), account: "ann".into(), namespace: namespace.into() })
+        let binding = |namespace: &str| PutBinding {
+            role: "viewer".into(),
+            account: Some("ann".into()),
+            group: None,
+            namespace: namespace.into(),
         };
-        assert_eq!(said("default"), "unbound role viewer from ann in namespace default");
-        assert_eq!(said("*"), "unbound role viewer from ann in all namespaces and the cluster (`*`)");
+        let (one, all) = (binding("default"), binding("*"));
+        assert_eq!(unbound(&one), "unbound role viewer from ann in namespace default");
+        assert_eq!(unbound(&all), "unbound role viewer from ann in all namespaces and the cluster (`*`)");
+        let group = PutBinding { account: None, group: Some("devs".into()), ..one };
+        assert_eq!(unbound(&group), "unbound role viewer from group devs in namespace default");
     }
 }

@@ -159,7 +159,7 @@ impl Detail for Role {
 
 impl Row for Binding {
     const COLUMNS: &'static [Column] = &[
-        column("ACCOUNT", 24),
+        column("SUBJECT", 24),
         column("ROLE", 16),
         column("NAMESPACE", 16),
         column("CREATED", 10).optional(2),
@@ -168,7 +168,7 @@ impl Row for Binding {
 
     fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         vec![
-            self.account.as_str().into(),
+            subject(self).into(),
             self.role.as_str().into(),
             self.namespace.as_str().into(),
             relative_or_exact(look, self.created_at).into(),
@@ -176,9 +176,17 @@ impl Row for Binding {
         ]
     }
 
-    /// Role, account and namespace, as in messages of the server.
+    /// Role, subject and namespace, as in messages of the server.
     fn name(&self) -> String {
-        escape(&format!("{}/{}/{}", self.role, self.account, self.namespace))
+        escape(&format!("{}/{}/{}", self.role, subject(self), self.namespace))
+    }
+}
+
+/// The name of the account, or `group:NAME`.
+fn subject(binding: &Binding) -> String {
+    match (&binding.account, &binding.group) {
+        (Some(account), _) => account.clone(),
+        (None, group) => format!("group:{}", group.as_deref().unwrap_or_default()),
     }
 }
 
@@ -474,10 +482,12 @@ mod tests {
              "created_at": "2026-11-21T08:00:00Z", "created_by": "admin"},
             {"role": "admin", "account": "root", "namespace": "*",
              "created_at": "2026-11-21T08:00:00Z", "created_by": "admin"},
+            {"role": "viewer", "group": "devs", "namespace": "web",
+             "created_at": "2026-11-21T08:00:00Z", "created_by": "admin"},
         ]));
         insta::assert_snapshot!("bindings_table", list(&narrow(), &bindings).unwrap());
         let names = list(&look(Format::Name), &bindings).unwrap();
-        assert_eq!(names, "developer/ann@example.com/finance\nadmin/root/*\n");
+        assert_eq!(names, "developer/ann@example.com/finance\nadmin/root/*\nviewer/group:devs/web\n");
     }
 
     fn tokens() -> Vec<Token> {

@@ -44,7 +44,7 @@ pub struct AccountLogin {
     /// Time at which the person set the password. Absent: the account has no password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_set_at: Option<Timestamp>,
-    /// Time of the last login with the password.
+    /// Time of the last login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_login_at: Option<Timestamp>,
     /// Invitation that was not used yet and has not expired.
@@ -72,6 +72,9 @@ pub struct RoleInNamespace {
     pub role: String,
     /// Namespace, or `*` for all namespaces and the cluster itself.
     pub namespace: String,
+    /// Group that gives the account the role; absent for a role of the account itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
 }
 
 /// All accounts that the caller may see.
@@ -161,13 +164,17 @@ pub struct PutRole {
     pub rules: Vec<RoleRule>,
 }
 
-/// Role binding: an account has a role in a namespace.
+/// Role binding: an account or a group has a role in a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Binding {
     /// Name of the role.
     pub role: String,
-    /// Name of the account.
-    pub account: String,
+    /// Name of the account; absent for a group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// Name of the group at the OpenID provider; absent for an account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Namespace, or `*` for all namespaces and the cluster itself.
     pub namespace: String,
     /// Time at which the binding was created.
@@ -179,18 +186,22 @@ pub struct Binding {
 /// All role bindings that the caller may see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Bindings {
-    /// Bindings, by account, role and namespace.
+    /// Bindings of accounts, then those of groups, by name, role and namespace.
     pub items: Vec<Binding>,
 }
 
-/// Request to give an account a role in a namespace.
+/// Request to give an account or a group a role in a namespace. Exactly one of `account` and `group` is required.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PutBinding {
     /// Name of the role.
     pub role: String,
     /// Name of the account.
-    pub account: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// Name of a group, as the OpenID provider names it. All accounts with the group at their last login get the role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Namespace, or `*` for all namespaces and the cluster itself.
     pub namespace: String,
 }

@@ -18,7 +18,7 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use access::{Change, Changed, PasswordChange, PasswordHash, Refusal};
+use access::{Change, Changed, PasswordChange, PasswordHash, Refusal, SessionProof};
 use audit::{Entry, Outcome, clean};
 use axum::extract::{FromRequestParts, State};
 use axum::http::header::{CACHE_CONTROL, SET_COOKIE, USER_AGENT};
@@ -209,7 +209,7 @@ async fn open(
     let parsed = token::parse(&secret).expect("the text was generated, so it is well formed");
     let (id, hash) = (parsed.id.to_owned(), parsed.hash().into());
     let open = Change::OpenSession {
-        password,
+        proof: SessionProof::Password(password),
         id: id.clone(),
         hash,
         description: client.address.map(|address| address.to_string()),

@@ -2,7 +2,7 @@
 
 use super::super::{deletion, login, password_hash};
 use super::*;
-use crate::{Identity, Invitation, Login, PasswordChange, PasswordHash, Refusal};
+use crate::{Identity, Invitation, Login, PasswordChange, PasswordHash, Refusal, SessionProof};
 
 fn invite_until(account: &str, expires_at: Timestamp, reset: bool) -> Change {
     Change::Invite { account: account.into(), id: "inv".into(), hash: TokenHash([2; 32]), expires_at, reset }
@@ -26,7 +26,8 @@ fn by_password(current: &str) -> Change {
 
 fn open(id: &str, password: PasswordHash) -> Change {
     let (hash, expires_at) = (TokenHash([3; 32]), now() + days(1));
-    Change::OpenSession { password, id: id.into(), hash, description: None, expires_at }
+    let proof = SessionProof::Password(password);
+    Change::OpenSession { proof, id: id.into(), hash, description: None, expires_at }
 }
 
 /// `office`, in which `ann` and `chief` have passwords and invitations.

@@ -105,7 +105,7 @@ fn the_end_of_an_account_ends_its_bindings_and_tokens() {
     assert_eq!(keys, ["binding developer/dev/finance", "token dev", "account dev"]);
     assert_eq!(scenario.directory.identity("dev", now()), None);
     scenario.act("chief", create_account("dev"));
-    assert_eq!(scenario.directory.bindings_of("dev").count(), 0);
+    assert_eq!(scenario.directory.bindings_of(&"dev".into()).count(), 0);
     assert_eq!(scenario.directory.identity("dev", now()), None, "the token stays revoked");
 }
 

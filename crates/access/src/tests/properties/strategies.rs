@@ -119,7 +119,9 @@ pub(super) fn managed_entries() -> impl Strategy<Value = Vec<Entry>> {
             };
             let rules = [vec![access], rules.unwrap_or_default()].concat();
             // A drawn role of `ann` would often have all rights.
-            entries.retain(|entry| !matches!(entry, Entry::Binding(binding) if binding.account == "ann"));
+            entries.retain(
+                |entry| !matches!(entry, Entry::Binding(binding) if binding.subject.account() == Some("ann")),
+            );
             entries.extend([
                 Entry::Account(account("ann")),
                 Entry::Role(role("custom", &rules)),
@@ -164,12 +166,12 @@ pub(super) fn change() -> impl Strategy<Value = Change> {
         1 => select(CUSTOM_ROLES).prop_map(|name| Change::DeleteRole { name: name.into() }),
         3 => names().prop_map(|(role, account, namespace)| Change::Bind {
             role: role.into(),
-            account: account.into(),
+            subject: account.into(),
             namespace: namespace.into()
         }),
         1 => names().prop_map(|(role, account, namespace)| Change::Unbind {
             role: role.into(),
-            account: account.into(),
+            subject: account.into(),
             namespace: namespace.into()
         }),
         4 => new_token,

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use access::{Change, Directory, Namespaces};
+use access::{Binding, Change, Directory, Namespaces, Subject};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
@@ -104,8 +104,18 @@ fn shown(
     namespaces: &Namespaces,
     sessions: u32,
 ) -> Account {
-    let bindings = directory.bindings_of(&account.name);
+    let groups = directory.groups_of(&account.name).iter().cloned().map(Subject::Group);
+    let subjects = std::iter::once(Subject::Account(account.name.clone())).chain(groups);
+    let bindings = subjects.flat_map(|subject| directory.bindings_of(&subject).collect::<Vec<_>>());
     let visible = bindings.filter(|it| it.namespace == "*" || namespaces.contains(&it.namespace));
+    let role = |binding: Binding| RoleInNamespace {
+        role: binding.role,
+        namespace: binding.namespace,
+        group: match binding.subject {
+            Subject::Group(name) => Some(name),
+            Subject::Account(_) => None,
+        },
+    };
     let user_default = api.config.limits.submit_rate;
     Account {
         name: account.name.clone(),
@@ -115,7 +125,7 @@ fn shown(
         submit_rate: account.submit_rate,
         jobs_per_minute: account.submit_rate.per_minute(account.kind, user_default).map(NonZeroU32::get),
         login: (account.kind == AccountKind::User).then(|| login(directory, &account.name, sessions)),
-        roles: visible.map(|it| RoleInNamespace { role: it.role, namespace: it.namespace }).collect(),
+        roles: visible.map(role).collect(),
         created_at: account.created_at,
         created_by: account.created_by.clone(),
     }

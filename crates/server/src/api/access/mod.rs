@@ -6,7 +6,7 @@
 //!
 //! - `accounts`: accounts of people and programs.
 //! - `roles`: built-in and custom roles.
-//! - `bindings`: roles of accounts in namespaces.
+//! - `bindings`: roles of accounts and groups in namespaces.
 //! - `tokens`: tokens of accounts, administrators and workers.
 //! - `logins`: invitations and sessions of accounts.
 //! - `me`: the caller, its rights, and questions about rights.
@@ -18,7 +18,7 @@ mod me;
 mod roles;
 mod tokens;
 
-use access::{Change, Changed, Refusal};
+use access::{Change, Changed, Refusal, Subject};
 
 use super::Api;
 use super::problem::{ApiError, Code, excerpt, field_error};
@@ -61,8 +61,8 @@ pub(super) fn note(actor: &Actor, changed: &[Changed]) {
 }
 
 /// Adds the binding to the entry of the audit log.
-fn note_binding(actor: &Actor, role: &str, account: &str, namespace: &str) {
-    actor.note().object(format_args!("{role}/{account}/{namespace}"));
+fn note_binding(actor: &Actor, role: &str, subject: &Subject, namespace: &str) {
+    actor.note().object(format_args!("{role}/{subject}/{namespace}"));
     if namespace != "*" {
         actor.note().namespace(namespace);
     }

@@ -172,7 +172,7 @@ impl World {
         control.change(&Identity::admin("test"), &create).await.unwrap();
         for (role, namespace) in roles {
             let (role, namespace) = ((*role).to_owned(), (*namespace).to_owned());
-            let bind = Change::Bind { role, account: account.clone(), namespace };
+            let bind = Change::Bind { role, subject: account.as_str().into(), namespace };
             control.change(&Identity::admin("test"), &bind).await.unwrap();
         }
         new_token(control, Bearer::Account(account), IdentityKind::User).await
