@@ -5,8 +5,8 @@
 use model::access::{Resource, Verb};
 use model::api::{
     AcceptInvitation, AccessDecision, Account, Accounts, Binding, Bindings, ChangeAccount, ChangePassword,
-    CreateAccount, CreateInvitation, CreateToken, CreatedInvitation, CreatedToken, LogIn, LoggedIn, Me,
-    PutBinding, PutRole, Role, Roles, Token, TokenKind, TokenStatus, Tokens,
+    CreateAccount, CreateInvitation, CreateToken, CreatedInvitation, CreatedToken, ExchangeOidcCode, LogIn,
+    LoggedIn, LoginMethods, Me, PutBinding, PutRole, Role, Roles, Token, TokenKind, TokenStatus, Tokens,
 };
 
 use crate::error::Error;
@@ -130,6 +130,31 @@ impl Client {
     /// [Request errors](crate#request-errors), among them `login_failed` and `login_throttled`.
     pub async fn log_in(&self, login: &LogIn) -> Result<LoggedIn, Error> {
         self.json(Request::post(["login"]).json(login)).await
+    }
+
+    /// Returns the ways to log in, in addition to passwords and tokens.
+    ///
+    /// # Errors
+    /// [Request errors](crate#request-errors).
+    pub async fn login_methods(&self) -> Result<LoginMethods, Error> {
+        self.json(Request::get(["login", "methods"])).await
+    }
+
+    /// Exchanges the code of a login at the OpenID provider, which the browser has brought, for a session. If the outcome
+    /// is unknown, the request is not repeated, because a code works once.
+    ///
+    /// # Errors
+    /// [Request errors](crate#request-errors), among them `oidc_login_failed`.
+    pub async fn exchange_oidc_code(&self, exchange: &ExchangeOidcCode) -> Result<LoggedIn, Error> {
+        self.json(Request::post(["login", "oidc", "exchange"]).json(exchange)).await
+    }
+
+    /// Unlinks an account from its person at the OpenID provider. A repeated request changes nothing.
+    ///
+    /// # Errors
+    /// [Request errors](crate#request-errors), among them `account_not_found`.
+    pub async fn unlink_account(&self, account: &str) -> Result<(), Error> {
+        self.send_ignoring_body(Request::delete(["accounts", account, "oidc"]).repeatable()).await
     }
 
     /// Logs out: revokes the session that the client uses as its token. Another token stays valid.

@@ -73,6 +73,102 @@ pub struct ServerConfig {
     pub private_networks: Networks,
     /// File with the key that encrypts secrets; see [`ServerConfig::secret_key_path`] for its default.
     pub secret_key_file: Option<PathBuf>,
+    /// OpenID provider at which people log in.
+    pub oidc: Option<OidcConfig>,
+}
+
+/// OpenID provider at which people log in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OidcConfig {
+    /// URL of the provider, exactly as its metadata names it.
+    pub issuer: String,
+    /// Identifier of this client at the provider.
+    pub client_id: String,
+    /// Secret of this client; none for a public client.
+    pub client_secret: Option<ClientSecret>,
+    /// Requested scopes.
+    pub scopes: Vec<String>,
+    /// Claim with the name of a new account.
+    pub user_claim: String,
+    /// Claim with the groups of a person.
+    pub groups_claim: String,
+    /// Display name of the provider.
+    pub name: String,
+    /// Whether an unknown person gets a new account. It has no role of its own.
+    pub create_accounts: bool,
+    /// Groups that may log in; all persons if empty.
+    pub allowed_groups: Vec<String>,
+}
+
+/// Secret of a client at an OpenID provider. `Debug` does not print it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientSecret(String);
+
+impl ClientSecret {
+    /// Wraps a secret.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the secret, for a request to the provider.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for ClientSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClientSecret(…)")
+    }
+}
+
+impl OidcConfig {
+    /// Returns a provider with the default settings.
+    pub fn new(issuer: impl Into<String>, client_id: impl Into<String>) -> Self {
+        Self {
+            issuer: issuer.into(),
+            client_id: client_id.into(),
+            client_secret: None,
+            scopes: ["openid", "profile", "email"].map(str::to_owned).to_vec(),
+            user_claim: "email".to_owned(),
+            groups_claim: "groups".to_owned(),
+            name: "OpenID".to_owned(),
+            create_accounts: false,
+            allowed_groups: Vec::new(),
+        }
+    }
+
+    /// Validates the settings; returns the invalid one and the reason.
+    fn check(&self, public_url: Option<&str>) -> Result<(), (&'static str, String)> {
+        let url = reqwest::Url::parse(&self.issuer)
+            .map_err(|_| ("server.oidc_issuer", format!("`{}` is not a URL", self.issuer)))?;
+        if !(url.scheme() == "https" || url.scheme() == "http" && is_loopback(&url)) {
+            let reason = format!("`{}` does not use HTTPS: tokens could be forged in transit", self.issuer);
+            return Err(("server.oidc_issuer", reason));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            let reason = format!("`{}` has a query or a fragment", self.issuer);
+            return Err(("server.oidc_issuer", reason));
+        }
+        if self.client_id.is_empty() {
+            return Err(("server.oidc_client_id", "is required with `server.oidc_issuer`".to_owned()));
+        }
+        if !self.scopes.iter().any(|scope| scope == "openid") {
+            return Err(("server.oidc_scopes", "expected `openid` among the scopes".to_owned()));
+        }
+        if public_url.is_none() {
+            let reason = "is required with `server.oidc_issuer`: the provider returns the browser to it";
+            return Err(("server.public_url", reason.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether the host of a URL is this machine.
+fn is_loopback(url: &reqwest::Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Limits on the requests of all clients and of each; a client is a token at an address.
@@ -242,6 +338,7 @@ impl ServerConfig {
             public_url: None,
             private_networks: Networks::default(),
             secret_key_file: None,
+            oidc: None,
         }
     }
 
@@ -315,7 +412,10 @@ impl ServerConfig {
             let reason = format!("expected `s3://BUCKET/PREFIX` but got `{}`", s3.url);
             return invalid("server.objects_url", reason);
         }
-        Ok(())
+        match self.oidc.as_ref().map(|oidc| oidc.check(self.public_url.as_deref())) {
+            Some(Err((name, reason))) => invalid(name, reason),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the duration of a shard lease without a renewal [default: 10s for the embedded store, 2.5s for
@@ -460,6 +560,29 @@ mod tests {
             config.listen = "0.0.0.0:7070".parse().unwrap();
         };
         assert!(raft(anywhere).contains("`server.advertise_url`"));
+    }
+
+    #[test]
+    fn an_openid_provider_needs_https_and_the_url_of_the_dashboard() {
+        let with = |issuer: &str, change: fn(&mut OidcConfig)| {
+            problem(|c| {
+                c.public_url = Some("https://belfry.example".into());
+                let mut oidc = OidcConfig::new(issuer, "belfry");
+                change(&mut oidc);
+                c.oidc = Some(oidc);
+            })
+        };
+        for issuer in ["https://id.example/realms/x", "http://127.0.0.1:9000", "http://localhost:9000"] {
+            assert_eq!(with(issuer, |_| {}), "fine", "{issuer}");
+        }
+        for issuer in ["id.example", "http://id.example", "ftp://id.example", "https://id.example?x=1"] {
+            assert!(with(issuer, |_| {}).contains("`server.oidc_issuer`"), "{issuer}");
+        }
+        let issuer = "https://id.example";
+        assert!(with(issuer, |oidc| oidc.client_id.clear()).contains("`server.oidc_client_id`"));
+        assert!(with(issuer, |oidc| oidc.scopes.clear()).contains("`server.oidc_scopes`"));
+        let without_url = problem(|c| c.oidc = Some(OidcConfig::new(issuer, "belfry")));
+        assert!(without_url.contains("`server.public_url`"), "{without_url}");
     }
 
     #[test]

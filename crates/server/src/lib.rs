@@ -13,7 +13,7 @@
 //!   messages.
 //! - [`api`]: REST, SSE and the pages; [`auth`]: tokens, roles and sessions.
 //! - [`alerts`]: alert rules and notifications; `alert_feed` evaluates them on the leader. [`networks`]: addresses that
-//!   requests of users may reach.
+//!   requests of users may reach. [`oidc`]: logins at an OpenID provider.
 //! - [`objects`]: logs and artifacts, in a local folder or in S3.
 //! - `raft_member`: the Raft store of this server, how it becomes a member of its cluster, and the connections to the others.
 //! - [`clock`]: the time, which tests replace. [`listener`]: the TCP listener with TLS. `web`: the files of the
@@ -47,6 +47,7 @@ pub mod metrics;
 pub mod networks;
 pub mod node;
 pub mod objects;
+pub mod oidc;
 pub mod peers;
 pub mod preview;
 mod private_files;

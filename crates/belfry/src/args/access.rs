@@ -18,30 +18,41 @@ use super::examples;
 /// `belfry login`
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
-    "belfry login https://belfry.example                    asks for the account and the password"
+    "belfry login https://belfry.example                    opens the browser, or asks for account and password"
     "belfry login --account ann@example.com --remember"
     "pass belfry | belfry login --account ann@example.com --password-stdin"
 })]
 #[command(
-    after_help = "The session is stored in a file that only your user can read, and a context for the server uses the \
-    file. An administrator creates a link to set your password: `belfry account invite`. Programs use tokens instead."
+    after_help = "If the server has an OpenID provider, you log in there, in the browser. With `--account`, you log in with \
+    the password. The session is stored in a file that only your user can read, and a context for the server uses the file. \
+    An administrator creates a link to set your password: `belfry account invite`. Programs use tokens instead."
 )]
 pub(crate) struct LoginArgs {
     /// URL of the server [default: that of the context, or your running `belfry dev`]
     #[arg(value_name = "URL")]
     pub(crate) server: Option<String>,
-    /// Name of the account [default: ask on the terminal]
+    /// Name of the account, to log in with its password [default: log in at the OpenID provider, or ask on the terminal]
     #[arg(long, value_name = "ACCOUNT")]
     pub(crate) account: Option<String>,
     /// Read the password from standard input instead of the terminal
     #[arg(long, requires = "account")]
     pub(crate) password_stdin: bool,
-    /// Session for 30 days instead of one
-    #[arg(long)]
-    pub(crate) remember: bool,
+    #[command(flatten)]
+    pub(crate) how: LoginHow,
     /// Name of the context [default: the context of the server, or a new one with the name of the host]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
+}
+
+/// How a login is done.
+#[derive(Debug, Args)]
+pub(crate) struct LoginHow {
+    /// Session for 30 days instead of one
+    #[arg(long)]
+    pub(crate) remember: bool,
+    /// Print the page of the login instead of opening it in the browser
+    #[arg(long, conflicts_with = "account")]
+    pub(crate) no_browser: bool,
 }
 
 /// `belfry auth …`
@@ -105,6 +116,10 @@ pub(crate) enum AccountCommand {
     Update(AccountUpdateArgs),
     /// Create a link with which a person sets a password, also in place of a forgotten one
     Invite(AccountInviteArgs),
+    /// Unlink an account from its person at the OpenID provider
+    #[command(before_help = examples! { "belfry account unlink ann@example.com" })]
+    #[command(after_help = "The account loses the groups of the provider, and its sessions end.")]
+    Unlink(AccountArgs),
     /// End all sessions of accounts: each person has to log in again
     #[command(before_help = examples! { "belfry account logout ann@example.com" })]
     #[command(

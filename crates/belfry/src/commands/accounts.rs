@@ -46,6 +46,11 @@ pub(super) async fn run(context: &Context, command: AccountCommand) -> Result<()
             Ok(())
         }
         AccountCommand::Invite(args) => invite(context, &client, args).await,
+        AccountCommand::Unlink(args) => {
+            client.unlink_account(&args.name).await?;
+            context.out.note(format!("unlinked account {} from the OpenID provider", escape(&args.name)));
+            Ok(())
+        }
         AccountCommand::Logout { names } => {
             let names = if names.is_empty() { vec![client.me().await?.name] } else { names };
             let (_, result) = for_each_item(context.out, names, async |name: String| {

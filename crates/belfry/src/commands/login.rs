@@ -1,4 +1,5 @@
-//! `belfry login` and `belfry logout`: a session of a person, from a password.
+//! `belfry login` and `belfry logout`: a session of a person, from a password or from a login at the OpenID provider of the
+//! server, which [`browser`] does.
 //!
 //! The session is a token. It is stored in a file beside the contexts, `NAME.session`, and the context `NAME` uses the
 //! file. The password is read from the terminal without echo, or from standard input; no argument and no environment
@@ -9,16 +10,18 @@
 //! - No message contains a password or a session.
 //! - `logout` deletes only a file that `login` has created.
 
+mod browser;
+
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use client::{Client, Timeouts};
-use model::api::{Code, LogIn, PasswordText};
+use model::api::{Code, LogIn, LoggedIn, PasswordText};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use super::Context;
-use crate::args::access::LoginArgs;
+use crate::args::access::{LoginArgs, LoginHow};
 use crate::contexts::{self, ContextSettings, Contexts};
 use crate::failure::{Exit, Failure};
 use crate::output::text::escape;
@@ -50,16 +53,7 @@ pub(super) async fn log_in(context: &Context, args: LoginArgs) -> Result<(), Fai
         Some(name) => valid_name(name)?,
         None => selected.unwrap_or_else(|| name_for(&all, client.url())),
     };
-    if client.is_plaintext() {
-        context.out.warn(format!("the password is sent unencrypted to {}", client.url()));
-    }
-    let account = match args.account {
-        Some(account) => account,
-        None => ask("Account: ").await?,
-    };
-    let password = if args.password_stdin { read_password()? } else { ask_password().await? };
-    let login = LogIn { account, password, remember: args.remember, cookie: false };
-    let logged_in = client.log_in(&login).await.map_err(|error| refused(error, &login.account))?;
+    let logged_in = session(context, &client, args.account, args.password_stdin, &args.how).await?;
     let secret = logged_in.secret.ok_or_else(|| {
         Failure::message(Exit::Failed, "the server has sent no session").help("upgrade the server")
     })?;
@@ -85,6 +79,38 @@ pub(super) async fn log_in(context: &Context, args: LoginArgs) -> Result<(), Fai
     ));
     super::contexts::warn_overridden(context, &sources);
     Ok(())
+}
+
+/// Opens a session: with a password if an account is named or the server has no OpenID provider, else in the browser.
+async fn session(
+    context: &Context,
+    client: &Client,
+    account: Option<String>,
+    password_stdin: bool,
+    how: &LoginHow,
+) -> Result<LoggedIn, Failure> {
+    let LoginHow { remember, no_browser } = *how;
+    let oidc = match account {
+        None => client.login_methods().await?.oidc,
+        Some(_) => None,
+    };
+    if let Some(method) = oidc {
+        return browser::log_in(context, client, &method, remember, !no_browser).await;
+    }
+    if no_browser {
+        return Err(Failure::usage("the server has no OpenID provider: the login needs a password")
+            .help("omit `--no-browser`"));
+    }
+    if client.is_plaintext() {
+        context.out.warn(format!("the password is sent unencrypted to {}", client.url()));
+    }
+    let account = match account {
+        Some(account) => account,
+        None => ask("Account: ").await?,
+    };
+    let password = if password_stdin { read_password()? } else { ask_password().await? };
+    let login = LogIn { account, password, remember, cookie: false };
+    client.log_in(&login).await.map_err(|error| refused(error, &login.account))
 }
 
 /// Ends the session that a new one replaces. It may have ended before, so errors do not matter.

@@ -27,14 +27,15 @@ fn password(look: &OutputOptions, login: &AccountLogin) -> String {
     }
 }
 
-/// The last login of an account, or that it cannot log in with a password yet.
+/// The last login of an account, or that it cannot log in yet.
 fn last_login(look: &OutputOptions, account: &Account) -> Option<String> {
     let login = account.login.as_ref()?;
-    match (login.last_login_at, login.password_set_at, &login.invitation) {
-        (Some(at), Some(_), _) => Some(relative_or_exact(look, at)),
-        (_, None, Some(_)) => Some("invited".to_owned()),
-        (_, None, None) => Some("no password".to_owned()),
-        (None, Some(_), _) => Some("never".to_owned()),
+    let can_log_in = login.password_set_at.is_some() || login.oidc.is_some();
+    match (login.last_login_at, can_log_in, &login.invitation) {
+        (Some(at), true, _) => Some(relative_or_exact(look, at)),
+        (_, false, Some(_)) => Some("invited".to_owned()),
+        (_, false, None) => Some("no password".to_owned()),
+        (None, true, _) => Some("never".to_owned()),
     }
 }
 
@@ -46,7 +47,10 @@ fn account_status(account: &Account) -> Cell {
 }
 
 fn role_in_namespace(role: &RoleInNamespace) -> String {
-    format!("{} in {}", role.role, role.namespace)
+    match &role.group {
+        Some(group) => format!("{} in {} (group {group})", role.role, role.namespace),
+        None => format!("{} in {}", role.role, role.namespace),
+    }
 }
 
 fn joined(texts: impl Iterator<Item = String>) -> Option<String> {
@@ -104,6 +108,10 @@ impl Detail for Account {
         ];
         if let Some(login) = &self.login {
             lines.push(("Password", password(look, login).into()));
+            if let Some(found) = &login.oidc {
+                lines.push(("OpenID", format!("{} at {}", found.subject, found.issuer).into()));
+                lines.push(("Groups", joined(found.groups.iter().cloned()).into()));
+            }
             lines.push(("Last login", exact_or_none(look, login.last_login_at)));
             lines.push(("Sessions", login.sessions.to_string().into()));
             if let Some(found) = &login.invitation {

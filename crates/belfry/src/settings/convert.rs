@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use model::spec::Volume;
 use model::{Bytes, Duration, Millicores};
 use server::ServerConfig;
-use server::config::{Exposure, ObjectsConfig, Password, PostgresConfig, RaftConfig, S3Config, StoreConfig};
+use server::config::{
+    ClientSecret, Exposure, ObjectsConfig, OidcConfig, Password, PostgresConfig, RaftConfig, S3Config, StoreConfig,
+};
 use server::networks::{Network, Networks};
 use worker::{AgentConfig, PortRange, PortRangeError};
 
@@ -108,6 +110,7 @@ impl Settings {
         config.public_url = self.url("server.public_url")?;
         config.private_networks = self.private_networks()?;
         config.secret_key_file = self.path("server.secret_key_file");
+        config.oidc = self.oidc()?;
         set(&mut config.engine.heartbeat_interval, self.duration("server.heartbeat_interval"));
         set(&mut config.engine.lease, self.duration("server.lease"));
         set(&mut config.engine.result_wait, self.duration("server.result_wait"));
@@ -119,7 +122,32 @@ impl Settings {
         Ok(config)
     }
 
-    /// Returns the private networks that notifications may be sent to.
+    /// Returns the OpenID provider.
+    ///
+    /// # Errors
+    /// If the file with the client secret cannot be read, or settings of a provider are set without its issuer.
+    fn oidc(&self) -> Result<Option<OidcConfig>, Failure> {
+        let Some(issuer) = self.text("server.oidc_issuer") else {
+            return match self.text("server.oidc_client_id") {
+                Some(_) => Err(Failure::usage("`server.oidc_client_id` is set without `server.oidc_issuer`")),
+                None => Ok(None),
+            };
+        };
+        let client_id = self.text("server.oidc_client_id").unwrap_or_default();
+        let mut oidc = OidcConfig::new(issuer, client_id);
+        if let Some(file) = self.path("server.oidc_client_secret_file") {
+            oidc.client_secret = Some(ClientSecret::new(read_secret("client secret", &file)?));
+        }
+        set(&mut oidc.name, self.text("server.oidc_name"));
+        set(&mut oidc.scopes, self.list("server.oidc_scopes"));
+        set(&mut oidc.user_claim, self.text("server.oidc_user_claim"));
+        set(&mut oidc.groups_claim, self.text("server.oidc_groups_claim"));
+        oidc.create_accounts = self.is_set("server.oidc_create_accounts");
+        set(&mut oidc.allowed_groups, self.list("server.oidc_allowed_groups"));
+        Ok(Some(oidc))
+    }
+
+    /// Returns the private networks that the server may send requests to.
     ///
     /// # Errors
     /// If an entry is not a network.
@@ -172,7 +200,7 @@ impl Settings {
                 .help("remove it, and name a file in `server.store_password_file` or set $PGPASSWORD"));
         }
         let password = match self.path("server.store_password_file") {
-            Some(file) => Some(read_password(&file)?),
+            Some(file) => Some(read_secret("password", &file)?),
             None => std::env::var("PGPASSWORD").ok().filter(|password| !password.is_empty()),
         };
         Ok(StoreConfig::Postgres(PostgresConfig {
@@ -305,9 +333,10 @@ fn volume((name, path): (&String, &String)) -> Result<(String, PathBuf), Failure
     Ok((name.clone(), path))
 }
 
-fn read_password(file: &Path) -> Result<String, Failure> {
+/// Reads a file with one secret; `what` names it.
+fn read_secret(what: &str, file: &Path) -> Result<String, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| {
-        Failure::usage(format!("cannot read the password in `{}`: {error}", file.display()))
+        Failure::usage(format!("cannot read the {what} in `{}`: {error}", file.display()))
     })?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
@@ -417,6 +446,45 @@ mod tests {
         let StoreConfig::Postgres(database) = &config.store else { panic!("{config:?}") };
         assert_eq!(database.password, Some(Password::new("hunter2")));
         assert!(!format!("{config:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn an_openid_provider_has_its_settings_and_the_secret_of_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("client-secret");
+        std::fs::write(&file, "hunter2\n").unwrap();
+        let url = ("BELFRY_SERVER__PUBLIC_URL", "https://belfry.example");
+        let issuer = ("BELFRY_SERVER__OIDC_ISSUER", "https://id.example/");
+        let client = ("BELFRY_SERVER__OIDC_CLIENT_ID", "belfry");
+        let defaults = settings(&[url, issuer, client]).server().unwrap().oidc.unwrap();
+        assert_eq!(defaults, OidcConfig::new("https://id.example/", "belfry"));
+        let config = settings(&[
+            url,
+            issuer,
+            client,
+            ("BELFRY_SERVER__OIDC_CLIENT_SECRET_FILE", file.to_str().unwrap()),
+            ("BELFRY_SERVER__OIDC_NAME", "Example"),
+            ("BELFRY_SERVER__OIDC_SCOPES", "openid,groups"),
+            ("BELFRY_SERVER__OIDC_USER_CLAIM", "preferred_username"),
+            ("BELFRY_SERVER__OIDC_GROUPS_CLAIM", "roles"),
+            ("BELFRY_SERVER__OIDC_CREATE_ACCOUNTS", "true"),
+            ("BELFRY_SERVER__OIDC_ALLOWED_GROUPS", "devs,ops"),
+        ]);
+        let oidc = config.server().unwrap().oidc.unwrap();
+        assert_eq!(oidc.client_secret, Some(ClientSecret::new("hunter2")));
+        assert_eq!(
+            (oidc.scopes, oidc.allowed_groups),
+            (vec!["openid".to_owned(), "groups".into()], vec!["devs".to_owned(), "ops".into()])
+        );
+        assert_eq!(
+            (&*oidc.name, &*oidc.user_claim, &*oidc.groups_claim),
+            ("Example", "preferred_username", "roles")
+        );
+        assert!(oidc.create_accounts);
+        let refused = |variables: &[(&str, &str)]| settings(variables).server().unwrap_err().render(false);
+        assert!(refused(&[url, client]).contains("without `server.oidc_issuer`"));
+        assert!(refused(&[url, issuer]).contains("`server.oidc_client_id`"));
+        assert!(refused(&[issuer, client]).contains("`server.public_url`"));
     }
 
     #[test]

@@ -50,8 +50,24 @@ pub struct AccountLogin {
     /// Invitation that was not used yet and has not expired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invitation: Option<AccountInvitation>,
+    /// Identity at the OpenID provider. Absent: the person has not logged in there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oidc: Option<AccountOidc>,
     /// Number of open sessions.
     pub sessions: u32,
+}
+
+/// Identity of an account at the OpenID provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AccountOidc {
+    /// URL of the provider.
+    pub issuer: String,
+    /// Identifier of the person there.
+    pub subject: String,
+    /// Groups at the last login. The account has their roles.
+    pub groups: Vec<String>,
+    /// Time of the first login there.
+    pub linked_at: Timestamp,
 }
 
 /// Invitation that was not used yet, without its secret.
@@ -366,6 +382,154 @@ pub struct LoggedIn {
     pub secret: Option<String>,
 }
 
+/// Ways to log in at a server, in addition to passwords and tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LoginMethods {
+    /// OpenID provider; absent if the server has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oidc: Option<OidcMethod>,
+}
+
+/// OpenID provider of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OidcMethod {
+    /// Display name of the provider.
+    pub name: String,
+    /// URL of the dashboard, at which a login must start: the provider returns the browser to this URL.
+    pub url: String,
+}
+
+/// Request to start a login at the OpenID provider, from the dashboard.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StartOidcLogin {
+    /// Whether the session outlives the browser and lasts for 30 days [default: false].
+    pub remember: bool,
+    /// Path of the dashboard to show after the login [default: `/`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub return_to: Option<String>,
+    /// Secret of an invitation: the login is linked to its account.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invitation: Option<String>,
+}
+
+/// Started login at the OpenID provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StartedOidcLogin {
+    /// URL of the provider to open in the browser.
+    pub url: String,
+}
+
+/// Request of a command line to exchange the code of a login for a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExchangeOidcCode {
+    /// Code that the browser has brought; valid once, for a minute.
+    pub code: String,
+    /// Secret whose SHA-256 the command line has sent at the start.
+    pub verifier: PasswordText,
+}
+
+/// Reason why a login at the OpenID provider failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OidcProblem {
+    /// The person or the provider refused the login.
+    AccessDenied,
+    /// The login was started too long ago, in another browser, or has already ended.
+    Expired,
+    /// The provider does not answer.
+    ProviderUnavailable,
+    /// The provider has answered with an error.
+    ProviderRefused,
+    /// The provider has sent something that is not valid for this login.
+    InvalidResponse,
+    /// The person is in no group that may log in.
+    NotAllowed,
+    /// The person has no account, and the server creates none.
+    NoAccount,
+    /// Another person has an account with the name.
+    AccountExists,
+    /// The provider gives the person no name, or none that an account can have.
+    NoAccountName,
+    /// The provider has not verified the mail address.
+    UnverifiedEmail,
+    /// The account is disabled, or is that of a program.
+    AccountDisabled,
+    /// The invitation is not valid.
+    InvitationInvalid,
+    /// The server failed.
+    ServerError,
+}
+
+impl OidcProblem {
+    /// All reasons.
+    pub const ALL: &[Self] = &[
+        Self::AccessDenied,
+        Self::Expired,
+        Self::ProviderUnavailable,
+        Self::ProviderRefused,
+        Self::InvalidResponse,
+        Self::NotAllowed,
+        Self::NoAccount,
+        Self::AccountExists,
+        Self::NoAccountName,
+        Self::UnverifiedEmail,
+        Self::AccountDisabled,
+        Self::InvitationInvalid,
+        Self::ServerError,
+    ];
+
+    /// Returns the word of the reason, such as `access_denied`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AccessDenied => "access_denied",
+            Self::Expired => "expired",
+            Self::ProviderUnavailable => "provider_unavailable",
+            Self::ProviderRefused => "provider_refused",
+            Self::InvalidResponse => "invalid_response",
+            Self::NotAllowed => "not_allowed",
+            Self::NoAccount => "no_account",
+            Self::AccountExists => "account_exists",
+            Self::NoAccountName => "no_account_name",
+            Self::UnverifiedEmail => "unverified_email",
+            Self::AccountDisabled => "account_disabled",
+            Self::InvitationInvalid => "invitation_invalid",
+            Self::ServerError => "server_error",
+        }
+    }
+
+    /// Returns the reason of a word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|problem| problem.as_str() == word)
+    }
+
+    /// Returns the message for the person.
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::AccessDenied => "the provider refused the login",
+            Self::Expired => "the login has expired, or was started in another browser: start it again",
+            Self::ProviderUnavailable => "the OpenID provider does not answer: retry in a moment",
+            Self::ProviderRefused => "the OpenID provider answered with an error: start the login again",
+            Self::InvalidResponse => {
+                "the response of the OpenID provider is not valid: ask an administrator to check the log of the server"
+            }
+            Self::NotAllowed => "you are in no group that may log in: ask an administrator",
+            Self::NoAccount => "you have no account: ask an administrator for an invitation",
+            Self::AccountExists => {
+                "an account with your name already exists: if it is yours, ask an administrator for an invitation"
+            }
+            Self::NoAccountName => {
+                "the OpenID provider gives you no valid account name: ask an administrator"
+            }
+            Self::UnverifiedEmail => "the OpenID provider has not verified your email address",
+            Self::AccountDisabled => "your account is disabled: ask an administrator",
+            Self::InvitationInvalid => "the invitation is not valid: ask an administrator for a new link",
+            Self::ServerError => "the server failed: retry in a moment",
+        }
+    }
+}
+
 /// Request for an invitation to set the password of an account.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -461,7 +625,10 @@ pub struct Me {
     /// Whether the account has a password.
     #[serde(default)]
     pub has_password: bool,
-    /// Whether the caller has logged in with a password.
+    /// Groups of the account at its last login at the OpenID provider.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+    /// Whether the caller has logged in, and has no token.
     #[serde(default)]
     pub session: bool,
     /// Rights of the caller.

@@ -49,6 +49,7 @@ codes! {
     InvalidCursor = 400, "invalid_cursor", "The cursor does not belong to this list.", "read the list again from the start, without `cursor`; use the same filter for every page";
     Unauthenticated = 401, "unauthenticated", "Authentication is required.", "send `Authorization: Bearer TOKEN`; the first admin token is in the file `admin-token` in the server's data directory";
     LoginFailed = 401, "login_failed", "The account or the password is wrong.", "check the name of the account and the password; an administrator can create a link for a new password (`belfry account invite`)";
+    OidcLoginFailed = 401, "oidc_login_failed", "The login at the OpenID provider failed.", "start the login again; the log of the server has the cause";
     Forbidden = 403, "forbidden", "You do not have the right to do this.", "ask an administrator for a role; `belfry auth can-i` shows what you may do";
     Escalation = 403, "escalation", "You cannot give rights that you do not have.", "ask an administrator who has these rights";
     NotApprover = 403, "not_approver", "You are not an approver of this step.", "ask one of the approvers that the step lists";
@@ -56,6 +57,7 @@ codes! {
     HostNotAllowed = 403, "host_not_allowed", "The server does not accept this host name.", "use `localhost` or an IP address, or add the name to the setting `server.host_names`";
     AccountNotFound = 404, "account_not_found", "The account does not exist.", "GET /api/v1/accounts lists all accounts";
     InvitationNotFound = 404, "invitation_not_found", "The invitation is not valid.", "an invitation is valid for one use until it expires; ask an administrator for a new link (`belfry account invite`)";
+    OidcNotConfigured = 404, "oidc_not_configured", "The server has no OpenID provider.", "log in with a password; an administrator connects a provider with the settings `server.oidc_*`";
     RoleNotFound = 404, "role_not_found", "The role does not exist.", "GET /api/v1/roles lists all roles";
     BindingNotFound = 404, "binding_not_found", "The role binding does not exist.", "GET /api/v1/bindings lists all bindings";
     TokenNotFound = 404, "token_not_found", "The token does not exist.", "GET /api/v1/tokens lists the tokens; a token is deleted 30 days after its end";
@@ -142,6 +144,7 @@ codes! {
     Loading = 503, "loading", "The server is not ready yet.", "retry in a moment; see /readyz for the reason";
     Stopping = 503, "stopping", "The server is stopping.", "retry when the server is running again";
     StoreUnavailable = 503, "store_unavailable", "The store does not answer.", "retry in a moment; see /readyz?verbose for details";
+    OidcUnavailable = 503, "oidc_unavailable", "The OpenID provider does not answer.", "retry in a moment, or log in with a password; the log of the server has the cause";
     QueryTooSlow = 503, "query_too_slow", "The query took too long.", "narrow the filter: add a namespace, a status or a time range";
     StorageFull = 507, "storage_full", "The storage is full: new work is refused.", "free space on the volume of the store; the server then resumes without a restart";
 }

@@ -18,6 +18,7 @@ use super::problem::{ApiError, Code};
 use crate::auth::{Session, SessionClass};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Exposure;
+use crate::oidc::PENDING_FOR;
 
 /// Header of all changes by the dashboard, with any value.
 const CSRF: &str = "x-belfry-csrf";
@@ -34,11 +35,30 @@ pub(super) fn new(
     value: &str,
     max_age: Option<u64>,
 ) -> Result<HeaderValue, ApiError> {
-    named(api, &cookie_name(uri, headers), value, max_age)
+    named(api, &cookie_name(uri, headers), value, max_age, SameSite::Strict)
 }
 
-fn named(api: &Api, name: &str, value: &str, max_age: Option<u64>) -> Result<HeaderValue, ApiError> {
-    let mut text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict");
+/// Navigations of other sites that a cookie is sent with.
+#[derive(Clone, Copy)]
+enum SameSite {
+    /// None.
+    Strict,
+    /// Those that only read.
+    Lax,
+}
+
+fn named(
+    api: &Api,
+    name: &str,
+    value: &str,
+    max_age: Option<u64>,
+    same_site: SameSite,
+) -> Result<HeaderValue, ApiError> {
+    let same_site = match same_site {
+        SameSite::Strict => "Strict",
+        SameSite::Lax => "Lax",
+    };
+    let mut text = format!("{name}={value}; Path=/; HttpOnly; SameSite={same_site}");
     if let Some(seconds) = max_age {
         text += &format!("; Max-Age={seconds}");
     }
@@ -87,7 +107,42 @@ pub(super) fn of_browser(
     let id = known.and_then(|proof| api.shared.sessions.browser(proof, account)).map(str::to_owned);
     let id = id.unwrap_or_else(|| format!("{:032x}", rand::random::<u128>()));
     let proof = api.shared.sessions.prove_browser(&id, account);
-    named(api, &browser_name(uri, headers), &proof, Some(BROWSER_KEPT_SECONDS))
+    named(api, &browser_name(uri, headers), &proof, Some(BROWSER_KEPT_SECONDS), SameSite::Strict)
+}
+
+/// Returns the cookie of a login at the OpenID provider that has not ended; an empty value deletes it.
+///
+/// The provider, which is another site, sends the browser back, so the cookie is `SameSite=Lax`.
+pub(super) fn of_pending(
+    api: &Api,
+    uri: &Uri,
+    headers: &HeaderMap,
+    sealed: &str,
+) -> Result<HeaderValue, ApiError> {
+    let seconds = if sealed.is_empty() { 0 } else { PENDING_FOR.as_millis() / 1_000 };
+    named(api, &pending_name(api, uri, headers), sealed, Some(seconds), SameSite::Lax)
+}
+
+/// Returns the value of the cookie of a login at the OpenID provider.
+pub(super) fn pending<'a>(api: &Api, uri: &Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+    value(&pending_name(api, uri, headers), headers)
+}
+
+/// With TLS, the name has a prefix that no other host and no connection without TLS can set.
+fn pending_name(api: &Api, uri: &Uri, headers: &HeaderMap) -> String {
+    let prefix = if api.config.exposure == Exposure::BehindProxy { "__Host-" } else { "" };
+    format!("{prefix}{}_oidc", cookie_name(uri, headers))
+}
+
+/// Checks the start of a login that the browser follows as a link: no page of another site may start it.
+///
+/// # Errors
+/// `cross_site`
+pub(super) fn check_start(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    if is_same_origin(method, uri, headers) {
+        return Ok(());
+    }
+    Err(ApiError::new(Code::CrossSite, "the login does not come from a page of this server"))
 }
 
 /// Returns the id of the browser, if it has logged in to this account before.

@@ -463,8 +463,12 @@ impl<'de> serde::Deserializer<'de> for Text {
         visitor.visit_u32(self.single("a whole number")?)
     }
 
+    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        visitor.visit_u16(self.single("a whole number up to 65535")?)
+    }
+
     serde::forward_to_deserialize_any! {
-        i8 i16 i32 i64 i128 u8 u16 u128 f32 f64 char bytes byte_buf unit unit_struct seq tuple
+        i8 i16 i32 i64 i128 u8 u128 f32 f64 char bytes byte_buf unit unit_struct seq tuple
         tuple_struct map struct identifier ignored_any
     }
 }

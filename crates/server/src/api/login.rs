@@ -1,4 +1,5 @@
-//! Logins with passwords: log in, use an invitation, change the own password.
+//! Logins with passwords: log in, use an invitation, change the own password. `oidc` has logins at an OpenID provider,
+//! which end here too.
 //!
 //! ```text
 //! login ─> throttle ─> hash of the password ─> session (a token) ─┬─> cookie
@@ -18,12 +19,12 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use access::{Change, Changed, PasswordChange, PasswordHash, Refusal, SessionProof};
+use access::{Change, Changed, PasswordChange, Refusal, SessionProof};
 use audit::{Entry, Outcome, clean};
 use axum::extract::{FromRequestParts, State};
 use axum::http::header::{CACHE_CONTROL, SET_COOKIE, USER_AGENT};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use model::Timestamp;
@@ -70,8 +71,8 @@ pub(super) fn routes(routes: &mut Routes) {
 
 /// Sender of a request without a token.
 #[derive(Debug)]
-struct Client {
-    address: Option<IpAddr>,
+pub(super) struct Client {
+    pub(super) address: Option<IpAddr>,
     user_agent: Option<String>,
     request_id: Option<String>,
 }
@@ -94,7 +95,14 @@ impl FromRequestParts<Api> for Client {
 
 impl Client {
     /// Returns an entry of the audit log about the login of an account.
-    fn entry(&self, api: &Api, action: &str, account: &str, outcome: Outcome, code: Option<Code>) -> Entry {
+    pub(super) fn entry(
+        &self,
+        api: &Api,
+        action: &str,
+        account: &str,
+        outcome: Outcome,
+        code: Option<Code>,
+    ) -> Entry {
         let is_known = api.access.read(|directory| directory.account(account).is_some());
         Entry {
             actor: if is_known { account } else { UNKNOWN }.to_owned(),
@@ -113,19 +121,24 @@ impl Client {
 
     /// Records a login that did not succeed.
     fn failed(&self, api: &Api, account: &str, error: ApiError) -> ApiError {
-        let entry = self.entry(api, "log_in", account, Outcome::Denied, Some(error.code()));
-        let (actor, address) = (&entry.actor, entry.address.as_deref());
-        tracing::warn!(account = actor, address, code = error.code().as_str(), "login refused");
-        api.audit.not_succeeded(entry);
+        self.refused(api, account, error.code().as_str());
         error
+    }
+
+    /// Records a login that did not succeed, with the reason.
+    pub(super) fn refused(&self, api: &Api, account: &str, code: &str) {
+        let entry = self.entry(api, "log_in", account, Outcome::Denied, None);
+        let (actor, address) = (&entry.actor, entry.address.as_deref());
+        tracing::warn!(account = actor, address, code, "login refused");
+        api.audit.not_succeeded(Entry { code: Some(code.to_owned()), ..entry });
     }
 }
 
 /// Session that a login has created.
-struct Opened {
-    token_id: String,
+pub(super) struct Opened {
+    pub(super) token_id: String,
     secret: String,
-    changed: Vec<Changed>,
+    pub(super) changed: Vec<Changed>,
 }
 
 /// Log in with a password
@@ -190,26 +203,28 @@ async fn checked_login(
     });
     let is_right = api.shared.passwords.verify(password, hash.as_ref()).await.map_err(not_hashed)?;
     match hash.filter(|_| is_right) {
-        Some(hash) => open(api, client, account, hash, class).await,
+        Some(hash) => open(api, client, account, SessionProof::Password(hash), class, token::new_id()).await,
         None => Ok(None),
     }
 }
 
-/// Opens a session of an account whose password was verified; `None` if the account has lost the password or is disabled.
-async fn open(
+/// Opens a session of an account that has proved itself; `None` if the proof is no longer valid, the account is disabled, or
+/// a session with this id was opened before.
+pub(super) async fn open(
     api: &Api,
     client: &Client,
     account: &str,
-    password: PasswordHash,
+    proof: SessionProof,
     class: SessionClass,
+    token_id: String,
 ) -> Result<Option<Opened>, ApiError> {
     let identity = api.access.read(|directory| directory.identity_of_account(account));
     let Some(identity) = identity else { return Ok(None) };
-    let secret = token::generate(IdentityKind::User);
+    let secret = token::generate_with_id(IdentityKind::User, &token_id);
     let parsed = token::parse(&secret).expect("the text was generated, so it is well formed");
     let (id, hash) = (parsed.id.to_owned(), parsed.hash().into());
     let open = Change::OpenSession {
-        proof: SessionProof::Password(password),
+        proof,
         id: id.clone(),
         hash,
         description: client.address.map(|address| address.to_string()),
@@ -221,29 +236,64 @@ async fn open(
             Ok(Some(Opened { token_id: id, secret, changed }))
         }
         Err(ChangeError::Refused(
-            Refusal::StaleProof | Refusal::NoLogin { .. } | Refusal::NotFound { .. },
+            Refusal::StaleProof | Refusal::NoLogin { .. } | Refusal::NotFound { .. } | Refusal::Exists { .. },
         )) => Ok(None),
         Err(error) => Err(refused(error)),
     }
 }
 
-/// Completes a login: writes its entry of the audit log, and sends the session. A request of a browser gets it as a
-/// cookie.
-async fn respond(
+/// Completes a login, and sends the session. A request of a browser gets it as a cookie.
+pub(super) async fn respond(
     api: &Api,
     entry: Entry,
     opened: Opened,
     class: SessionClass,
     browser: Option<(&Uri, &HeaderMap)>,
 ) -> Result<Response, ApiError> {
-    let Opened { token_id, secret, changed } = opened;
+    let mut body = complete(api, entry, opened).await?;
+    let mut cookies = Vec::new();
+    if let Some((uri, headers)) = browser {
+        cookies = session_cookies(api, uri, headers, &body, class)?;
+        body.secret = None;
+    }
+    let mut response = ([(CACHE_CONTROL, "no-store")], Json(body)).into_response();
+    for cookie in cookies {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
+
+/// Returns the cookies of a browser that has logged in.
+pub(super) fn session_cookies(
+    api: &Api,
+    uri: &Uri,
+    headers: &HeaderMap,
+    logged_in: &LoggedIn,
+    class: SessionClass,
+) -> Result<Vec<HeaderValue>, ApiError> {
+    let now = SystemClock.now();
+    let end: Timestamp = logged_in.session.expires_at.unwrap_or(now);
+    let until = class.until(now, end);
+    Ok(vec![
+        cookie::of_login(api, uri, headers, &logged_in.session.id, class, until, now)?,
+        cookie::of_browser(api, uri, headers, &logged_in.me.name)?,
+    ])
+}
+
+/// Adds changed entries of the directory to an entry of the audit log.
+pub(super) fn with_changes(entry: Entry, changed: &[Changed]) -> Entry {
     let note = Note::default();
-    for Changed { kind, key, old, new } in &changed {
+    for Changed { kind, key, old, new } in changed {
         note.changed(&format!("{kind}[{key}]"), old.as_ref(), new.as_ref());
     }
     let difference = note.take().difference;
-    let (changes, changes_truncated) = (difference.changes, difference.truncated);
-    api.audit.changed(Entry { token_id: Some(token_id.clone()), changes, changes_truncated, ..entry }).await;
+    Entry { changes: difference.changes, changes_truncated: difference.truncated, ..entry }
+}
+
+/// Writes the entry of a login in the audit log, and returns the session with its secret.
+pub(super) async fn complete(api: &Api, entry: Entry, opened: Opened) -> Result<LoggedIn, ApiError> {
+    let Opened { token_id, secret, changed } = opened;
+    api.audit.changed(Entry { token_id: Some(token_id.clone()), ..with_changes(entry, &changed) }).await;
     let gone = || ApiError::new(Code::Unauthenticated, "the session has ended: another request has ended it");
     let identity = api.access.bearer_of(&token_id).ok_or_else(gone)?;
     let now = SystemClock.now();
@@ -252,18 +302,7 @@ async fn respond(
         Some(shown_token(directory, found, now))
     });
     let session = session.ok_or_else(gone)?;
-    let end: Timestamp = session.expires_at.unwrap_or(now);
-    let me = me(api, &Actor::without_right(identity));
-    let account = me.name.clone();
-    let body = LoggedIn { me, session, secret: browser.is_none().then_some(secret) };
-    let mut response = ([(CACHE_CONTROL, "no-store")], Json(body)).into_response();
-    if let Some((uri, headers)) = browser {
-        let until = class.until(now, end);
-        let session = cookie::of_login(api, uri, headers, &token_id, class, until, now)?;
-        response.headers_mut().append(SET_COOKIE, session);
-        response.headers_mut().append(SET_COOKIE, cookie::of_browser(api, uri, headers, &account)?);
-    }
-    Ok(response)
+    Ok(LoggedIn { me: me(api, &Actor::without_right(identity)), session, secret: Some(secret) })
 }
 
 /// Show the account of an invitation
@@ -331,7 +370,9 @@ async fn accept_invitation(
         };
     tracing::info!(account = account.name, invitation_id = parsed.id, "password set with an invitation");
     let class = SessionClass::of(remember);
-    let opened = open(&api, &client, &account.name, hash, class).await?.ok_or_else(no_invitation)?;
+    let proof = SessionProof::Password(hash);
+    let opened = open(&api, &client, &account.name, proof, class, token::new_id()).await?;
+    let opened = opened.ok_or_else(no_invitation)?;
     changed.extend(opened.changed);
     let entry = client.entry(&api, "accept_invitation", &account.name, Outcome::Allowed, None);
     let opened = Opened { changed, ..opened };
@@ -391,12 +432,12 @@ fn invalid(field: &str, wrong: &str) -> ApiError {
     ApiError::invalid_fields(vec![field_error(field, wrong)])
 }
 
-fn no_invitation() -> ApiError {
+pub(super) fn no_invitation() -> ApiError {
     let detail = "the invitation is not valid: it was used, replaced or revoked, or it has expired";
     ApiError::new(Code::InvitationNotFound, detail)
 }
 
-fn throttled(wait: std::time::Duration) -> ApiError {
+pub(super) fn throttled(wait: std::time::Duration) -> ApiError {
     let seconds = wait.as_secs_f64().ceil();
     let detail = format!("too many failed logins: retry in {seconds} s");
     ApiError::new(Code::LoginThrottled, detail).retry_after(wait)

@@ -11,7 +11,7 @@
 //!   the OpenAPI document and the tests are made from it. `gate` authorizes a request and limits it; `cookie`: browser
 //!   sessions.
 //! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `workflows`, `calendars`,
-//!   `services`, `statistics`, `failures`, `alerts`, `servers`, `session`, `login` and `meta` have the handlers: parse, validate, request, respond. They
+//!   `services`, `statistics`, `failures`, `alerts`, `servers`, `session`, `login`, `oidc` and `meta` have the handlers: parse, validate, request, respond. They
 //!   decide nothing.
 //! - `rows`: rows by the id or name in a path, or the 404; `requests`: requests to the engine, and retries after a
 //!   version conflict; `submit`: from a body to jobs; `definitions`: shared parts of schedule and workflow definitions.
@@ -51,6 +51,7 @@ mod login;
 mod logs;
 mod meta;
 mod namespaces;
+mod oidc;
 mod openapi;
 mod operations;
 mod page;
@@ -112,6 +113,7 @@ struct Shared {
     sessions: Sessions,
     passwords: Passwords,
     throttle: Throttle,
+    oidc: Option<oidc::Logins>,
     hosts: Hosts,
     limits: Limits,
     check: meta::StoreCheck,
@@ -148,6 +150,7 @@ impl Api {
             sessions: Sessions::new(services.keys.sessions),
             passwords: Passwords::default(),
             throttle: Throttle::default(),
+            oidc: oidc::Logins::new(&services),
             hosts: Hosts::new(&services.config.host_names),
             limits,
             check: meta::StoreCheck::default(),
@@ -209,6 +212,7 @@ fn table() -> Routes {
     meta::routes(&mut routes);
     session::routes(&mut routes);
     login::routes(&mut routes);
+    oidc::routes(&mut routes);
     docs::routes(&mut routes);
     schemas::routes(&mut routes);
     routes

@@ -3,7 +3,7 @@
 
 use store::{Store, StoreError};
 
-/// Keys that sign cursors, sessions and forwarded requests.
+/// Keys that sign cursors, sessions and forwarded requests, and encrypt logins.
 #[derive(Clone)]
 pub struct Keys {
     /// Key for the cursors of lists.
@@ -12,6 +12,8 @@ pub struct Keys {
     pub sessions: [u8; 32],
     /// Key for marks of forwarded requests, between servers behind proxies.
     pub forwards: [u8; 32],
+    /// Key that encrypts logins between their start and their end.
+    pub logins: [u8; 32],
 }
 
 impl Keys {
@@ -24,6 +26,7 @@ impl Keys {
             cursors: store.secret("cursor-key", &rand::random()).await?,
             sessions: store.secret("session-key", &rand::random()).await?,
             forwards: store.secret("forward-key", &rand::random()).await?,
+            logins: store.secret("login-key", &rand::random()).await?,
         })
     }
 }

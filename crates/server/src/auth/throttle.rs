@@ -101,6 +101,14 @@ pub struct Attempt<'a> {
 }
 
 impl Throttle {
+    /// Begins an attempt to log in elsewhere, whose account is not known yet: only the failures of the network count.
+    ///
+    /// # Errors
+    /// The delay before the next attempt.
+    pub fn begin_elsewhere(&self, network: Option<IpAddr>, now: Instant) -> Result<Attempt<'_>, Duration> {
+        self.begin_with(vec![Key::Address(network)], now)
+    }
+
     /// Begins an attempt.
     ///
     /// # Errors
@@ -113,6 +121,10 @@ impl Throttle {
                 vec![Key::AccountAt(name, address), Key::Address(address), Key::Account(name)]
             }
         };
+        self.begin_with(keys, now)
+    }
+
+    fn begin_with(&self, keys: Vec<Key>, now: Instant) -> Result<Attempt<'_>, Duration> {
         let mut all = self.lock();
         let delay = keys.iter().map(|key| left(&all, *key, now)).max().unwrap_or_default();
         if !delay.is_zero() {

@@ -8,7 +8,6 @@
 use std::fmt;
 
 use access::IdentityKind;
-use rand::Rng;
 use sha2::{Digest, Sha256};
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
@@ -109,17 +108,27 @@ pub fn generate(kind: IdentityKind) -> String {
     generate_text(kind_name(kind))
 }
 
+/// Generates a token with a given id, which [`new_id`] has returned.
+pub fn generate_with_id(kind: IdentityKind, id: &str) -> String {
+    text(kind_name(kind), id, &rand::random())
+}
+
+/// Returns a new id.
+pub fn new_id() -> String {
+    encode(&rand::random::<[u8; 8]>())[..ID_LEN].to_owned()
+}
+
 /// Generates the text of an invitation.
 pub fn generate_invitation() -> String {
     generate_text(INVITATION)
 }
 
 fn generate_text(kind: &str) -> String {
-    let mut random = [0u8; 40];
-    rand::rng().fill_bytes(&mut random);
-    let (id, secret) = random.split_at(8);
-    let id = encode(id);
-    let body = format!("bf_{kind}_{}_{}", &id[..ID_LEN], encode(secret));
+    text(kind, &new_id(), &rand::random())
+}
+
+fn text(kind: &str, id: &str, secret: &[u8; 32]) -> String {
+    let body = format!("bf_{kind}_{id}_{}", encode(secret));
     let checksum = checksum_of(&body);
     body + &checksum
 }

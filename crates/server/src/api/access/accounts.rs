@@ -10,7 +10,8 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use model::access::AccountKind;
 use model::api::{
-    Account, AccountInvitation, AccountLogin, Accounts, ChangeAccount, CreateAccount, RoleInNamespace,
+    Account, AccountInvitation, AccountLogin, AccountOidc, Accounts, ChangeAccount, CreateAccount,
+    RoleInNamespace,
 };
 use model::limits::BODY_BYTES_MAX;
 use serde::Deserialize;
@@ -144,6 +145,12 @@ fn login(directory: &Directory, account: &str, sessions: u32) -> AccountLogin {
             created_at: invitation.created_at,
             created_by: invitation.created_by.clone(),
             expires_at: invitation.expires_at,
+        }),
+        oidc: found.oidc.as_ref().map(|identity| AccountOidc {
+            issuer: identity.issuer.clone(),
+            subject: identity.subject.clone(),
+            groups: identity.groups.clone(),
+            linked_at: identity.linked_at,
         }),
         sessions,
     }

@@ -1,4 +1,4 @@
-//! Invitations and sessions of accounts, for administrators.
+//! Invitations, identities at the OpenID provider, and sessions of accounts, for administrators.
 //!
 //! The person uses the invitation in [`login`](crate::api::login).
 
@@ -36,6 +36,8 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Create, access, &invite, routes!(invite_account));
     routes.of_each_server();
     routes.needs(Verb::Delete, access, &[Code::AccountNotFound], routes!(revoke_invitation));
+    routes.of_each_server();
+    routes.needs(Verb::Delete, access, &[Code::AccountNotFound], routes!(unlink_account));
     routes.of_each_server();
     routes.needs_account(&[Code::AccountNotFound], routes!(end_sessions));
     routes.of_each_server();
@@ -82,6 +84,23 @@ async fn revoke_invitation(
 ) -> Result<StatusCode, ApiError> {
     change(&api, &actor, Change::RevokeInvitation { account: name.clone() }).await?;
     tracing::info!(account = name, by = %actor.name, "invitation revoked");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Unlink an account from its person at the OpenID provider
+///
+/// The account loses the groups, and its sessions end. At the next login, the person is treated as unknown. Repeating the
+/// request changes nothing.
+#[utoipa::path(delete, path = "/api/v1/accounts/{name}/oidc", tag = "access", params(("name" = String, Path)),
+    responses((status = 204, description = "Unlinked"))
+)]
+async fn unlink_account(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    change(&api, &actor, Change::UnlinkOidc { account: name.clone() }).await?;
+    tracing::info!(account = name, by = %actor.name, "account unlinked from the OpenID provider");
     Ok(StatusCode::NO_CONTENT)
 }
 

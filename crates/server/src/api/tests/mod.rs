@@ -24,6 +24,7 @@ mod lists;
 mod logins;
 mod logs;
 mod namespaces;
+mod oidc;
 mod refusals;
 mod schedule_lists;
 mod schedules;
