@@ -102,6 +102,21 @@ pub enum Change {
     UnlinkOidc {
         account: String,
     },
+    /// Turns on the second factor of the actor. The caller has verified the password and a first code.
+    SetTotp {
+        /// Hash that the password matched.
+        password: PasswordHash,
+        sealed: String,
+        /// Step of the first code.
+        step: u64,
+        recovery: Vec<TokenHash>,
+    },
+    /// Deletes the second factor of an account. The actor proves the own password, or administrates everything.
+    DeleteTotp {
+        account: String,
+        /// Hash that the password of the actor matched; `None` for an administrator.
+        password: Option<PasswordHash>,
+    },
 }
 
 /// Account of a person who logs in at an OpenID provider for the first time. A known identity keeps its account.
@@ -123,8 +138,8 @@ pub enum OidcLink {
 /// What lets the actor open a session. The caller has verified it, and it must still be valid at the time of the write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionProof {
-    /// The password, by its hash.
-    Password(PasswordHash),
+    /// The password, by its hash, with the second factor if the login has one.
+    Password(PasswordHash, Option<SecondFactor>),
     /// The identity at an OpenID provider.
     Oidc {
         /// URL of the provider.
@@ -141,4 +156,13 @@ pub enum PasswordChange {
     Invitation(String),
     /// The current password, by its hash.
     Current(PasswordHash),
+}
+
+/// Second factor of a login. It can be used once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SecondFactor {
+    /// Code of this step.
+    Step(u64),
+    /// Recovery code with this hash.
+    Recovery(TokenHash),
 }

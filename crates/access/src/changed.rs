@@ -53,14 +53,20 @@ impl Directory {
     }
 }
 
-/// Returns an entry without the hashes of tokens, invitations and passwords.
+/// Returns an entry without the hashes of tokens, invitations and passwords, and without second factors.
 fn shown(body: &str) -> Option<Value> {
     let mut value: Value = serde_json::from_str(body).ok()?;
     let fields = value.as_object_mut()?;
     fields.remove("hash");
-    for part in ["password", "invitation"] {
+    for (part, secret) in [
+        ("password", "hash"),
+        ("invitation", "hash"),
+        ("totp", "sealed"),
+        ("totp", "recovery"),
+        ("totp", "last_step"),
+    ] {
         if let Some(part) = fields.get_mut(part).and_then(Value::as_object_mut) {
-            part.remove("hash");
+            part.remove(secret);
         }
     }
     Some(value)

@@ -306,9 +306,32 @@ pub struct Login {
     /// Identity at the OpenID provider; none until the first login there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oidc: Option<OidcIdentity>,
+    /// Second factor of logins with the password; none unless the person has turned it on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub totp: Option<Totp>,
     /// Time of the last login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_login_at: Option<Timestamp>,
+}
+
+/// Second factor of logins with a password: codes of an authenticator app, and recovery codes.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Totp {
+    /// Secret that the app shares, encrypted by the server.
+    pub sealed: String,
+    /// Step of the last accepted code. Only codes of later steps are accepted.
+    pub last_step: u64,
+    /// Hashes of the recovery codes that were not used.
+    pub recovery: Vec<TokenHash>,
+    /// Time at which the person turned it on.
+    pub set_at: Timestamp,
+}
+
+impl fmt::Debug for Totp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Totp").field("set_at", &self.set_at).finish_non_exhaustive()
+    }
 }
 
 /// Identity of a person at an OpenID provider.

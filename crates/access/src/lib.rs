@@ -37,6 +37,7 @@
 //! - A change leaves a usable token that may administrate everything. Such a token can still expire.
 //! - The hashes of tokens, invitations and passwords appear in no `Debug` output.
 //! - An invitation is used once: the change that sets the password or links an identity uses it up.
+//! - A login with a password and a second factor needs both, and each code of the second factor works once.
 //! - An identity at an OpenID provider, which is an issuer and a subject, has one account. Names and mail addresses of the
 //!   provider never select an existing account.
 //!
@@ -72,14 +73,14 @@ mod role;
 mod tests;
 
 pub use action::{Object, Resource, Verb};
-pub use change::{Change, OidcLink, PasswordChange, SessionProof};
+pub use change::{Change, OidcLink, PasswordChange, SecondFactor, SessionProof};
 pub use changed::Changed;
 pub use decide::{Denied, DeniedReason, decide};
 pub use directory::Directory;
 pub use entry::{
     Account, AccountKind, Bearer, Binding, Deletion, Entry, Invitation, KEPT_AFTER_END, Login, OidcIdentity,
     Password, PasswordHash, Row, SESSION_KEPT_AFTER_END, Subject, SubmitRate, Token, TokenHash, TokenScope,
-    Unreadable,
+    Totp, Unreadable,
 };
 pub use identity::{Identity, IdentityKind};
 pub use namespace::Namespaces;

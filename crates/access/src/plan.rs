@@ -31,7 +31,7 @@ use crate::change::Change;
 use crate::check::Check;
 use crate::decide::Denied;
 use crate::directory::Directory;
-use crate::entry::{Deletion, EntryKind, Row};
+use crate::entry::{Deletion, EntryKind, Row, Totp};
 use crate::identity::Identity;
 use crate::permissions::Permissions;
 use crate::refusal::Refusal;
@@ -72,6 +72,11 @@ impl Directory {
                 plan.record_oidc_login(issuer, subject, groups, link)
             }
             Change::UnlinkOidc { account } => plan.unlink_oidc(&account),
+            Change::SetTotp { password, sealed, step, recovery } => {
+                let totp = Totp { sealed, last_step: step, recovery, set_at: now };
+                plan.set_totp(&password, totp)
+            }
+            Change::DeleteTotp { account, password } => plan.delete_totp(&account, password.as_ref()),
             Change::EndSessions { account } => plan.end_sessions(&account),
         }
     }

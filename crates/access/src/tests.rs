@@ -83,6 +83,7 @@ fn login(name: &str) -> Login {
         password: Some(Password { hash: password_hash(name), set_at: now() }),
         invitation: Some(Invitation { id: name.into(), hash, created_at, created_by, expires_at }),
         oidc: None,
+        totp: None,
         last_login_at: None,
     }
 }

@@ -127,7 +127,8 @@ impl Client {
     /// outcome is unknown, the request is not repeated, because each request creates another session.
     ///
     /// # Errors
-    /// [Request errors](crate#request-errors), among them `login_failed` and `login_throttled`.
+    /// [Request errors](crate#request-errors), among them `login_failed`, `second_factor_required` and
+    /// `login_throttled`.
     pub async fn log_in(&self, login: &LogIn) -> Result<LoggedIn, Error> {
         self.json(Request::post(["login"]).json(login)).await
     }
@@ -171,6 +172,14 @@ impl Client {
     /// [Request errors](crate#request-errors), among them `invalid_spec`, `no_password_login` and `login_throttled`.
     pub async fn change_password(&self, change: &ChangePassword) -> Result<(), Error> {
         self.send_ignoring_body(Request::put(["me", "password"]).json(change)).await
+    }
+
+    /// Deletes the second factor of an account. A repeated request changes nothing.
+    ///
+    /// # Errors
+    /// [Request errors](crate#request-errors), among them `account_not_found` and `escalation`.
+    pub async fn reset_totp(&self, account: &str) -> Result<(), Error> {
+        self.send_ignoring_body(Request::delete(["accounts", account, "totp"]).repeatable()).await
     }
 
     /// Creates an invitation for a person to set a password. Only the result has its secret. It replaces an earlier one.

@@ -11,10 +11,10 @@ use model::{Duration, Timestamp};
 use super::{Plan, validate};
 use crate::action::Verb;
 use crate::admins::Without;
-use crate::change::{OidcLink, PasswordChange, SessionProof};
+use crate::change::{OidcLink, PasswordChange, SecondFactor, SessionProof};
 use crate::entry::{
     Account, AccountKind, Bearer, Entry, EntryKind, Invitation, Login, OidcIdentity, Password, PasswordHash,
-    Row, SubmitRate, Token, TokenHash,
+    Row, SubmitRate, Token, TokenHash, Totp,
 };
 use crate::identity::IdentityKind;
 use crate::refusal::Refusal;
@@ -26,6 +26,8 @@ const INVITATION_MAX: Duration = Duration::from_hours(24 * 30);
 const SESSION_MAX: Duration = Duration::from_hours(24 * 30);
 /// Maximum number of usable sessions of an account.
 const SESSIONS_MAX: usize = 50;
+/// Maximum number of recovery codes.
+const RECOVERY_MAX: usize = 20;
 
 /// Fields of an invitation that the caller chooses.
 pub(super) struct NewInvitation {
@@ -117,15 +119,18 @@ impl Plan<'_> {
         })?;
         self.ensure_new(EntryKind::Token, &new.id, self.directory.token(&new.id).is_some())?;
         let before = self.login_of(account)?;
-        let is_valid = match &proof {
-            SessionProof::Password(hash) => has_password(&before, hash),
-            SessionProof::Oidc { issuer, subject } => has_identity(&before, issuer, subject),
-        };
-        if !is_valid {
-            return Err(Refusal::StaleProof);
+        let mut login = before;
+        match &proof {
+            SessionProof::Password(hash, second) if has_password(&login, hash) => {
+                use_second_factor(&mut login, *second)?;
+            }
+            // The provider has asked for its own second factor.
+            SessionProof::Oidc { issuer, subject } if has_identity(&login, issuer, subject) => {}
+            _ => return Err(Refusal::StaleProof),
         }
+        login.last_login_at = Some(self.now);
         let mut rows = self.surplus_sessions(&account.name);
-        rows.push(Entry::Login(Login { last_login_at: Some(self.now), ..before }).row());
+        rows.push(Entry::Login(login).row());
         let token = Token {
             id: new.id,
             bearer,
@@ -201,6 +206,48 @@ impl Plan<'_> {
         Ok((account, rows))
     }
 
+    pub(super) fn set_totp(&self, password: &PasswordHash, totp: Totp) -> Result<Vec<Row>, Refusal> {
+        let account = self.person()?;
+        validate(|check| {
+            check.ensure(!totp.sealed.is_empty(), "sealed", || "must not be empty".into());
+            check.ensure(totp.recovery.len() <= RECOVERY_MAX, "recovery", || {
+                format!("has {} entries: expected at most {RECOVERY_MAX}", totp.recovery.len())
+            });
+        })?;
+        let before = self.login_of(account)?;
+        if !has_password(&before, password) {
+            return Err(Refusal::StaleProof);
+        }
+        Ok(vec![Entry::Login(Login { totp: Some(totp), ..before }).row()])
+    }
+
+    /// An administrator needs the same rights as for an invitation: both let a person log in.
+    pub(super) fn delete_totp(
+        &self,
+        name: &str,
+        password: Option<&PasswordHash>,
+    ) -> Result<Vec<Row>, Refusal> {
+        let before = match password {
+            Some(hash) => {
+                let before = self.login_of(self.person()?)?;
+                if before.account != name || !has_password(&before, hash) {
+                    return Err(Refusal::StaleProof);
+                }
+                before
+            }
+            None => {
+                self.authorize(Verb::Delete, "*")?;
+                let account = self.existing_account(name)?;
+                let action = || format!("delete the second factor of `{name}`");
+                self.ensure_held(BuiltInRole::Admin.permissions(), "*", action)?;
+                self.login_of(account)?
+            }
+        };
+        let has_one = before.totp.is_some();
+        let row = Entry::Login(Login { totp: None, ..before }).row();
+        Ok(if has_one { vec![row] } else { Vec::new() })
+    }
+
     pub(super) fn unlink_oidc(&self, name: &str) -> Result<Vec<Row>, Refusal> {
         self.authorize(Verb::Delete, "*")?;
         let account = self.existing_account(name)?;
@@ -249,6 +296,7 @@ impl Plan<'_> {
             password: None,
             invitation: None,
             oidc: None,
+            totp: None,
             last_login_at: None,
         };
         Ok(self.directory.login(&account.name).cloned().unwrap_or_else(new))
@@ -277,6 +325,20 @@ fn ensure_person(account: &Account) -> Result<(), Refusal> {
         _ => return Ok(()),
     };
     Err(Refusal::NoLogin { account: account.name.clone(), reason })
+}
+
+/// Uses up the second factor of a login; does nothing if the login has none.
+fn use_second_factor(login: &mut Login, second: Option<SecondFactor>) -> Result<(), Refusal> {
+    let Some(totp) = &mut login.totp else { return Ok(()) };
+    match second {
+        Some(SecondFactor::Step(step)) if step > totp.last_step => totp.last_step = step,
+        Some(SecondFactor::Recovery(hash)) => {
+            let at = totp.recovery.iter().position(|known| *known == hash).ok_or(Refusal::StaleProof)?;
+            totp.recovery.remove(at);
+        }
+        _ => return Err(Refusal::StaleProof),
+    }
+    Ok(())
 }
 
 fn has_identity(login: &Login, issuer: &str, subject: &str) -> bool {

@@ -116,6 +116,20 @@ pub(crate) enum AccountCommand {
     Update(AccountUpdateArgs),
     /// Create a link with which a person sets a password, also in place of a forgotten one
     Invite(AccountInviteArgs),
+    /// Change your own password
+    #[command(before_help = examples! {
+        "belfry account password                               asks for the current and the new password"
+    })]
+    #[command(
+        after_help = "Your other sessions end, and an invitation that was not used. Tokens stay valid."
+    )]
+    Password,
+    /// Delete the second factor of an account whose person has lost the device
+    #[command(before_help = examples! { "belfry account reset-totp ann@example.com" })]
+    #[command(
+        after_help = "A login then needs only the password. The person turns the second factor on in the dashboard."
+    )]
+    ResetTotp(AccountArgs),
     /// Unlink an account from its person at the OpenID provider
     #[command(before_help = examples! { "belfry account unlink ann@example.com" })]
     #[command(after_help = "The account loses the groups of the provider, and its sessions end.")]

@@ -4,9 +4,10 @@
 
 use client::{AccountFilter, Client};
 use model::access::AccountKind;
-use model::api::{Account, ChangeAccount, CreateAccount, CreateInvitation};
+use model::api::{Account, ChangeAccount, ChangePassword, CreateAccount, CreateInvitation};
 use serde::Serialize;
 
+use super::login::ask_secret;
 use super::{Context, confirm, for_each_item};
 use crate::args::access::{AccountCommand, AccountInviteArgs, AccountUpdateArgs};
 use crate::failure::Failure;
@@ -46,6 +47,12 @@ pub(super) async fn run(context: &Context, command: AccountCommand) -> Result<()
             Ok(())
         }
         AccountCommand::Invite(args) => invite(context, &client, args).await,
+        AccountCommand::Password => change_password(context, &client).await,
+        AccountCommand::ResetTotp(args) => {
+            client.reset_totp(&args.name).await?;
+            context.out.note(format!("deleted the second factor of account {}", escape(&args.name)));
+            Ok(())
+        }
         AccountCommand::Unlink(args) => {
             client.unlink_account(&args.name).await?;
             context.out.note(format!("unlinked account {} from the OpenID provider", escape(&args.name)));
@@ -106,6 +113,20 @@ async fn invite(context: &Context, client: &Client, args: AccountInviteArgs) -> 
     if reset {
         out.note(format!("the password of {account} is deleted, and the sessions have ended"));
     }
+    Ok(())
+}
+
+async fn change_password(context: &Context, client: &Client) -> Result<(), Failure> {
+    if client.is_plaintext() {
+        context.out.warn(format!("the passwords are sent unencrypted to {}", client.url()));
+    }
+    let current = ask_secret("Current password: ").await?;
+    let new = ask_secret("New password: ").await?;
+    if ask_secret("Repeat the new password: ").await? != new {
+        return Err(Failure::usage("the two new passwords differ"));
+    }
+    client.change_password(&ChangePassword { current, new }).await?;
+    context.out.note("changed the password; your other sessions have ended");
     Ok(())
 }
 

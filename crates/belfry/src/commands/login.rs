@@ -108,9 +108,17 @@ async fn session(
         Some(account) => account,
         None => ask("Account: ").await?,
     };
-    let password = if password_stdin { read_password()? } else { ask_password().await? };
-    let login = LogIn { account, password, remember, cookie: false };
-    client.log_in(&login).await.map_err(|error| refused(error, &login.account))
+    let password = if password_stdin { read_password()? } else { ask_secret("Password: ").await? };
+    let mut login = LogIn { account, password, code: None, remember, cookie: false };
+    let logged_in = match client.log_in(&login).await {
+        Err(error) if error.code() == Some(Code::SecondFactorRequired.as_str()) => {
+            ensure_terminal("the code of the second factor", "log in on a terminal, or use a token")?;
+            login.code = Some(ask_secret("Code of your authenticator app: ").await?);
+            client.log_in(&login).await
+        }
+        result => result,
+    };
+    logged_in.map_err(|error| refused(error, &login.account))
 }
 
 /// Ends the session that a new one replaces. It may have ended before, so errors do not matter.
@@ -224,11 +232,11 @@ async fn ask(prompt: &str) -> Result<String, Failure> {
     Ok(read_line().await?.trim().to_owned())
 }
 
-/// Asks for the password on the terminal, without echo.
-async fn ask_password() -> Result<PasswordText, Failure> {
-    ensure_terminal("the password", "use `--password-stdin`")?;
+/// Asks for a password or a code on the terminal, without echo.
+pub(super) async fn ask_secret(prompt: &str) -> Result<PasswordText, Failure> {
+    ensure_terminal("the password", "use a terminal; `belfry login` also has `--password-stdin`")?;
     let silent = Silent::begin()?;
-    show("Password: ")?;
+    show(prompt)?;
     let line = read_line().await?;
     drop(silent);
     // The terminal has not shown the end of the line either.

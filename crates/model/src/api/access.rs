@@ -44,6 +44,9 @@ pub struct AccountLogin {
     /// Time at which the person set the password. Absent: the account has no password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_set_at: Option<Timestamp>,
+    /// Time at which the person turned on the second factor. Absent: the login needs only the password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub totp_set_at: Option<Timestamp>,
     /// Time of the last login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_login_at: Option<Timestamp>,
@@ -362,6 +365,9 @@ pub struct LogIn {
     pub account: String,
     /// Password of the account.
     pub password: PasswordText,
+    /// Code of the authenticator app, or a recovery code. Required if the account has a second factor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<PasswordText>,
     /// Whether the session lasts for 30 days instead of one [default: false].
     #[serde(default)]
     pub remember: bool,
@@ -380,6 +386,50 @@ pub struct LoggedIn {
     /// Secret of the session: send it as `Authorization: Bearer SECRET`. Absent if the session is a cookie.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
+}
+
+/// Request to turn on the second factor of the own account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartTotp {
+    /// Password of the account.
+    pub password: PasswordText,
+}
+
+/// Secret for an authenticator app. It has no effect until a first code is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StartedTotp {
+    /// Secret in base 32, to type into the app.
+    pub secret: PasswordText,
+    /// Address of the secret, for a QR code.
+    pub uri: PasswordText,
+    /// Text to send with the first code; valid for 10 minutes.
+    pub setup: PasswordText,
+}
+
+/// Request to turn on the second factor with a first code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PutTotp {
+    /// Text of the start.
+    pub setup: PasswordText,
+    /// Code that the app shows.
+    pub code: PasswordText,
+}
+
+/// Recovery codes of a second factor. They are not shown again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RecoveryCodes {
+    /// Codes; each replaces the code of the app once.
+    pub codes: Vec<PasswordText>,
+}
+
+/// Request to turn off the second factor of the own account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteTotp {
+    /// Password of the account.
+    pub password: PasswordText,
 }
 
 /// Ways to log in at a server, in addition to passwords and tokens.
@@ -584,6 +634,9 @@ pub struct AcceptInvitation {
     pub secret: String,
     /// New password: 12 to 128 characters.
     pub password: PasswordText,
+    /// Code of the authenticator app, or a recovery code. Required if the account has a second factor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<PasswordText>,
     /// Whether the session lasts for 30 days instead of one [default: false].
     #[serde(default)]
     pub remember: bool,
@@ -625,6 +678,9 @@ pub struct Me {
     /// Whether the account has a password.
     #[serde(default)]
     pub has_password: bool,
+    /// Whether a login with the password needs a second factor.
+    #[serde(default)]
+    pub has_totp: bool,
     /// Groups of the account at its last login at the OpenID provider.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,

@@ -49,6 +49,7 @@ codes! {
     InvalidCursor = 400, "invalid_cursor", "The cursor does not belong to this list.", "read the list again from the start, without `cursor`; use the same filter for every page";
     Unauthenticated = 401, "unauthenticated", "Authentication is required.", "send `Authorization: Bearer TOKEN`; the first admin token is in the file `admin-token` in the server's data directory";
     LoginFailed = 401, "login_failed", "The account or the password is wrong.", "check the name of the account and the password; an administrator can create a link for a new password (`belfry account invite`)";
+    SecondFactorRequired = 401, "second_factor_required", "The login needs a code of the second factor.", "send `code`: that of your authenticator app, or a recovery code; an administrator can delete the second factor (`belfry account reset-totp`)";
     OidcLoginFailed = 401, "oidc_login_failed", "The login at the OpenID provider failed.", "start the login again; the log of the server has the cause";
     Forbidden = 403, "forbidden", "You do not have the right to do this.", "ask an administrator for a role; `belfry auth can-i` shows what you may do";
     Escalation = 403, "escalation", "You cannot give rights that you do not have.", "ask an administrator who has these rights";

@@ -119,6 +119,11 @@ impl AlertService {
         })
     }
 
+    /// Returns what encrypts secrets in the store.
+    pub fn sealer(&self) -> &Sealer {
+        &self.sealer
+    }
+
     /// Reads the state.
     ///
     /// # Errors

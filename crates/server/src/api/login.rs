@@ -19,7 +19,7 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use access::{Change, Changed, PasswordChange, Refusal, SessionProof};
+use access::{Change, Changed, PasswordChange, PasswordHash, Refusal, SecondFactor, SessionProof};
 use audit::{Entry, Outcome, clean};
 use axum::extract::{FromRequestParts, State};
 use axum::http::header::{CACHE_CONTROL, SET_COOKIE, USER_AGENT};
@@ -29,7 +29,9 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use model::Timestamp;
 use model::access::{Resource, Verb};
-use model::api::{AcceptInvitation, ChangePassword, CheckInvitation, CheckedInvitation, LogIn, LoggedIn};
+use model::api::{
+    AcceptInvitation, ChangePassword, CheckInvitation, CheckedInvitation, LogIn, LoggedIn, PasswordText,
+};
 use model::limits::LOGIN_BODY_BYTES_MAX;
 use utoipa_axum::routes;
 
@@ -38,6 +40,7 @@ use super::extract::RawBody;
 use super::headers::X_REQUEST_ID;
 use super::problem::{ApiError, Code, field_error};
 use super::routes::Routes;
+use super::second_factor::{SecondProblem, second_factor};
 use super::{Api, cookie, limits};
 use crate::audit::Note;
 use crate::auth::{Actor, ChangeError, ClearText, HashError, IdentityKind, Origin, SessionClass, token};
@@ -52,11 +55,11 @@ const UNKNOWN: &str = "(unknown)";
 pub(super) fn routes(routes: &mut Routes) {
     let body = [Code::InvalidSpec, Code::UnsupportedMediaType, Code::CrossSite];
     let write = [Code::StoreUnavailable, Code::OutcomeUnknown, Code::StorageFull, Code::Busy];
-    let login = [Code::LoginFailed, Code::LoginThrottled];
+    let login = [Code::LoginFailed, Code::SecondFactorRequired, Code::LoginThrottled];
     routes.open(&[&body[..], &write, &login].concat(), routes!(log_in));
     let refusals = [Code::InvitationNotFound, Code::StoreUnavailable];
     routes.open(&[&body[..], &refusals].concat(), routes!(check_invitation));
-    let refusals = [Code::InvitationNotFound];
+    let refusals = [Code::InvitationNotFound, Code::SecondFactorRequired, Code::LoginThrottled];
     routes.open(&[&body[..], &write, &refusals].concat(), routes!(accept_invitation));
     let refusals = [
         Code::NoPasswordLogin,
@@ -160,7 +163,7 @@ async fn log_in(
     headers: HeaderMap,
     body: RawBody<LOGIN_BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
-    let LogIn { account, password, remember, cookie: sets_cookie } = body.format.parse(&body.bytes)?;
+    let LogIn { account, password, code, remember, cookie: sets_cookie } = body.format.parse(&body.bytes)?;
     cookie::check_login(&Method::POST, &uri, &headers, sets_cookie)?;
     let browser = cookie::browser(&api, &uri, &headers, &account);
     let origin = match &browser {
@@ -170,16 +173,22 @@ async fn log_in(
     let begun = api.shared.throttle.begin(&account, origin, Instant::now());
     let attempt = begun.map_err(|wait| client.failed(&api, &account, throttled(wait)))?;
     let class = SessionClass::of(remember);
-    match checked_login(&api, &client, &account, &ClearText::new(&password.0), class).await {
-        Ok(Some(opened)) => {
+    let password = ClearText::new(&password.0);
+    match checked_login(&api, &client, &account, &password, code.as_ref(), class).await {
+        Ok(Checked::Opened(opened)) => {
             attempt.succeeded();
             let entry = client.entry(&api, "log_in", &account, Outcome::Allowed, None);
             respond(&api, entry, opened, class, sets_cookie.then_some((&uri, &headers))).await
         }
-        Ok(None) => {
+        Ok(Checked::WrongPassword) => {
             let detail = "the account or the password is wrong";
             Err(client.failed(&api, &account, ApiError::new(Code::LoginFailed, detail)))
         }
+        Ok(Checked::Second(SecondProblem::Missing)) => {
+            attempt.cancel();
+            Err(SecondProblem::Missing.into())
+        }
+        Ok(Checked::Second(problem)) => Err(client.failed(&api, &account, problem.into())),
         Err(error) => {
             attempt.cancel();
             Err(error)
@@ -187,14 +196,23 @@ async fn log_in(
     }
 }
 
-/// Checks a password and opens a session; `None` if the account or the password is wrong.
+/// Result of the check of a password and a second factor.
+enum Checked {
+    Opened(Opened),
+    /// The account or the password is wrong.
+    WrongPassword,
+    Second(SecondProblem),
+}
+
+/// Checks a password and a second factor, and opens a session.
 async fn checked_login(
     api: &Api,
     client: &Client,
     account: &str,
     password: &ClearText,
+    code: Option<&PasswordText>,
     class: SessionClass,
-) -> Result<Option<Opened>, ApiError> {
+) -> Result<Checked, ApiError> {
     // Another server may have just set the password.
     api.access.refresh().await?;
     let hash = api.access.read(|directory| {
@@ -202,10 +220,39 @@ async fn checked_login(
         Some(login.password.as_ref()?.hash.clone())
     });
     let is_right = api.shared.passwords.verify(password, hash.as_ref()).await.map_err(not_hashed)?;
-    match hash.filter(|_| is_right) {
-        Some(hash) => open(api, client, account, SessionProof::Password(hash), class, token::new_id()).await,
-        None => Ok(None),
+    let Some(hash) = hash.filter(|_| is_right) else { return Ok(Checked::WrongPassword) };
+    // Only now: without the password, the response must not tell whether the account has a second factor.
+    let second = match second_factor(api, account, code)? {
+        Ok(second) => second,
+        Err(problem) => return Ok(Checked::Second(problem)),
+    };
+    let proof = SessionProof::Password(hash, second);
+    Ok(match (open(api, client, account, proof, class, token::new_id()).await?, second) {
+        (Some(opened), _) => Checked::Opened(opened),
+        // Another request has used the code.
+        (None, Some(_)) => Checked::Second(SecondProblem::Wrong),
+        (None, None) => Checked::WrongPassword,
+    })
+}
+
+/// Checks the code of a request whose password was not checked. Failures delay further attempts, as those of logins.
+fn checked_second_factor(
+    api: &Api,
+    client: &Client,
+    account: &str,
+    code: Option<&PasswordText>,
+) -> Result<Option<SecondFactor>, ApiError> {
+    let origin = Origin::Network(client.address.map(network));
+    let attempt = api.shared.throttle.begin(account, origin, Instant::now()).map_err(throttled)?;
+    let second = second_factor(api, account, code);
+    match &second {
+        Ok(Ok(Some(_))) => attempt.succeeded(),
+        Ok(Err(SecondProblem::Wrong)) => {
+            client.refused(api, account, Code::SecondFactorRequired.as_str());
+        }
+        Ok(Ok(None) | Err(SecondProblem::Missing)) | Err(_) => attempt.cancel(),
     }
+    Ok(second??)
 }
 
 /// Opens a session of an account that has proved itself; `None` if the proof is no longer valid, the account is disabled, or
@@ -347,7 +394,7 @@ async fn accept_invitation(
     headers: HeaderMap,
     body: RawBody<LOGIN_BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
-    let AcceptInvitation { secret, password, remember, cookie: sets_cookie } =
+    let AcceptInvitation { secret, password, code, remember, cookie: sets_cookie } =
         body.format.parse(&body.bytes)?;
     cookie::check_login(&Method::POST, &uri, &headers, sets_cookie)?;
     let parsed = token::parse_invitation(&secret).ok_or_else(no_invitation)?;
@@ -355,6 +402,8 @@ async fn accept_invitation(
     let (account, _) = api.access.invited(&parsed).await?.ok_or_else(no_invitation)?;
     let password = ClearText::new(&password.0);
     password.check(&account.name).map_err(|wrong| invalid("password", &wrong))?;
+    // An invitation replaces a forgotten password, not a lost second factor.
+    let second = checked_second_factor(&api, &client, &account.name, code.as_ref())?;
     let hash = api.shared.passwords.hash(&password).await.map_err(not_hashed)?;
     let identity = api.access.read(|directory| directory.identity_of_account(&account.name));
     let identity = identity.ok_or_else(no_invitation)?;
@@ -370,7 +419,7 @@ async fn accept_invitation(
         };
     tracing::info!(account = account.name, invitation_id = parsed.id, "password set with an invitation");
     let class = SessionClass::of(remember);
-    let proof = SessionProof::Password(hash);
+    let proof = SessionProof::Password(hash, second);
     let opened = open(&api, &client, &account.name, proof, class, token::new_id()).await?;
     let opened = opened.ok_or_else(no_invitation)?;
     changed.extend(opened.changed);
@@ -393,27 +442,10 @@ async fn change_password(
 ) -> Result<StatusCode, ApiError> {
     let ChangePassword { current, new } = body.format.parse(&body.bytes)?;
     api.access.refresh().await?;
-    let hash = api.access.read(|directory| {
-        let login = directory.login(&actor.name).filter(|_| actor.is_account())?;
-        Some(login.password.as_ref()?.hash.clone())
-    });
-    let without = || {
-        let detail = format!("cannot change the password of `{}`: there is none", actor.name);
-        ApiError::new(Code::NoPasswordLogin, detail)
-    };
-    let hash = hash.ok_or_else(without)?;
-    let (current, new) = (ClearText::new(&current.0), ClearText::new(&new.0));
+    let hash = own_hash(&api, &actor)?;
+    let new = ClearText::new(&new.0);
     new.check(&actor.name).map_err(|wrong| invalid("new", &wrong))?;
-    let origin = Origin::Known(&actor.token_id);
-    let attempt = api.shared.throttle.begin(&actor.name, origin, Instant::now()).map_err(throttled)?;
-    match api.shared.passwords.verify(&current, Some(&hash)).await {
-        Ok(true) => attempt.succeeded(),
-        Ok(false) => return Err(invalid("current", "is wrong")),
-        Err(error) => {
-            attempt.cancel();
-            return Err(not_hashed(error));
-        }
-    }
+    verify_own(&api, &actor, &hash, "current", &current).await?;
     let new_hash = api.shared.passwords.hash(&new).await.map_err(not_hashed)?;
     let by = PasswordChange::Current(hash);
     actor.note().object(&actor.name);
@@ -428,7 +460,46 @@ async fn change_password(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn invalid(field: &str, wrong: &str) -> ApiError {
+/// Returns the hash of the password of the caller.
+///
+/// # Errors
+/// `no_password_login` if there is none.
+pub(super) fn own_hash(api: &Api, actor: &Actor) -> Result<PasswordHash, ApiError> {
+    let hash = api.access.read(|directory| {
+        let login = directory.login(&actor.name).filter(|_| actor.is_account())?;
+        Some(login.password.as_ref()?.hash.clone())
+    });
+    hash.ok_or_else(|| {
+        let detail = format!("cannot change the password of `{}`: there is none", actor.name);
+        ApiError::new(Code::NoPasswordLogin, detail)
+    })
+}
+
+/// Checks the password of the caller, which is in a field of the request. Failures delay further attempts.
+///
+/// # Errors
+/// `invalid_spec` if it is wrong, `login_throttled` or `busy`.
+pub(super) async fn verify_own(
+    api: &Api,
+    actor: &Actor,
+    hash: &PasswordHash,
+    field: &str,
+    password: &PasswordText,
+) -> Result<(), ApiError> {
+    let origin = Origin::Known(&actor.token_id);
+    let attempt = api.shared.throttle.begin(&actor.name, origin, Instant::now()).map_err(throttled)?;
+    match api.shared.passwords.verify(&ClearText::new(&password.0), Some(hash)).await {
+        Ok(true) => attempt.succeeded(),
+        Ok(false) => return Err(invalid(field, "is wrong")),
+        Err(error) => {
+            attempt.cancel();
+            return Err(not_hashed(error));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn invalid(field: &str, wrong: &str) -> ApiError {
     ApiError::invalid_fields(vec![field_error(field, wrong)])
 }
 

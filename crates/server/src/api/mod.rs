@@ -11,7 +11,7 @@
 //!   the OpenAPI document and the tests are made from it. `gate` authorizes a request and limits it; `cookie`: browser
 //!   sessions.
 //! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `workflows`, `calendars`,
-//!   `services`, `statistics`, `failures`, `alerts`, `servers`, `session`, `login`, `oidc` and `meta` have the handlers: parse, validate, request, respond. They
+//!   `services`, `statistics`, `failures`, `alerts`, `servers`, `session`, `login`, `oidc`, `totp` and `meta` have the handlers: parse, validate, request, respond. They
 //!   decide nothing.
 //! - `rows`: rows by the id or name in a path, or the 404; `requests`: requests to the engine, and retries after a
 //!   version conflict; `submit`: from a body to jobs; `definitions`: shared parts of schedule and workflow definitions.
@@ -64,6 +64,7 @@ mod routes;
 mod rows;
 mod schedules;
 mod schemas;
+mod second_factor;
 mod servers;
 mod services;
 mod session;
@@ -72,6 +73,7 @@ mod statistics;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod totp;
 mod upstream;
 mod usage;
 mod workers;
@@ -213,6 +215,7 @@ fn table() -> Routes {
     session::routes(&mut routes);
     login::routes(&mut routes);
     oidc::routes(&mut routes);
+    totp::routes(&mut routes);
     docs::routes(&mut routes);
     schemas::routes(&mut routes);
     routes

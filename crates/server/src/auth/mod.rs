@@ -7,7 +7,7 @@
 //! - [`RightsWatch`]: ends a stream when the rights of its reader change.
 //! - [`Keys`]: signing keys, shared by all servers of a store.
 //! - [`Sessions`]: browser sessions, which represent a token.
-//! - [`Passwords`]: hashes of passwords; [`Throttle`]: delays after failed logins.
+//! - [`Passwords`]: hashes of passwords; [`TotpSecret`]: second factors; [`Throttle`]: delays after failed logins.
 //! - [`first_start()`]: creates the first admin token and the first worker token.
 //!
 //! # Invariants
@@ -24,6 +24,7 @@ mod rights;
 mod session;
 mod throttle;
 pub mod token;
+mod totp;
 
 pub use access::{Denied, Identity, IdentityKind, Resource, Verb};
 pub use actor::Actor;
@@ -34,3 +35,4 @@ pub use password::{ClearText, HashError, Passwords};
 pub use rights::RightsWatch;
 pub use session::{Session, SessionClass, Sessions};
 pub use throttle::{Attempt, Origin, Throttle};
+pub use totp::{TotpSecret, recovery_codes, recovery_hash};

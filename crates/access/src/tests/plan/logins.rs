@@ -2,7 +2,7 @@
 
 use super::super::{deletion, login, password_hash};
 use super::*;
-use crate::{Identity, Invitation, Login, PasswordChange, PasswordHash, Refusal, SessionProof};
+use crate::{Identity, Invitation, Login, PasswordChange, PasswordHash, Refusal, SecondFactor, SessionProof};
 
 fn invite_until(account: &str, expires_at: Timestamp, reset: bool) -> Change {
     Change::Invite { account: account.into(), id: "inv".into(), hash: TokenHash([2; 32]), expires_at, reset }
@@ -26,7 +26,7 @@ fn by_password(current: &str) -> Change {
 
 fn open(id: &str, password: PasswordHash) -> Change {
     let (hash, expires_at) = (TokenHash([3; 32]), now() + days(1));
-    let proof = SessionProof::Password(password);
+    let proof = SessionProof::Password(password, None);
     Change::OpenSession { proof, id: id.into(), hash, description: None, expires_at }
 }
 
@@ -272,4 +272,65 @@ fn ended_sessions_are_kept_for_a_day() {
         office().token(session).entry(Entry::Login(Login { invitation: Some(invitation), ..login("ann") }));
     let over = |after: Duration| scenario.directory.expired(now() + after).len();
     assert_eq!((over(Duration::from_hours(23)), over(days(1))), (0, 1));
+}
+
+fn set_totp(current: &str) -> Change {
+    let recovery = vec![TokenHash([7; 32]), TokenHash([8; 32])];
+    Change::SetTotp { password: password_hash(current), sealed: "v1.x".into(), step: 10, recovery }
+}
+
+fn open_with(id: &str, second: Option<SecondFactor>) -> Change {
+    let proof = SessionProof::Password(password_hash("ann"), second);
+    let (hash, expires_at) = (TokenHash([3; 32]), now() + days(1));
+    Change::OpenSession { proof, id: id.into(), hash, description: None, expires_at }
+}
+
+#[test]
+fn each_code_of_a_second_factor_works_once() {
+    let mut scenario = with_logins();
+    assert_eq!(scenario.code_as("ann", set_totp("wrong")), "stale_proof");
+    scenario.act_as("ann", set_totp("ann"));
+    for second in [None, Some(SecondFactor::Step(10)), Some(SecondFactor::Recovery(TokenHash([9; 32])))] {
+        assert_eq!(scenario.code_as("ann", open_with("s1", second)), "stale_proof", "{second:?}");
+    }
+    let (step, recovery) = (Some(SecondFactor::Step(12)), Some(SecondFactor::Recovery(TokenHash([7; 32]))));
+    scenario.act_as("ann", open_with("s1", step));
+    for used in [step, Some(SecondFactor::Step(11))] {
+        assert_eq!(scenario.code_as("ann", open_with("s2", used)), "stale_proof", "{used:?}");
+    }
+    scenario.act_as("ann", open_with("s2", recovery));
+    assert_eq!(scenario.code_as("ann", open_with("s3", recovery)), "stale_proof");
+    assert_eq!(scenario.directory.login("ann").unwrap().totp.as_ref().unwrap().recovery.len(), 1);
+    // A new password keeps the second factor.
+    scenario.act_as("ann", by_password("ann"));
+    assert!(scenario.directory.login("ann").unwrap().totp.is_some());
+}
+
+#[test]
+fn a_second_factor_is_deleted_with_the_password_or_by_an_administrator_of_everything() {
+    let mut scenario = with_logins();
+    scenario.act_as("ann", set_totp("ann"));
+    let delete = |account: &str, password: Option<&str>| Change::DeleteTotp {
+        account: account.into(),
+        password: password.map(password_hash),
+    };
+    assert_eq!(scenario.code_as("ann", delete("ann", Some("wrong"))), "stale_proof");
+    assert_eq!(scenario.code_as("chief", delete("ann", Some("chief"))), "stale_proof", "it is that of ann");
+    assert_codes(&scenario, "denied", [("ann", delete("ann", None)), ("dev", delete("ann", None))]);
+    assert_eq!(scenario.act("chief", delete("ann", None)), ["login ann"]);
+    assert_eq!(scenario.act("chief", delete("ann", None)), [""; 0]);
+    scenario.act_as("ann", set_totp("ann"));
+    scenario.act_as("ann", delete("ann", Some("ann")));
+    assert!(scenario.directory.login("ann").unwrap().totp.is_none());
+}
+
+#[test]
+fn a_second_factor_is_not_shown() {
+    let mut scenario = with_logins();
+    let rows = scenario.plan_as("ann", set_totp("ann")).unwrap();
+    let shown = format!("{:?}", scenario.directory.changed(&rows));
+    assert!(shown.contains("set_at") && !shown.contains("v1.x") && !shown.contains("0707"), "{shown}");
+    scenario.directory.apply(rows);
+    let shown = format!("{:?}", scenario.directory.login("ann"));
+    assert!(!shown.contains("v1.x"), "{shown}");
 }

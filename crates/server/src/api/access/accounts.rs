@@ -140,6 +140,7 @@ fn login(directory: &Directory, account: &str, sessions: u32) -> AccountLogin {
     let invitation = found.invitation.as_ref().filter(|invitation| now < invitation.expires_at);
     AccountLogin {
         password_set_at: found.password.as_ref().map(|password| password.set_at),
+        totp_set_at: found.totp.as_ref().map(|totp| totp.set_at),
         last_login_at: found.last_login_at,
         invitation: invitation.map(|invitation| AccountInvitation {
             created_at: invitation.created_at,

@@ -39,6 +39,9 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.of_each_server();
     routes.needs(Verb::Delete, access, &[Code::AccountNotFound], routes!(unlink_account));
     routes.of_each_server();
+    let refusals = [Code::AccountNotFound, Code::Escalation];
+    routes.needs(Verb::Delete, access, &refusals, routes!(reset_totp));
+    routes.of_each_server();
     routes.needs_account(&[Code::AccountNotFound], routes!(end_sessions));
     routes.of_each_server();
 }
@@ -101,6 +104,23 @@ async fn unlink_account(
 ) -> Result<StatusCode, ApiError> {
     change(&api, &actor, Change::UnlinkOidc { account: name.clone() }).await?;
     tracing::info!(account = name, by = %actor.name, "account unlinked from the OpenID provider");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Delete the second factor of an account
+///
+/// The person logs in with the password alone, and can turn it on again. You need the role `admin` in all namespaces.
+/// Repeating the request changes nothing.
+#[utoipa::path(delete, path = "/api/v1/accounts/{name}/totp", tag = "access", params(("name" = String, Path)),
+    responses((status = 204, description = "Deleted"))
+)]
+async fn reset_totp(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    change(&api, &actor, Change::DeleteTotp { account: name.clone(), password: None }).await?;
+    tracing::info!(account = name, by = %actor.name, "second factor deleted");
     Ok(StatusCode::NO_CONTENT)
 }
 

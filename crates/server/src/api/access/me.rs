@@ -29,12 +29,13 @@ async fn get_me(State(api): State<Api>, Extension(actor): Extension<Actor>) -> J
 
 /// Returns the caller with its rights.
 pub(in crate::api) fn me(api: &Api, actor: &Actor) -> Me {
-    let (title, has_password, groups, session) = api.access.read(|directory| {
+    let (title, has_password, has_totp, groups, session) = api.access.read(|directory| {
         let account = directory.account(&actor.name).filter(|_| actor.is_account());
         let login = directory.login(&actor.name).filter(|_| actor.is_account());
         (
             account.and_then(|account| account.title.clone()),
             login.is_some_and(|login| login.password.is_some()),
+            login.is_some_and(|login| login.totp.is_some()),
             login.and_then(|login| login.oidc.as_ref()).map_or(Vec::new(), |it| it.groups.clone()),
             directory.token(&actor.token_id).is_some_and(|token| token.session),
         )
@@ -46,7 +47,7 @@ pub(in crate::api) fn me(api: &Api, actor: &Actor) -> Me {
         IdentityKind::Service => TokenKind::Service,
     };
     let (name, rights) = (actor.name.to_string(), rights(actor.identity()));
-    Me { name, kind, title, has_password, groups, session, rights }
+    Me { name, kind, title, has_password, has_totp, groups, session, rights }
 }
 
 fn rights(identity: &Identity) -> Vec<Right> {

@@ -10,6 +10,7 @@ use axum::http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Answer, World};
+use crate::auth::TotpSecret;
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::Exposure;
 use crate::listener::Peer;
@@ -504,4 +505,143 @@ async fn a_password_is_no_token() {
     let request = request.header(AUTHORIZATION, "Basic YW5uOmNvcnJlY3QgaG9yc2UgYmF0dGVyeSBzdGFwbGU=");
     let answer = world.send(request.body(Body::empty()).unwrap()).await;
     assert_eq!(answer.code(), "401 unauthenticated");
+}
+
+impl World {
+    /// Turns on the second factor of an account with a session; returns the secret and the recovery codes.
+    async fn with_totp(&self, session: &str) -> (TotpSecret, Vec<String>) {
+        let started =
+            self.send_as(session, Method::POST, "/api/v1/me/totp", json!({"password": PASSWORD})).await;
+        assert_eq!(started.status, StatusCode::OK, "{}", started.text());
+        let started = started.json();
+        let secret = TotpSecret::parse(started["secret"].as_str().unwrap()).unwrap();
+        assert!(started["uri"].as_str().unwrap().contains(started["secret"].as_str().unwrap()));
+        // The code of the step before, so that the present one can be used for a login.
+        let body = json!({"setup": started["setup"], "code": secret.code_at(now_seconds() - 30)});
+        let set = self.send_as(session, Method::PUT, "/api/v1/me/totp", body).await;
+        assert_eq!(set.status, StatusCode::OK, "{}", set.text());
+        let codes = set.json()["codes"].as_array().unwrap().clone();
+        (secret, codes.iter().map(|code| code.as_str().unwrap().to_owned()).collect())
+    }
+
+    async fn log_in_with(&self, account: &str, password: &str, code: &str) -> Answer {
+        self.anonymous("/api/v1/login", json!({"account": account, "password": password, "code": code})).await
+    }
+}
+
+fn now_seconds() -> u64 {
+    u64::try_from(SystemClock.now().as_millis()).unwrap() / 1_000
+}
+
+/// H2. RFC 6238.
+#[tokio::test]
+async fn a_second_factor_is_asked_for_after_the_password_and_each_code_works_once() {
+    let world = World::new().await;
+    world.with_password("ann").await;
+    let session = world.session("ann", PASSWORD).await;
+    let (secret, recovery) = world.with_totp(&session).await;
+    assert_eq!(world.get_as(&session, "/api/v1/me").await.json()["has_totp"], true);
+    assert!(world.get("/api/v1/accounts/ann").await.json()["login"]["totp_set_at"].is_string());
+
+    assert_eq!(
+        world.log_in("ann", OTHER).await.code(),
+        "401 login_failed",
+        "the second factor is not revealed"
+    );
+    assert_eq!(world.log_in_with("ann", OTHER, "123456").await.code(), "401 login_failed");
+    assert_eq!(world.log_in("ann", PASSWORD).await.code(), "401 second_factor_required");
+    assert_eq!(world.log_in_with("ann", PASSWORD, "12345x").await.code(), "401 second_factor_required");
+    let code = secret.code_at(now_seconds());
+    assert_eq!(world.log_in_with("ann", PASSWORD, &code).await.status, StatusCode::OK);
+    assert_eq!(
+        world.log_in_with("ann", PASSWORD, &code).await.code(),
+        "401 second_factor_required",
+        "it was used"
+    );
+    assert_eq!(world.log_in_with("ann", PASSWORD, &recovery[0]).await.status, StatusCode::OK);
+    assert_eq!(world.log_in_with("ann", PASSWORD, &recovery[0]).await.code(), "401 second_factor_required");
+    let typed = recovery[9].to_uppercase().replace('-', " ");
+    assert_eq!(world.log_in_with("ann", PASSWORD, &typed).await.status, StatusCode::OK);
+
+    let texts =
+        [world.get("/api/v1/audit").await.text(), world.get("/api/v1/accounts").await.text()].join("");
+    for hidden in [secret.text(), recovery[1].clone(), "sealed".into(), "last_step".into()] {
+        assert!(!texts.contains(&hidden), "{hidden}");
+    }
+    let wrong = json!({"password": OTHER});
+    let refused = world.send_as(&session, Method::POST, "/api/v1/me/totp/disable", wrong).await;
+    assert_eq!(refused.code(), "422 invalid_spec");
+    let right = json!({"password": PASSWORD});
+    let off = world.send_as(&session, Method::POST, "/api/v1/me/totp/disable", right).await;
+    assert_eq!(off.status, StatusCode::NO_CONTENT, "{}", off.text());
+    assert_eq!(world.log_in("ann", PASSWORD).await.status, StatusCode::OK);
+}
+
+/// Guesses of codes are delayed as those of passwords, also with the right password between them.
+#[tokio::test]
+async fn guesses_of_codes_are_delayed() {
+    let world = World::new().await;
+    world.with_password("ann").await;
+    let session = world.session("ann", PASSWORD).await;
+    world.with_totp(&session).await;
+    let mut codes = Vec::new();
+    for guess in 0..8 {
+        assert!(
+            ["401 second_factor_required", "429 login_throttled"]
+                .contains(&&*world.log_in("ann", PASSWORD).await.code())
+        );
+        codes.push(world.log_in_with("ann", PASSWORD, &format!("{guess:06}")).await.code());
+    }
+    assert_eq!(codes[0], "401 second_factor_required");
+    assert_eq!(codes[7], "429 login_throttled", "{codes:?}");
+}
+
+#[tokio::test]
+async fn an_invitation_replaces_the_password_and_not_the_second_factor() {
+    let world = World::new().await;
+    world.with_password("ann").await;
+    let session = world.session("ann", PASSWORD).await;
+    let (secret, _) = world.with_totp(&session).await;
+    let invitation = world.invite("ann", json!({})).await;
+    let accept = |code: Option<String>| {
+        let body = json!({"secret": invitation, "password": OTHER, "code": code});
+        world.anonymous("/api/v1/invitations/accept", body)
+    };
+    assert_eq!(accept(None).await.code(), "401 second_factor_required");
+    assert_eq!(accept(Some("000000".into())).await.code(), "401 second_factor_required");
+    let accepted = accept(Some(secret.code_at(now_seconds()))).await;
+    assert_eq!(accepted.status, StatusCode::OK, "{}", accepted.text());
+    // An administrator deletes the second factor of a person who has lost the device.
+    let reset = world.delete("/api/v1/accounts/ann/totp").await;
+    assert_eq!(reset.status, StatusCode::NO_CONTENT);
+    assert_eq!(world.log_in("ann", OTHER).await.status, StatusCode::OK);
+    let manager = world.account("manager", &[("admin", "finance")]).await;
+    let refused = world.send_as(&manager, Method::DELETE, "/api/v1/accounts/ann/totp", json!({})).await;
+    assert_eq!(refused.code(), "403 forbidden");
+}
+
+#[tokio::test]
+async fn a_second_factor_needs_the_password_and_a_first_code() {
+    let world = World::new().await;
+    world.with_password("ann").await;
+    world.with_password("bob").await;
+    let session = world.session("ann", PASSWORD).await;
+    let start = |body: Value| world.send_as(&session, Method::POST, "/api/v1/me/totp", body);
+    assert_eq!(start(json!({"password": OTHER})).await.code(), "422 invalid_spec");
+    let started = start(json!({"password": PASSWORD})).await.json();
+    let secret = TotpSecret::parse(started["secret"].as_str().unwrap()).unwrap();
+    let put = async |token: &str, setup: &Value, code: String| {
+        let body = json!({"setup": setup, "code": code});
+        world.send_as(token, Method::PUT, "/api/v1/me/totp", body).await.code()
+    };
+    let code = secret.code_at(now_seconds());
+    assert_eq!(put(&session, &started["setup"], "000000".into()).await, "422 invalid_spec");
+    assert_eq!(put(&session, &json!("v1.x.y"), code.clone()).await, "422 invalid_spec");
+    let bob = world.session("bob", PASSWORD).await;
+    assert_eq!(put(&bob, &started["setup"], code).await, "422 invalid_spec", "it is that of ann");
+    assert_eq!(world.log_in("ann", PASSWORD).await.status, StatusCode::OK, "it is not on yet");
+    let program = world.account("noah", &[]).await;
+    let without =
+        world.send_as(&program, Method::POST, "/api/v1/me/totp", json!({"password": PASSWORD})).await;
+    assert_eq!(without.code(), "409 no_password_login");
 }
