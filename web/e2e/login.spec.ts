@@ -1,5 +1,7 @@
 /** H2. Logins with passwords: an invitation, the login page, the change of a password, and the end of sessions. */
 
+import { createHmac } from "node:crypto";
+
 import AxeBuilder from "@axe-core/playwright";
 import type { Browser, Page } from "@playwright/test";
 
@@ -227,4 +229,56 @@ test("the pages before the login pass the axe checks, in both languages and them
     await shown(link, "invitation");
     await context.close();
   }
+});
+
+/** Returns the code of a secret at a time (RFC 6238). */
+function totp(secret: string, atMs: number): string {
+  const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+  const bits = Array.from(secret, (digit) => alphabet.indexOf(digit).toString(2).padStart(5, "0")).join("");
+  const key = Buffer.from(bits.match(/.{8}/g)?.map((byte) => parseInt(byte, 2)) ?? []);
+  const step = Buffer.alloc(8);
+  step.writeBigUInt64BE(BigInt(Math.floor(atMs / 30_000)));
+  const tag = createHmac("sha1", key).update(step).digest();
+  const offset = (tag.at(-1) ?? 0) & 0xf;
+  return String((tag.readUInt32BE(offset) & 0x7fffffff) % 1_000_000).padStart(6, "0");
+}
+
+test("a person turns on the second factor, and logs in with a code and with a recovery code", async ({
+  server,
+  browser,
+}) => {
+  const page = await visitor(browser, server);
+  await accept(page, await invited(server, "tina"), PASSWORD);
+  await page.getByTestId("user").click();
+  await page.getByRole("menuitem", { name: "Turn on the second factor" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Current password").fill(PASSWORD);
+  await dialog.getByRole("button", { name: "Continue" }).click();
+  await expect(dialog.getByRole("img", { name: "QR code of the secret" })).toBeVisible();
+  const secret = (await page.getByTestId("totp-secret").locator("pre").textContent())?.trim() ?? "";
+  expect(secret).toMatch(/^[A-Z2-7]{32}$/);
+  await dialog.getByLabel("Code", { exact: true }).fill("000000");
+  await dialog.getByRole("button", { name: "Turn on" }).click();
+  await expect(dialog.getByRole("alert")).toContainText("The code is wrong");
+  // The code of the step before, so that the present one can be used for the login.
+  await dialog.getByLabel("Code", { exact: true }).fill(totp(secret, Date.now() - 30_000));
+  await dialog.getByRole("button", { name: "Turn on" }).click();
+  const codes =
+    (await page.getByTestId("recovery-codes").locator("pre").textContent())?.trim().split("\n") ?? [];
+  expect(codes).toHaveLength(10);
+  await dialog.getByRole("button", { name: "Done" }).click();
+  await logOut(page);
+
+  for (const code of [totp(secret, Date.now()), codes[0] ?? ""]) {
+    await logIn(page, "tina", PASSWORD);
+    await expect(page.getByRole("alert")).toBeHidden();
+    await page.getByLabel("Code", { exact: true }).fill(code);
+    await page.getByRole("button", { name: "Log in", exact: true }).click();
+    await expect(page.getByTestId("user")).toBeVisible();
+    await logOut(page);
+  }
+  await server.call("DELETE", "/api/v1/accounts/tina/totp");
+  await logIn(page, "tina", PASSWORD);
+  await expect(page.getByTestId("user")).toBeVisible();
+  await page.context().close();
 });

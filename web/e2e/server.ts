@@ -7,7 +7,7 @@ import { join } from "node:path";
 
 import type { Page } from "@playwright/test";
 
-const BINARY = process.env.BELFRY ?? new URL("../../target/debug/belfry", import.meta.url).pathname;
+export const BINARY = process.env.BELFRY ?? new URL("../../target/debug/belfry", import.meta.url).pathname;
 const START_MAX_MS = 60_000;
 
 export interface JobBody {
@@ -20,11 +20,19 @@ export class Server {
   readonly #data = mkdtempSync(join(tmpdir(), "belfry-e2e-"));
   #process: ChildProcess | null = null;
   #address = "127.0.0.1:0";
+  /** Settings of the server, as environment variables. */
+  #variables: Record<string, string> = {};
 
-  static async start(): Promise<Server> {
+  /** Starts a server, at an address and with the settings that `settings` returns for its data folder. */
+  static async start(
+    address = "127.0.0.1:0",
+    settings: (folder: string) => Record<string, string> = () => ({}),
+  ): Promise<Server> {
     if (!existsSync(BINARY))
       throw new Error(`${BINARY} does not exist: build it with \`make build\`, or set BELFRY`);
     const server = new Server();
+    server.#address = address;
+    server.#variables = settings(server.#data);
     await server.run();
     return server;
   }
@@ -33,7 +41,7 @@ export class Server {
   async run(): Promise<void> {
     const process = spawn(BINARY, ["dev", "--data", this.#data, "--listen", this.#address], {
       stdio: ["ignore", "ignore", "pipe"],
-      env: { PATH: globalThis.process.env.PATH, HOME: this.#data },
+      env: { PATH: globalThis.process.env.PATH, HOME: this.#data, ...this.#variables },
     });
     this.#process = process;
     let stderr = "";

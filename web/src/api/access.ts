@@ -12,6 +12,7 @@ import type {
   CreateInvitation,
   CreateToken,
   RoleRule,
+  StartedTotp,
   TokenStatus,
 } from "./schema";
 
@@ -109,6 +110,12 @@ export async function revokeInvitation(name: string): Promise<void> {
   invalidate();
 }
 
+/** Unlinks an account from its person at the OpenID provider. */
+export async function unlinkAccount(name: string): Promise<void> {
+  await unwrap(api.DELETE("/api/v1/accounts/{name}/oidc", { params: { path: { name } } }));
+  invalidate();
+}
+
 /** Ends the sessions of an account, except the one of this browser. */
 export async function endSessions(name: string): Promise<void> {
   await unwrap(api.DELETE("/api/v1/accounts/{name}/sessions", { params: { path: { name } } }));
@@ -121,15 +128,41 @@ export async function changePassword(current: string, next: string): Promise<voi
   void refreshMe();
 }
 
-type BindingKey = Pick<Binding, "role" | "account" | "namespace">;
+/** Starts to turn on the second factor of the caller. Only this response has the secret. */
+export async function startTotp(password: string): Promise<StartedTotp> {
+  return unwrap(api.POST("/api/v1/me/totp", { body: { password } }));
+}
+
+/** Turns on the second factor with a first code, and returns the recovery codes. */
+export async function putTotp(setup: string, code: string): Promise<string[]> {
+  const { codes } = await unwrap(api.PUT("/api/v1/me/totp", { body: { setup, code } }));
+  invalidate();
+  void refreshMe();
+  return codes;
+}
+
+/** Turns off the second factor of the caller. */
+export async function disableTotp(password: string): Promise<void> {
+  await unwrap(api.POST("/api/v1/me/totp/disable", { body: { password } }));
+  invalidate();
+  void refreshMe();
+}
+
+/** Deletes the second factor of an account. */
+export async function resetTotp(name: string): Promise<void> {
+  await unwrap(api.DELETE("/api/v1/accounts/{name}/totp", { params: { path: { name } } }));
+  invalidate();
+}
+
+type BindingKey = Pick<Binding, "role" | "account" | "group" | "namespace">;
 
 export async function bindRole(body: BindingKey): Promise<void> {
   await unwrap(api.PUT("/api/v1/bindings", { body }));
   invalidate();
 }
 
-export async function unbindRole({ role, account, namespace }: BindingKey): Promise<void> {
-  const query = { role, account, namespace };
+export async function unbindRole({ role, account, group, namespace }: BindingKey): Promise<void> {
+  const query = { role, account: account ?? undefined, group: group ?? undefined, namespace };
   await unwrap(api.DELETE("/api/v1/bindings", { params: { query } }));
   invalidate();
 }

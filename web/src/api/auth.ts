@@ -5,12 +5,15 @@
  * cookie that scripts cannot read and that the browser sends automatically. So no script can steal a credential from the
  * page. The token of a link is not part of any request's URL, and it is removed from the address bar at once. The same
  * holds for the secret of an invitation, `#invite=`, which stays in memory until the user has chosen a password.
+ *
+ * A login at the OpenID provider leaves the page. The server sets the cookie of the session when the provider sends the
+ * browser back, or adds the reason of a failure to the address, `#login_error=`.
  */
 
 import { randomId } from "../lib/randomId";
 import { CSRF_HEADERS } from "./csrf";
 import { ApiError } from "./errors";
-import type { CheckedInvitation, LoggedIn, Me } from "./schema";
+import type { CheckedInvitation, LoggedIn, LoginMethods, Me, StartedOidcLogin } from "./schema";
 import { isNewerSession, sessionAfter } from "./sessions";
 
 const SESSION_PATH = "/api/v1/session";
@@ -145,11 +148,78 @@ function begin(me: Me | undefined): void {
   channel?.postMessage({ state: "in", id } satisfies SessionMessage);
 }
 
-/** Logs in with a password. Throws an ApiError if the account or the password is wrong. */
-export async function logIn(account: string, password: string, remember: boolean): Promise<void> {
-  const body = { account: account.trim(), password, remember, cookie: true };
+/**
+ * Logs in with a password, and with a code if the account has a second factor. Throws an ApiError if the account, the
+ * password or the code is wrong.
+ */
+export async function logIn(
+  account: string,
+  password: string,
+  code: string | undefined,
+  remember: boolean,
+): Promise<void> {
+  const body = { account: account.trim(), password, code, remember, cookie: true };
   const response = await post("/api/v1/login", body);
   begin(((await response.json()) as LoggedIn).me);
+}
+
+/** Session storage key of a login at the OpenID provider that this tab has started. */
+const OIDC_KEY = "belfry.oidc";
+/** Reason why a login at the OpenID provider failed; null without one. */
+let loginError: string | null = null;
+
+/** Returns the ways to log in, in addition to passwords and tokens. */
+export async function loginMethods(): Promise<LoginMethods> {
+  const response = await fetch("/api/v1/login/methods");
+  if (!response.ok) throw await ApiError.ofResponse(response);
+  return (await response.json()) as LoginMethods;
+}
+
+/**
+ * Leaves the page for the OpenID provider, which sends the browser back. With the secret of an invitation, the login is
+ * linked to its account. Throws an ApiError if the provider cannot be reached.
+ */
+export async function leaveForProvider(remember: boolean, secret?: string): Promise<void> {
+  const return_to = secret === undefined ? location.pathname + location.search : "/";
+  const response = await post("/api/v1/login/oidc", { remember, return_to, invitation: secret });
+  const { url } = (await response.json()) as StartedOidcLogin;
+  try {
+    sessionStorage.setItem(OIDC_KEY, "started");
+  } catch {
+    // Without session storage, the other tabs of the browser do not learn of the login.
+  }
+  location.assign(url);
+  // The page stays as it is until the provider answers.
+  await new Promise(() => undefined);
+}
+
+/** Returns whether this tab comes back from the OpenID provider. */
+function comesFromProvider(): boolean {
+  try {
+    const started = sessionStorage.getItem(OIDC_KEY) !== null;
+    sessionStorage.removeItem(OIDC_KEY);
+    return started;
+  } catch {
+    return false;
+  }
+}
+
+/** Returns the reason why the last login at the OpenID provider failed; null without one. */
+export function failedLogin(): string | null {
+  return loginError;
+}
+
+/** Returns the reason in a fragment such as `#login_error=expired`, or null. */
+export function loginErrorInFragment(fragment: string): string | null {
+  return new URLSearchParams(fragment.replace(/^#/, "")).get("login_error");
+}
+
+/** Removes the reason of a failed login from the address bar, and keeps it in memory. */
+function takeLoginError(): void {
+  const found = loginErrorInFragment(location.hash);
+  if (found === null) return;
+  history.replaceState(history.state, "", location.pathname + location.search);
+  loginError = found;
 }
 
 /** Returns the secret of the invitation whose link the user has opened; null without one. */
@@ -164,8 +234,19 @@ export async function checkInvitation(secret: string): Promise<CheckedInvitation
 }
 
 /** Sets the password with an invitation, and logs in. Throws an ApiError if the password or the invitation is invalid. */
-export async function acceptInvitation(secret: string, password: string, remember: boolean): Promise<void> {
-  const response = await post("/api/v1/invitations/accept", { secret, password, remember, cookie: true });
+export async function acceptInvitation(
+  secret: string,
+  password: string,
+  code: string | undefined,
+  remember: boolean,
+): Promise<void> {
+  const response = await post("/api/v1/invitations/accept", {
+    secret,
+    password,
+    code,
+    remember,
+    cookie: true,
+  });
   const { me } = (await response.json()) as LoggedIn;
   invitation = null;
   begin(me);
@@ -238,6 +319,7 @@ async function hasSession(): Promise<boolean> {
 /** Initializes the session. Must be called once, before the first render. */
 export async function initSession(): Promise<void> {
   takeInvitation();
+  takeLoginError();
   addEventListener("hashchange", () => {
     takeInvitation();
     void signInWithUrlToken();
@@ -248,5 +330,8 @@ export async function initSession(): Promise<void> {
     caller = undefined;
     setSignedIn(data.state === "in");
   });
-  if (!(await signInWithUrlToken()) && (await hasSession())) setSignedIn(true);
+  if ((await signInWithUrlToken()) || !(await hasSession())) return;
+  // The other tabs learn of a login at the provider here.
+  if (comesFromProvider() && caller !== undefined && loginError === null) begin(caller);
+  else setSignedIn(true);
 }

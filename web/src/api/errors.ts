@@ -83,6 +83,7 @@ export type MessageKey =
   | "noOtherServer"
   | "loginFailed"
   | "loginThrottled"
+  | "wrongCode"
   | "noInvitation";
 
 export function messageKey({ code }: ApiError): MessageKey | null {
@@ -102,6 +103,8 @@ export function messageKey({ code }: ApiError): MessageKey | null {
       return "loginFailed";
     case "login_throttled":
       return "loginThrottled";
+    case "second_factor_required":
+      return "wrongCode";
     case "invitation_not_found":
       return "noInvitation";
     default:

@@ -1,6 +1,6 @@
-/** The page of an invitation: its bearer chooses a password and is logged in. */
+/** The page of an invitation: its bearer chooses a password, or logs in at the OpenID provider. */
 
-import { Button, PasswordInput } from "@mantine/core";
+import { Button, Divider, PasswordInput } from "@mantine/core";
 import { useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 
@@ -13,7 +13,8 @@ import { AbsoluteTime } from "../ui/Time";
 import { EntryPage } from "./EntryPage";
 import style from "./EntryPage.module.css";
 import { NewPassword } from "./NewPassword";
-import { Remember, useSubmit } from "./SignIn";
+import { ProviderButton, Remember, useProvider, useSecondFactor, useSubmit } from "./SignIn";
+import { CodeField } from "./TotpDialog";
 
 export function Invitation({ secret }: { secret: string }) {
   const { t } = useTranslation();
@@ -42,8 +43,22 @@ export function Invitation({ secret }: { secret: string }) {
           </Button>
         </>
       )}
+      {found && <Provider secret={secret} />}
       {found && <Form secret={secret} invitation={found} />}
     </EntryPage>
+  );
+}
+
+/** Links the account to the person at the OpenID provider. */
+function Provider({ secret }: { secret: string }) {
+  const { t } = useTranslation();
+  const method = useProvider();
+  if (!method) return null;
+  return (
+    <>
+      <ProviderButton method={method} secret={secret} />
+      <Divider label={t("signIn.or")} />
+    </>
   );
 }
 
@@ -53,7 +68,11 @@ function Form({ secret, invitation }: { secret: string; invitation: CheckedInvit
   const [password, setPassword] = useState("");
   const [repeated, setRepeated] = useState("");
   const [remember, setRemember] = useState(false);
-  const { busy, error, submit } = useSubmit(() => acceptInvitation(secret, password, remember));
+  const [code, setCode] = useState("");
+  const second = useSecondFactor();
+  const { busy, error, submit } = useSubmit(() =>
+    acceptInvitation(secret, password, second.isNeeded ? code : undefined, remember).catch(second.notice),
+  );
   const differs = repeated !== "" && repeated !== password;
   return (
     <form className={style.form} onSubmit={submit}>
@@ -73,6 +92,9 @@ function Form({ secret, invitation }: { secret: string; invitation: CheckedInvit
         autoComplete="new-password"
         visibilityToggleButtonProps={{ "aria-label": t("signIn.show") }}
       />
+      {second.isNeeded && (
+        <CodeField value={code} onChange={setCode} autoFocus description={t("totp.codeHint")} />
+      )}
       <Remember value={remember} onChange={setRemember} />
       {error && <ErrorBox error={error} />}
       <Button

@@ -19,7 +19,6 @@ import {
   ListChecks,
   LockKeyhole,
   LogOut,
-  type LucideIcon,
   Menu as MenuIcon,
   Monitor,
   Moon,
@@ -31,8 +30,10 @@ import {
   Server,
   Settings,
   ShieldCheck,
+  Smartphone,
   Sun,
   Workflow,
+  type LucideIcon,
 } from "lucide-react";
 import { type ReactNode, useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -49,6 +50,7 @@ import { useAlertMark, useFailureCount } from "../lib/title";
 import { AllowedSomewhere } from "../ui/Allowed";
 import { ZoneSelect } from "../ui/ZoneSelect";
 import { ChangePasswordDialog } from "./ChangePasswordDialog";
+import { DisableTotpDialog, EnableTotpDialog } from "./TotpDialog";
 import { ConnectionBanner, ConnectionDot } from "./Connection";
 import { Denied } from "./Denied";
 import { DialogHost, openDialog } from "./dialogs";
@@ -341,6 +343,18 @@ function UserMenu() {
             onClick={() => openDialog((close) => <ChangePasswordDialog account={name} onClose={close} />)}
           >
             {t("password.change")}
+          </Menu.Item>
+        )}
+        {me.has_password && (
+          <Menu.Item
+            leftSection={<Smartphone size={14} />}
+            onClick={() =>
+              openDialog((close) =>
+                me.has_totp ? <DisableTotpDialog onClose={close} /> : <EnableTotpDialog onClose={close} />,
+              )
+            }
+          >
+            {me.has_totp ? t("totp.disable") : t("totp.enable")}
           </Menu.Item>
         )}
         <Menu.Item leftSection={<LogOut size={14} />} onClick={() => void signOut()}>

@@ -19,6 +19,8 @@ const REFUSALS = [
   [/too common/, "tooCommon"],
   [/control characters/, "control"],
   [/^is wrong$/, "wrong"],
+  [/^is wrong: compare the clock/, "wrongCode"],
+  [/^has expired: start again/, "expired"],
 ] as const satisfies ReadonlyArray<[RegExp, string]>;
 
 /** Returns the error of a form with a password, with the text of the refused password in the language of the page. */

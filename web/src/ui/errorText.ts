@@ -38,6 +38,7 @@ export function errorText(apiError: ApiError, t: TFunction): { title: string; hi
     case "noOtherServer":
     case "loginFailed":
     case "noInvitation":
+    case "wrongCode":
       return { title: t(`problem.${key}`), hint: t(`problem.${key}Hint`) };
     case "loginThrottled": {
       const count = Math.ceil((apiError.retryAfterMs ?? 1_000) / 1_000);

@@ -64,19 +64,77 @@ export function CreateAccountDialog({ onClose }: { onClose: () => void }) {
   );
 }
 
+/** Binds a role to a group of the OpenID provider. */
+export function BindGroupDialog({ role, onClose }: { role: string; onClose: () => void }) {
+  const { t } = useTranslation();
+  const [group, setGroup] = useState("");
+  const [namespace, setNamespace] = useState("");
+  const namespaces = useBindingNamespaces();
+  return (
+    <ConfirmDialog
+      title={t("binding.bindGroupTitle", { role })}
+      text={t("binding.bindGroupText")}
+      confirm={t("binding.bind")}
+      onConfirm={() => bindRole({ role, group, namespace: namespace.trim() })}
+      done={t("binding.bound", { role, account: t("binding.groupName", { group }) })}
+      onClose={onClose}
+    >
+      <div className={style.form}>
+        <TextInput
+          label={t("binding.group")}
+          description={t("binding.groupHint")}
+          inputWrapperOrder={["label", "input", "description", "error"]}
+          value={group}
+          onChange={(event) => setGroup(event.currentTarget.value)}
+          required
+          autoComplete="off"
+          data-autofocus
+        />
+        <NamespaceField value={namespace} onChange={setNamespace} namespaces={namespaces} />
+      </div>
+    </ConfirmDialog>
+  );
+}
+
+/** Returns the namespaces whose bindings the caller may change. */
+function useBindingNamespaces(): string[] {
+  const known = useQuery(namespacesQuery).data ?? [];
+  const me = useQuery(meQuery).data;
+  const permitted = namespacesOf(me, "change", "access");
+  return permitted.includes(ALL_NAMESPACES)
+    ? [ALL_NAMESPACES, ...namespaceChoices(["default", ...known])]
+    : namespaceChoices(permitted);
+}
+
+interface NamespaceFieldProps {
+  value: string;
+  onChange: (value: string) => void;
+  namespaces: string[];
+}
+
+function NamespaceField({ value, onChange, namespaces }: NamespaceFieldProps) {
+  const { t } = useTranslation();
+  return (
+    <Autocomplete
+      label={t("binding.columns.namespace")}
+      description={t("binding.namespaceHint")}
+      inputWrapperOrder={["label", "input", "description", "error"]}
+      value={value}
+      onChange={onChange}
+      data={namespaces}
+      limit={200}
+      required
+    />
+  );
+}
+
 /** Binds a role to an account. */
 export function BindDialog({ account, onClose }: { account: string; onClose: () => void }) {
   const { t, i18n } = useTranslation();
   const roles = useQuery(rolesQuery).data?.items ?? [];
-  const known = useQuery(namespacesQuery).data ?? [];
-  const me = useQuery(meQuery).data;
   const [role, setRole] = useState<string | null>(null);
   const [namespace, setNamespace] = useState("");
-  const permitted = namespacesOf(me, "change", "access");
-  const isCluster = permitted.includes(ALL_NAMESPACES);
-  const namespaces = isCluster
-    ? [ALL_NAMESPACES, ...namespaceChoices(["default", ...known])]
-    : namespaceChoices(permitted);
+  const namespaces = useBindingNamespaces();
   const chosen = roles.find(({ name }) => name === role);
   return (
     <ConfirmDialog
@@ -101,16 +159,7 @@ export function BindDialog({ account, onClose }: { account: string; onClose: () 
           nothingFoundMessage={t("palette.nothing")}
           data-autofocus
         />
-        <Autocomplete
-          label={t("binding.columns.namespace")}
-          description={t("binding.namespaceHint")}
-          inputWrapperOrder={["label", "input", "description", "error"]}
-          value={namespace}
-          onChange={setNamespace}
-          data={namespaces}
-          limit={200}
-          required
-        />
+        <NamespaceField value={namespace} onChange={setNamespace} namespaces={namespaces} />
       </div>
     </ConfirmDialog>
   );
@@ -118,7 +167,8 @@ export function BindDialog({ account, onClose }: { account: string; onClose: () 
 
 export function UnbindDialog({ binding, onClose }: { binding: Binding; onClose: () => void }) {
   const { t } = useTranslation();
-  const { role, account, namespace } = binding;
+  const { role, namespace } = binding;
+  const account = binding.account ?? t("binding.groupName", { group: binding.group });
   return (
     <ConfirmDialog
       title={t("binding.unbindTitle", { role, account })}

@@ -156,6 +156,7 @@ function Roles({ account }: { account: Account }) {
   const { data, error } = useQuery(bindingsQuery({ account: account.name }));
   const seesAll = useCan()("read", "access");
   const bindings = data?.items;
+  const byGroup = account.roles.filter(({ group }) => group != null);
   return (
     <Card
       title={t("binding.roles")}
@@ -178,7 +179,22 @@ function Roles({ account }: { account: Account }) {
           <Loading rows={2} />
         </div>
       )}
+      {byGroup.length > 0 && (
+        <ul className={style.bindings} aria-label={t("login.groups")}>
+          {byGroup.map(({ role, namespace, group }) => (
+            <li key={`${role} ${namespace} ${group}`}>
+              <span className="clip">
+                <RoleLink name={role} /> <span className="quiet">{t("binding.byGroup", { group })}</span>
+              </span>
+              <span className="clip">
+                <NamespaceName namespace={namespace} />
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
       {bindings?.length === 0 &&
+        byGroup.length === 0 &&
         (seesAll ? (
           <EmptyState icon={ShieldOff} title={t("binding.none")}>
             {t("binding.noneText")}

@@ -132,7 +132,8 @@ function Row({ account }: { account: Account }) {
 function LastLogin({ login }: { login: Account["login"] }) {
   const { t } = useTranslation();
   if (!login) return "–";
-  if (!login.password_set_at) return login.invitation ? t("login.invited") : t("login.noPassword");
+  if (!login.password_set_at && !login.oidc)
+    return login.invitation ? t("login.invited") : t("login.noPassword");
   return login.last_login_at ? <RelativeTime at={login.last_login_at} light /> : t("login.never");
 }
 

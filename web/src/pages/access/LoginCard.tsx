@@ -1,12 +1,12 @@
-/** The login of an account: its password, its invitation and its sessions. */
+/** The login of an account: its password, its identity at the OpenID provider, its invitation and its sessions. */
 
 import { Button, Checkbox, Group, Modal, Select } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { Link2Off, LogOut, Mail, TriangleAlert } from "lucide-react";
+import { Link2Off, LogOut, Mail, Smartphone, TriangleAlert, Unlink } from "lucide-react";
 import { useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { endSessions, inviteAccount, revokeInvitation } from "../../api/access";
+import { endSessions, inviteAccount, resetTotp, revokeInvitation, unlinkAccount } from "../../api/access";
 import { meQuery } from "../../api/queries";
 import type { Account, AccountLogin } from "../../api/schema";
 import { INVITATION_HOURS, INVITATION_HOURS_DEFAULT, invitationLink } from "../../lib/access";
@@ -23,7 +23,7 @@ interface Props {
 
 export function LoginCard({ account, login }: Props) {
   const { t } = useTranslation();
-  const { password_set_at, last_login_at, invitation, sessions } = login;
+  const { password_set_at, last_login_at, invitation, oidc, sessions } = login;
   const none = <span className="quiet">–</span>;
   return (
     <Card title={t("login.title")}>
@@ -39,6 +39,19 @@ export function LoginCard({ account, login }: Props) {
               t("login.noPassword")
             ),
           ],
+          login.totp_set_at != null && [
+            t("totp.title"),
+            <span key="">
+              {t("login.setAt")} <RelativeTime at={login.totp_set_at} />
+            </span>,
+          ],
+          oidc != null && [
+            t("login.provider"),
+            <span key="" title={oidc.subject}>
+              {oidc.issuer}
+            </span>,
+          ],
+          oidc != null && [t("login.groups"), oidc.groups.length > 0 ? oidc.groups.join(", ") : none],
           [t("login.lastLogin"), last_login_at ? <RelativeTime key="" at={last_login_at} /> : none],
           [
             t("login.sessions"),
@@ -61,7 +74,7 @@ export function LoginCard({ account, login }: Props) {
 
 function Actions({ account, login }: Props) {
   const { t } = useTranslation();
-  const [open, setOpen] = useState<"invite" | "revoke" | "end" | null>(null);
+  const [open, setOpen] = useState<"invite" | "revoke" | "unlink" | "totp" | "end" | null>(null);
   const close = () => setOpen(null);
   const can = useCan();
   const me = useQuery(meQuery).data;
@@ -69,8 +82,10 @@ function Actions({ account, login }: Props) {
   const isOwn = me?.kind === "user" && me.name === name;
   const canInvite = can("create", "access") && !disabled;
   const canRevoke = can("delete", "access") && login.invitation != null;
+  const canUnlink = can("delete", "access") && login.oidc != null;
+  const canReset = can("delete", "access") && login.totp_set_at != null;
   const canEnd = (isOwn || can("delete", "access")) && login.sessions > 0;
-  if (!canInvite && !canRevoke && !canEnd) return null;
+  if (!canInvite && !canRevoke && !canUnlink && !canReset && !canEnd) return null;
   return (
     <div className={style.loginActs}>
       {canInvite && (
@@ -81,6 +96,16 @@ function Actions({ account, login }: Props) {
       {canRevoke && (
         <Button variant="default" leftSection={<Link2Off size={13} />} onClick={() => setOpen("revoke")}>
           {t("login.revoke")}
+        </Button>
+      )}
+      {canUnlink && (
+        <Button variant="default" leftSection={<Unlink size={13} />} onClick={() => setOpen("unlink")}>
+          {t("login.unlink")}
+        </Button>
+      )}
+      {canReset && (
+        <Button variant="default" leftSection={<Smartphone size={13} />} onClick={() => setOpen("totp")}>
+          {t("totp.reset")}
         </Button>
       )}
       {canEnd && (
@@ -99,6 +124,28 @@ function Actions({ account, login }: Props) {
           red
           onConfirm={() => revokeInvitation(name)}
           done={t("login.revoked")}
+          onClose={close}
+        />
+      )}
+      {open === "unlink" && (
+        <ConfirmDialog
+          title={t("login.unlinkTitle", { name })}
+          text={t("login.unlinkText")}
+          confirm={t("login.unlink")}
+          red
+          onConfirm={() => unlinkAccount(name)}
+          done={t("login.unlinked")}
+          onClose={close}
+        />
+      )}
+      {open === "totp" && (
+        <ConfirmDialog
+          title={t("totp.resetTitle", { name })}
+          text={t("totp.resetText")}
+          confirm={t("totp.reset")}
+          red
+          onConfirm={() => resetTotp(name)}
+          done={t("totp.disabled")}
           onClose={close}
         />
       )}

@@ -1,21 +1,22 @@
-/** One role: its permissions, and the accounts that have it. */
+/** One role: its permissions, and the accounts and groups that have it. */
 
-import { Button } from "@mantine/core";
+import { ActionIcon, Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
-import { FilePen, Package, Trash2 } from "lucide-react";
+import { FilePen, Package, Plus, Trash2, Unlink } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { bindingsQuery, deleteRole, roleQuery } from "../../api/access";
-import type { Role } from "../../api/schema";
+import type { Binding, Role } from "../../api/schema";
 import { permissionsOf } from "../../lib/access";
 import { usePageTitle } from "../../lib/title";
-import { Allowed } from "../../ui/Allowed";
+import { Allowed, AllowedSomewhere } from "../../ui/Allowed";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { Card, ErrorBox, Loading, Page } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
 import style from "./access.module.css";
+import { BindGroupDialog, UnbindDialog } from "./AccountDialogs";
 import { PermissionTable } from "./PermissionTable";
 import { Crumbs, NamespaceName, roleDescription, RoleName } from "./words";
 
@@ -50,11 +51,24 @@ function RoleDetails({ role }: { role: Role }) {
         <Card title={t("role.permissions")} flush>
           <PermissionTable permissions={permissionsOf(role.rules)} />
         </Card>
-        <Card title={t("binding.accounts")} flush>
+        <Card title={t("binding.accounts")} aside={<BindGroup role={name} />} flush>
           <Accounts role={name} />
         </Card>
       </div>
     </Page>
+  );
+}
+
+function BindGroup({ role }: { role: string }) {
+  const { t } = useTranslation();
+  const [binding, setBinding] = useState(false);
+  return (
+    <AllowedSomewhere verb="change" on="access">
+      <Button variant="default" leftSection={<Plus size={13} />} onClick={() => setBinding(true)}>
+        {t("binding.bindToGroup")}
+      </Button>
+      {binding && <BindGroupDialog role={role} onClose={() => setBinding(false)} />}
+    </AllowedSomewhere>
   );
 }
 
@@ -67,17 +81,45 @@ function Accounts({ role }: { role: string }) {
   if (data.items.length === 0) return <p className={`${style.padded} quiet`}>{t("binding.noAccounts")}</p>;
   return (
     <ul className={style.bindings} aria-label={t("binding.accounts")}>
-      {data.items.map(({ account, namespace }) => (
-        <li key={`${account} ${namespace}`}>
-          <Link to="/access/accounts/$name" params={{ name: account }} className="clip">
-            {account}
-          </Link>
-          <span className="clip">
-            <NamespaceName namespace={namespace} />
-          </span>
-        </li>
-      ))}
+      {data.items.map((binding) =>
+        binding.account != null ? (
+          <li key={`${binding.account} ${binding.namespace}`}>
+            <Link to="/access/accounts/$name" params={{ name: binding.account }} className="clip">
+              {binding.account}
+            </Link>
+            <span className="clip">
+              <NamespaceName namespace={binding.namespace} />
+            </span>
+          </li>
+        ) : (
+          <GroupBinding key={`group:${binding.group} ${binding.namespace}`} binding={binding} />
+        ),
+      )}
     </ul>
+  );
+}
+
+/** A binding of a group. It can be removed here, because groups have no page. */
+function GroupBinding({ binding }: { binding: Binding }) {
+  const { t } = useTranslation();
+  const [unbinding, setUnbinding] = useState(false);
+  const { role, group, namespace } = binding;
+  return (
+    <li>
+      <span className="clip">{t("binding.groupName", { group })}</span>
+      <span className="clip">
+        <NamespaceName namespace={namespace} />
+      </span>
+      <Allowed verb="change" on="access" in={namespace}>
+        <ActionIcon
+          aria-label={t("binding.unbindOf", { role, namespace })}
+          onClick={() => setUnbinding(true)}
+        >
+          <Unlink size={15} />
+        </ActionIcon>
+      </Allowed>
+      {unbinding && <UnbindDialog binding={binding} onClose={() => setUnbinding(false)} />}
+    </li>
   );
 }
 

@@ -24,7 +24,12 @@ export function RolesPage() {
   const { data, error, refetch } = useQuery(rolesQuery);
   const bindings = useQuery(bindingsQuery({})).data?.items;
   const accountsOf = (role: string) =>
-    new Set(bindings?.filter((each) => each.role === role).map(({ account }) => account)).size;
+    new Set(
+      bindings
+        ?.filter((each) => each.role === role)
+        .map(({ account }) => account)
+        .filter(Boolean),
+    ).size;
   return (
     <Page
       title={t("nav.access")}
