@@ -15,7 +15,8 @@ use model::spec::Volume;
 use model::{Bytes, Duration, Millicores};
 use server::ServerConfig;
 use server::config::{
-    ClientSecret, Exposure, ObjectsConfig, OidcConfig, Password, PostgresConfig, RaftConfig, S3Config, StoreConfig,
+    ClientSecret, Exposure, ObjectsConfig, OidcConfig, Password, PostgresConfig, RaftConfig, S3Config,
+    StoreConfig,
 };
 use server::networks::{Network, Networks};
 use worker::{AgentConfig, PortRange, PortRangeError};

@@ -58,7 +58,9 @@ function MemberRow({ member }: { member: ClusterMember }) {
         </div>
         <p className={style.meta}>
           <span className="num">{t("member.missing", { count: member.missing_entries })}</span>
-          {!member.running && contact != null && <span>{t("member.contact", { time: formatDuration(contact) })}</span>}
+          {!member.running && contact != null && (
+            <span>{t("member.contact", { time: formatDuration(contact) })}</span>
+          )}
           <code>{member.address}</code>
           <code>{member.id}</code>
         </p>

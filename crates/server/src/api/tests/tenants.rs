@@ -293,8 +293,8 @@ pub(super) fn request(tenant: &Tenant, method: &Method, route: &str) -> (String,
         | "/artifacts" | "/failures" | "/alerts" | "/alert-rules" | "/channels" | "/silences"
         | "/notifications" => all(),
         // The cluster itself: rights in a namespace suffice to read it.
-        "/workers" | "/queues" | "/namespaces" | "/servers" | "/me" | "/version" | "/roles" | "/tokens"
-        | "/session"
+        "/workers" | "/queues" | "/namespaces" | "/servers" | "/cluster/members" | "/me" | "/version"
+        | "/roles" | "/tokens" | "/session"
             if is_get || method == Method::DELETE =>
         {
             plain(WithoutTrace)
@@ -324,6 +324,7 @@ pub(super) fn request(tenant: &Tenant, method: &Method, route: &str) -> (String,
         path if path.starts_with("/servers/{id}") => {
             (route.replace("{id}", "srv_00000000010000000000000000"), Refused)
         }
+        "/cluster/members/{id}" => (route.replace("{id}", "0000000000000001"), Refused),
         "/queues/{name}" if is_get => (route.replace("{name}", "default"), WithoutTrace),
         path if path.starts_with("/queues/{name}") => (route.replace("{name}", "default"), Refused),
         // The namespace of the object; its quota belongs to the cluster.
