@@ -144,6 +144,7 @@ fn dependencies_between_crates_point_inwards() {
                 "model",
                 "mutation",
                 "proto",
+                "raft",
                 "store",
                 "timetable",
             ],

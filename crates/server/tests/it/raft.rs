@@ -77,11 +77,10 @@ impl Site {
 
     /// Starts three servers; the first one leads.
     async fn three(&self) -> [Running; 3] {
-        let first = self.first().await;
-        let join = |name| async move {
-            self.start(name, free_address().await, self.join(first.addr)).await.unwrap()
-        };
-        let (second, third) = (join("second").await, join("third").await);
+        let first = Box::pin(self.first()).await;
+        let join = async |name| self.start(name, free_address().await, self.join(first.addr)).await.unwrap();
+        let second = Box::pin(join("second")).await;
+        let third = Box::pin(join("third")).await;
         [first, second, third]
     }
 
