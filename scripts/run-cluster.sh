@@ -93,10 +93,10 @@ start_server() {
   start "server-$1" "$belfry" server --name "$1" --data "$data/server-$1" --listen "127.0.0.1:$2" "${flags[@]}"
 }
 
-# is_up NAME PORT: for the first server of a cluster, also whether it has written the tokens.
+# is_up NAME PORT: for the first server of a Raft cluster, also whether it has written the tokens.
 is_up() {
   (exec 3<>"/dev/tcp/127.0.0.1/$2") 2>/dev/null || return 1
-  [[ $1 != a || -s $data/server-a/admin-token || -n $(ls "$data"/server-?/admin-token 2>/dev/null) ]]
+  [[ $store != raft || $1 != a || -s $data/server-a/join-token && -s $data/server-a/admin-token ]]
 }
 
 if [[ $store == raft ]]; then

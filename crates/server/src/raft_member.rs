@@ -29,7 +29,7 @@ use raft::error::OpenError;
 use raft::identity::{FirstStart, FirstStartKind, Identity as NodeIdentity, IdentityError};
 use raft::log::OnFailure;
 use raft::net::join::{Channel, JoinRequest, JoinToken, JoinTransport};
-use raft::net::{BoxStream, Transport};
+use raft::net::{BoxStream, Transport, refuse};
 use raft::node::{Options as NodeOptions, Start};
 use raft::store::{JoinFailed, Joined, Options, RaftStore, ask_to_join};
 use raft::types::{NodeId, Peer};
@@ -41,7 +41,6 @@ use tokio::sync::watch;
 
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{RaftConfig, ServerConfig};
-use crate::listener::Door;
 use crate::node::Fatal;
 use crate::peers::{Identity, Protocol, Proved};
 use crate::private_files::{make_private_dir, write_secret};
@@ -184,7 +183,7 @@ pub(crate) fn prepare(config: &ServerConfig, raft: &RaftConfig) -> Result<Prepar
 
 impl Prepared {
     /// Opens the store, and waits until this server is a voter of a cluster with a leader. `address` is where the other
-    /// servers reach this one. The door gets the member as soon as it can serve.
+    /// servers reach this one. `serve` gets the member as soon as it can serve connections.
     ///
     /// # Errors
     /// See [`RaftMemberError`]; the store was shut down.
@@ -193,7 +192,7 @@ impl Prepared {
         config: &ServerConfig,
         raft: &RaftConfig,
         address: String,
-        door: &Door,
+        serve: impl FnOnce(Arc<RaftMember>),
     ) -> Result<Arc<RaftMember>, RaftMemberError> {
         let key = self.identity.fingerprint();
         let me = Peer { address, fingerprint: key.0, name: config.name.clone() };
@@ -212,7 +211,7 @@ impl Prepared {
         };
         let member = RaftMember::start(config, node, me, start, connector).await?;
         member.store.introduce(members);
-        door.add_member(Arc::clone(&member));
+        serve(Arc::clone(&member));
         match member.become_ready(config, joining.as_ref()).await {
             Ok(()) => Ok(member),
             Err(error) => {
@@ -468,13 +467,10 @@ impl RaftMember {
             }
             Protocol::Raft => {
                 let Some(node) = store.member_with_key(&proved.key.0) else {
-                    // A server that was removed may try again and again.
-                    let now = tokio::time::Instant::now();
-                    let mut said = self.refused_at.lock().unwrap_or_else(PoisonError::into_inner);
-                    if said.is_none_or(|said| now - said >= SAY_EVERY) {
-                        *said = Some(now);
+                    if self.may_report_refusal() {
                         tracing::warn!(address, key = %proved.key, "refused a server that is no member of the cluster");
                     }
+                    let _late = tokio::time::timeout(JOIN_TIMEOUT, refuse(stream)).await;
                     return;
                 };
                 // An error is a panic, which was reported.
@@ -482,6 +478,17 @@ impl RaftMember {
                 let _ended = AbortOnDrop(serving).await;
             }
         }
+    }
+
+    /// Returns whether a refusal was not reported recently. A server that was removed may try again and again.
+    fn may_report_refusal(&self) -> bool {
+        let now = tokio::time::Instant::now();
+        let mut reported = self.refused_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let may = reported.is_none_or(|reported| now - reported >= SAY_EVERY);
+        if may {
+            *reported = Some(now);
+        }
+        may
     }
 
     /// Completes when the log or the rows have failed.

@@ -148,13 +148,14 @@ async fn start_member(config: ServerConfig, raft: RaftConfig) -> Result<Running,
     let url = config.url_at(addr).unwrap_or_default();
     let address = url.strip_prefix("http://").unwrap_or(&url).trim_end_matches('/').to_owned();
     tracing::info!(%addr, "listening for the other servers of the cluster");
-    let member = match prepared.open(&config, &raft, address, &listening.door).await {
-        Ok(member) => member,
-        Err(error) => {
-            listening.end().await;
-            return Err(error.into());
-        }
-    };
+    let member =
+        match prepared.open(&config, &raft, address, |member| listening.door.add_member(member)).await {
+            Ok(member) => member,
+            Err(error) => {
+                listening.end().await;
+                return Err(error.into());
+            }
+        };
     let site =
         Site { store: member.store(), addr, clock: clock::of_process(), engine: EngineThread::Dedicated };
     match assemble(config, site, listening.clone(), Some(Arc::clone(&member))).await {

@@ -10,7 +10,7 @@ use super::rows::StoreKind;
 use super::{RECOVERY, Storm, from_env};
 
 /// Default number of kills, for `make test`.
-const KILLS: u64 = 3;
+const KILLS: u64 = 2;
 const KILL: &str = "kill leader";
 
 impl Storm {

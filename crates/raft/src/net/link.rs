@@ -61,6 +61,13 @@ pub(crate) enum CallError {
     TimedOut { node: NodeId, timeout: Duration },
 }
 
+impl CallError {
+    /// Returns whether the node does not accept this one.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Unreachable { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+}
+
 /// What all links of a node need.
 pub(crate) struct Context {
     pub(crate) cluster: u128,
@@ -238,6 +245,11 @@ async fn open(
         return Err(io::Error::other(problem));
     }
     Ok(Connection::start(context, stream, answered))
+}
+
+/// Reads the first message of a server that gets no answer to it. Otherwise the refusal could be lost with the connection.
+pub(crate) async fn read_first(stream: &mut BoxStream) -> io::Result<()> {
+    frame::read(stream).await.map(drop)
 }
 
 /// Reads the first message of the other node.

@@ -63,6 +63,16 @@ pub trait Transport: Send + Sync + 'static {
     fn connect(&self, to: NodeId, peer: &Peer) -> BoxFuture<'static, io::Result<BoxStream>>;
 }
 
+/// Answers a server that is no member of the cluster, and closes the connection.
+pub async fn refuse(mut stream: BoxStream) {
+    let text = "this server is no member of the cluster: it was removed, or has another key";
+    let body = encode(&Refused::new(Refusal::Invalid, text));
+    // The other side learns it, or finds the connection closed.
+    let _ = link::read_first(&mut stream).await;
+    let _ = frame::write(&mut stream, &frame::Frame { kind: message::ERROR, request: 0, body }).await;
+    let _ = tokio::io::AsyncWriteExt::shutdown(&mut stream).await;
+}
+
 /// Links to one node.
 #[derive(Debug)]
 pub(crate) struct PeerLinks {

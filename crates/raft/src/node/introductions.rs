@@ -7,13 +7,19 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use openraft::ChangeMembers;
+use tokio::time::Instant;
 
 use super::{Changing, Shared};
 use crate::machine::Machine;
+use crate::net::link::CallError;
 use crate::net::message::MEMBERS;
 use crate::types::{NodeId, Peer};
+
+/// Interval at which a node that was removed says so.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// Members that others have named, beside those of this node's own membership.
 #[derive(Debug, Default)]
@@ -70,9 +76,29 @@ impl<M: Machine> Shared<M> {
             links.control.call::<Vec<(NodeId, Peer)>>(MEMBERS, me, self.timing.append_timeout).await
         });
         let answers = self.stop.run_until_cancelled(futures::future::join_all(questions)).await;
-        let named: BTreeMap<_, _> = answers.into_iter().flatten().flatten().flatten().collect();
+        let answers: Vec<_> = answers.into_iter().flatten().collect();
+        if !answers.is_empty()
+            && answers.iter().all(|answer| answer.as_ref().is_err_and(CallError::is_refusal))
+        {
+            self.report_removal();
+        }
+        let named: BTreeMap<_, _> = answers.into_iter().flatten().flatten().collect();
         if !named.is_empty() {
             self.acquaintances.set(named);
+        }
+    }
+
+    /// Says from time to time that all members refuse this node.
+    fn report_removal(&self) {
+        let now = Instant::now();
+        let mut said = self.removal_reported_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none_or(|said| now - said >= REPORT_EVERY) {
+            *said = Some(now);
+            tracing::error!(
+                node = %self.id,
+                "the members of the cluster refuse this server: it was removed, or its key was replaced; let it join again \
+                 with an empty data folder"
+            );
         }
     }
 

@@ -39,8 +39,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use openraft::error::{ClientWriteError, RaftError};
@@ -178,6 +178,8 @@ pub(crate) struct Shared<M: Machine> {
     readers: Readers,
     pub(crate) roster: Roster,
     pub(crate) acquaintances: Acquaintances,
+    /// When this node last said that the members refuse it.
+    pub(crate) removal_reported_at: Mutex<Option<Instant>>,
     permits: mpsc::UnboundedSender<Permit>,
     /// While the leadership is transferred.
     pub(crate) transferring: AtomicBool,
@@ -432,6 +434,7 @@ impl<M: Machine> Node<M> {
             readers,
             roster: Roster::default(),
             acquaintances: Acquaintances::default(),
+            removal_reported_at: Mutex::new(None),
             permits,
             transferring: AtomicBool::new(false),
             transfers: AtomicU32::new(0),

@@ -91,12 +91,20 @@ impl Site {
         reqwest::Client::builder().default_headers(headers).build().unwrap()
     }
 
-    /// Submits a job to a server.
+    /// Submits a job to a server, again while it knows no leader.
     async fn submit(&self, server: SocketAddr) -> JobId {
         let url = format!("http://{server}/api/v1/jobs");
-        let submitting =
-            self.client().post(url).json(&json!({"run": {"process": {"command": ["true"]}}})).send();
-        let answer = soon("an answer", submitting).await.unwrap();
+        let body = json!({"run": {"process": {"command": ["true"]}}});
+        let submitting = async {
+            loop {
+                let answer = self.client().post(&url).json(&body).send().await.unwrap();
+                if answer.status() != StatusCode::SERVICE_UNAVAILABLE {
+                    break answer;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let answer = soon("an answer", submitting).await;
         assert_eq!(answer.status(), StatusCode::CREATED, "{}", answer.text().await.unwrap());
         let created: serde_json::Value = answer.json().await.unwrap();
         created["id"].as_str().unwrap().parse().unwrap()
