@@ -12,7 +12,8 @@ use std::time::Duration;
 use openraft::ChangeMembers;
 use tokio::time::Instant;
 
-use super::{Changing, Shared};
+use super::Shared;
+use super::members::Changing;
 use crate::machine::Machine;
 use crate::net::link::CallError;
 use crate::net::message::MEMBERS;
@@ -47,7 +48,7 @@ pub(crate) async fn run<M: Machine>(shared: Arc<Shared<M>>, me: Peer) {
             shared.readdress(shared.id, &me).await;
         } else if shared.contact.silent_for() >= shared.timing.lease * 2 || shared.has_moved(&me) {
             shared.ask_for_members(&me).await;
-        } else {
+        } else if shared.is_member() {
             // Its own membership is up to date. A member that was removed must not be known from elsewhere.
             shared.acquaintances.set([]);
         }
@@ -62,6 +63,11 @@ impl<M: Machine> Shared<M> {
         let own = servers.membership_config.nodes();
         members.extend(own.map(|(node, peer)| (*node, peer.clone())));
         members
+    }
+
+    /// Returns whether the log of this node names it. A new server has no entries yet.
+    fn is_member(&self) -> bool {
+        self.servers.borrow().membership_config.membership().get_node(&self.id).is_some()
     }
 
     fn has_moved(&self, me: &Peer) -> bool {

@@ -9,7 +9,7 @@
 //!   leadership; `transfer` hands it over.
 //! - `door` serves the requests of other nodes. It is the only caller of openraft for them.
 //! - `roster` holds what the servers announce about themselves.
-//! - `introductions` lets members find each other again after one of them was away or has moved.
+//! - `members` adds, promotes and removes members; `introductions` lets members find each other again after one of them was away or has moved.
 //! - `housekeeping` purges the log, completes interrupted changes of the members, and reports failures.
 //!
 //! # Invariants
@@ -26,6 +26,7 @@ mod door;
 mod elector;
 mod housekeeping;
 mod introductions;
+mod members;
 mod proposer;
 mod pulse;
 mod readers;
@@ -43,9 +44,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use openraft::error::{ClientWriteError, RaftError};
 use openraft::metrics::RaftServerMetrics;
-use openraft::{ChangeMembers, Raft, RaftMetrics, ServerState};
+use openraft::{Raft, RaftMetrics, ServerState};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -54,7 +54,7 @@ use tokio_util::task::TaskTracker;
 pub use housekeeping::Keep;
 pub use roster::Announcement;
 
-use crate::error::{MembershipError, OpenError, ProposeError, ReadError, TransferError};
+use crate::error::{OpenError, ProposeError, ReadError, TransferError};
 use crate::log::{
     self, Failure, Log, LogReader, OnFailure, Options as LogOptions, SpaceGauge, Start as LogStart,
 };
@@ -150,11 +150,6 @@ impl Options {
         }
     }
 }
-
-/// A member that has answered within this time counts as running: several rounds of the leader.
-const REACHABLE: Duration = Duration::from_secs(2);
-/// A member that lacks at most this number of entries counts as caught up.
-pub(crate) const MISSING_ENTRIES_MAX: u64 = 1_000;
 
 /// What the tasks of a node share.
 pub(crate) struct Shared<M: Machine> {
@@ -321,13 +316,6 @@ pub struct Member {
     pub matched: Option<LogId>,
     /// Time since the member last answered this node; `None` if it never has. Only the leader asks all members.
     pub silent_for: Option<Duration>,
-}
-
-impl Member {
-    /// Returns whether the member has answered recently. Only the leader asks all members.
-    pub fn is_reachable(&self) -> bool {
-        self.silent_for.is_some_and(|silent| silent < REACHABLE)
-    }
 }
 
 impl<M: Machine> Node<M> {
@@ -655,70 +643,6 @@ impl<M: Machine> Node<M> {
         self.shared.acquaintances.set(members);
     }
 
-    /// Adds a node that gets the entries but does not vote. Returns when the change is committed; the node may lack entries.
-    ///
-    /// # Errors
-    /// See [`MembershipError`].
-    pub async fn add_learner(&self, node: NodeId, peer: Peer) -> Result<(), MembershipError> {
-        // First: the metrics that show the members may be old, and the new node may soon vote.
-        self.shared.has_company.store(true, Ordering::SeqCst);
-        let nodes = BTreeMap::from([(node, peer)]);
-        self.change(ChangeMembers::AddNodes(nodes)).await
-    }
-
-    /// Makes a learner a voter. Returns when the change is committed.
-    ///
-    /// # Errors
-    /// See [`MembershipError`].
-    pub async fn promote(&self, node: NodeId) -> Result<(), MembershipError> {
-        self.change(ChangeMembers::AddVoterIds([node].into())).await
-    }
-
-    /// Removes a member for good: its id never comes back. Returns when the change is committed.
-    ///
-    /// A member that answers is not removed, because it would not know it; and no member, unless a majority of the
-    /// voters that stay answers and has all entries but the newest ones.
-    ///
-    /// # Errors
-    /// See [`MembershipError`].
-    pub async fn remove(&self, node: NodeId) -> Result<(), MembershipError> {
-        let status = self.status();
-        if status.role != Role::Leader {
-            return Err(MembershipError::NotLeader { leader: status.leader });
-        }
-        removable(&status, node)?;
-        let is_voter = status.members.iter().any(|member| member.node == node && member.is_voter);
-        let gone = [node].into();
-        let change =
-            if is_voter { ChangeMembers::RemoveVoters(gone) } else { ChangeMembers::RemoveNodes(gone) };
-        let changing = self.change_retaining(change, false);
-        let changed = tokio::time::timeout(self.shared.timing.forward_patience, changing).await;
-        changed.unwrap_or(Err(MembershipError::OutcomeUnknown))
-    }
-
-    async fn change(&self, change: ChangeMembers<NodeId, Peer>) -> Result<(), MembershipError> {
-        self.change_retaining(change, true).await
-    }
-
-    async fn change_retaining(
-        &self,
-        change: ChangeMembers<NodeId, Peer>,
-        retain: bool,
-    ) -> Result<(), MembershipError> {
-        let shared = &self.shared;
-        let _changing = Changing::begin(&shared.changes);
-        let changed = shared.raft.change_membership(change, retain).await;
-        changed.map(drop).map_err(|error| match error {
-            RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
-                MembershipError::NotLeader { leader: forward.leader_id }
-            }
-            RaftError::APIError(ClientWriteError::ChangeMembershipError(error)) => {
-                MembershipError::Refused { reason: error.to_string() }
-            }
-            RaftError::Fatal(_) => MembershipError::Stopped,
-        })
-    }
-
     /// Transfers the leadership to a voter: the given one, or the one with the most entries. Returns when another node
     /// leads.
     ///
@@ -773,48 +697,6 @@ impl<M: Machine> Node<M> {
         shared.stop_applier.cancel();
         shared.tasks.close();
         shared.tasks.wait().await;
-    }
-}
-
-/// Returns why a member cannot be removed now. The voters before and after the change must both have a majority that
-/// confirms it.
-fn removable(status: &Status, node: NodeId) -> Result<(), MembershipError> {
-    let Some(removed) = status.members.iter().find(|member| member.node == node) else {
-        return Err(MembershipError::Unknown { node });
-    };
-    if removed.is_reachable() {
-        return Err(MembershipError::Refused { reason: "its server still runs: stop it first".to_owned() });
-    }
-    let index = |position: Option<LogId>| position.map_or(0, |position| position.index);
-    let is_ready = |member: &Member| {
-        let has = if member.node == status.node { status.last } else { member.matched };
-        member.is_reachable() && index(has) + MISSING_ENTRIES_MAX >= index(status.last)
-    };
-    let voters = || status.members.iter().filter(|member| member.is_voter);
-    let ready = voters().filter(|member| is_ready(member)).count();
-    let (before, after) = (voters().count(), voters().filter(|member| member.node != node).count());
-    if ready <= before.max(after) / 2 {
-        let reason = format!(
-            "only {ready} of {before} voters run and have the newest entries: a majority must confirm the change"
-        );
-        return Err(MembershipError::Refused { reason });
-    }
-    Ok(())
-}
-
-/// Counts a change of the members while it lasts.
-struct Changing<'a>(&'a AtomicU32);
-
-impl<'a> Changing<'a> {
-    fn begin(changes: &'a AtomicU32) -> Self {
-        changes.fetch_add(1, Ordering::SeqCst);
-        Self(changes)
-    }
-}
-
-impl Drop for Changing<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -12,7 +12,7 @@ use super::RaftStore;
 use crate::error::MembershipError;
 use crate::net::BoxStream;
 use crate::net::join::{self, Channel, JoinAnswer, JoinError, JoinRequest, JoinToken, JoinTransport};
-use crate::node::{MISSING_ENTRIES_MAX, Member, Role, Status};
+use crate::node::{Role, Status};
 use crate::types::{NodeId, Peer};
 
 /// Name of the secret of the join token.
@@ -181,7 +181,7 @@ impl RaftStore {
                 );
             }
             Some(member) if member.is_voter => true,
-            Some(member) if is_caught_up(member, &status) => match self.node.promote(node).await {
+            Some(member) if member.is_caught_up(&status) => match self.node.promote(node).await {
                 Ok(()) => {
                     tracing::info!(%node, name = peer.name, "a server votes now");
                     true
@@ -245,9 +245,4 @@ fn not_leader(status: &Status) -> JoinAnswer {
     let leader = status.leader.filter(|leader| *leader != status.node);
     let leader = leader.and_then(|leader| status.members.iter().find(|member| member.node == leader));
     JoinAnswer::NotLeader { leader: leader.map(|member| member.peer.address.clone()) }
-}
-
-fn is_caught_up(member: &Member, status: &Status) -> bool {
-    let index = |position: Option<crate::types::LogId>| position.map_or(0, |position| position.index);
-    index(member.matched) + MISSING_ENTRIES_MAX >= index(status.last)
 }

@@ -127,9 +127,6 @@ async fn set(api: &Api, actor: &Actor, id: ServerId, draining: bool) -> Result<J
 }
 
 fn shown_member(status: &Status, node: &Node) -> ClusterMember {
-    let index = |position: Option<raft::types::LogId>| position.map_or(0, |position| position.index);
-    let is_this = node.node == status.node;
-    let has = if is_this { status.last } else { node.matched };
     let role = match node.is_voter {
         true if status.leader == Some(node.node) => MemberRole::Leader,
         true => MemberRole::Voter,
@@ -142,7 +139,7 @@ fn shown_member(status: &Status, node: &Node) -> ClusterMember {
         role,
         running: node.is_reachable(),
         last_contact: node.silent_for.map(model::Duration::from),
-        missing_entries: index(status.last).saturating_sub(index(has)),
+        missing_entries: node.missing_entries(status),
     }
 }
 
