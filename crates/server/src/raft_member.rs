@@ -38,6 +38,7 @@ use store::cluster::Fingerprint;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{RaftConfig, ServerConfig};
@@ -63,6 +64,12 @@ pub enum RaftMemberError {
     /// The data folder belongs to no cluster, and no flag says what to do.
     #[error("the data folder `{}` belongs to no cluster yet", path.display())]
     NoCluster {
+        /// The data folder.
+        path: PathBuf,
+    },
+    /// The data folder belongs to a Raft cluster, and the server has the embedded store.
+    #[error("the data folder `{}` belongs to a Raft cluster", path.display())]
+    NotEmbedded {
         /// The data folder.
         path: PathBuf,
     },
@@ -128,6 +135,7 @@ impl RaftMemberError {
                 "start the first server of a new cluster with `--bootstrap`, and each other server with `--join HOST:PORT \
                  --join-token-file FILE`; if this server was a member and has lost its folder, it must join again"
             }
+            Self::NotEmbedded { .. } => "start the server with `--store raft`, or use another data folder",
             Self::OtherStore { .. } => "use an empty data folder for a server with `--store raft`",
             Self::OtherStart { .. } => "use the flags of the first start, or another data folder",
             Self::Identity(error) => error.help(),
@@ -285,7 +293,9 @@ impl Membership {
         let other = |begun, wanted| RaftMemberError::OtherStart { begun, cluster: first.cluster, wanted };
         let is_other_cluster = || join_token(raft).map(|token| token.cluster != first.cluster);
         match (first.kind, existing) {
-            (FirstStartKind::Bootstrap, Some(_)) if !raft.join.is_empty() => Err(other("create", "join one")),
+            (FirstStartKind::Bootstrap, Some(_)) if !raft.join.is_empty() && !raft.bootstrap => {
+                Err(other("create", "join one"))
+            }
             (FirstStartKind::Bootstrap, Some(node)) => Ok(Self::Bootstrap(node)),
             (FirstStartKind::Join, Some(_)) if raft.bootstrap => Err(other("join", "create one")),
             // Its token is still needed to become a voter.
@@ -475,7 +485,7 @@ impl RaftMember {
                 };
                 // An error is a panic, which was reported.
                 let serving = self.tasks.spawn(async move { store.serve_peer(stream, node).await });
-                let _ended = AbortOnDrop(serving).await;
+                let _ended = AbortOnDropHandle::new(serving).await;
             }
         }
     }
@@ -520,26 +530,6 @@ impl Drop for RaftMember {
             // A runtime must not wait for its threads in an asynchronous task.
             runtime.shutdown_background();
         }
-    }
-}
-
-/// A task that ends when its caller does.
-struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
-
-impl<T> Future for AbortOnDrop<T> {
-    type Output = Result<T, tokio::task::JoinError>;
-
-    fn poll(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Self::Output> {
-        std::pin::Pin::new(&mut self.0).poll(context)
-    }
-}
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

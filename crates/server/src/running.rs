@@ -178,6 +178,9 @@ async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), StartErro
 async fn open_embedded(config: &ServerConfig) -> Result<Arc<dyn Store>, StartError> {
     let options = store::sqlite::Options { shards: config.shards, ..Default::default() };
     let path = config.store_path();
+    if config.raft_dir().exists() {
+        return Err(RaftMemberError::NotEmbedded { path: config.data_dir.clone() }.into());
+    }
     if std::fs::metadata(&path).map_or(0, |meta| meta.len()) == 0
         && let Some(trace) = evidence_of_store(config)
     {
@@ -187,12 +190,11 @@ async fn open_embedded(config: &ServerConfig) -> Result<Arc<dyn Store>, StartErr
     Ok(Arc::new(opened.map_err(|error| StartError::Thread(std::io::Error::other(error)))??))
 }
 
-/// Returns a file that proves an earlier store in this data folder: a Raft store, a token, or a complete log or artifact.
+/// Returns a file that proves an earlier store in this data folder: a token, or a complete log or artifact.
 fn evidence_of_store(config: &ServerConfig) -> Option<PathBuf> {
-    let raft = Some(config.raft_dir()).filter(|folder| contains_file(folder));
     let tokens = [ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE].map(|name| config.data_dir.join(name));
     let objects = Some(config.data_dir.join("objects")).filter(|objects| contains_file(objects));
-    raft.or(tokens.into_iter().find(|token| token.exists())).or(objects)
+    tokens.into_iter().find(|token| token.exists()).or(objects)
 }
 
 fn contains_file(folder: &Path) -> bool {

@@ -326,6 +326,7 @@ fn start_failure(error: StartError) -> Failure {
         StartError::Config(_)
             | StartError::RaftMember(
                 RaftMemberError::NoCluster { .. }
+                    | RaftMemberError::NotEmbedded { .. }
                     | RaftMemberError::OtherStart { .. }
                     | RaftMemberError::OtherStore { .. }
             )

@@ -127,7 +127,7 @@ codes! {
     BackfillEnded = 409, "backfill_ended", "The backfill has already ended.", "start a new backfill";
     CalendarInUse = 409, "calendar_in_use", "The calendar is in use.", "remove the calendar from the objects that refer to it first";
     CalendarBuiltIn = 409, "calendar_built_in", "Built-in calendars cannot be changed.", "create your own calendar that includes or excludes the days of the built-in one, and refer to it";
-    MemberNotRemovable = 409, "member_not_removable", "The member cannot be removed now.", "stop its server first; a majority of the voters that stay must run and have the newest entries";
+    MemberNotRemovable = 409, "member_not_removable", "The member cannot be removed now.", "stop its server first; a majority of the voters must run and have the newest entries";
     NoOtherServer = 409, "no_other_server", "No other server can take over.", "start another server on the same store first, or stop this one";
     VersionMismatch = 412, "version_mismatch", "The object was changed in the meantime.", "read the object again and repeat the change with its new ETag";
     BodyTooLarge = 413, "body_too_large", "The request body is too large.", "split the request; store large files as artifacts";
