@@ -159,6 +159,9 @@ pub enum MembershipError {
     /// A majority did not confirm the change in time. It may take effect.
     #[error("a majority of the servers did not confirm the change in time")]
     OutcomeUnknown,
+    /// Another change did not end in time. Nothing was changed.
+    #[error("another change of the members of the cluster is under way")]
+    InProgress,
     /// The change is not possible now. Nothing was changed.
     #[error("cannot change the members of the cluster: {reason}")]
     Refused {

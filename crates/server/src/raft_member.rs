@@ -350,7 +350,7 @@ impl Joining {
         let mut said = None::<tokio::time::Instant>;
         loop {
             match ask_to_join(&self.connector, &self.addresses, &self.token, &self.request).await {
-                Err(error @ JoinFailed::NoAnswer { .. }) => {
+                Err(error @ JoinFailed::Undecided { .. }) => {
                     if said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
                         tracing::warn!(%error, "cannot join the cluster yet; retrying");
                         said = Some(tokio::time::Instant::now());

@@ -140,6 +140,11 @@ pub enum JoinAnswer {
         /// Why not.
         reason: String,
     },
+    /// The node can join later: it asks again.
+    NotNow {
+        /// What it waits for.
+        reason: String,
+    },
 }
 
 /// Why a handshake failed.

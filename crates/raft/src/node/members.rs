@@ -1,6 +1,6 @@
 //! Changes of the members: new ones, voters, and those that have ended for good.
 //!
-//! openraft allows one change at a time. The leader of a later term completes one that was interrupted; see
+//! openraft allows one change at a time, so a change waits for the one before it. The leader of a later term completes one that was interrupted; see
 //! [`housekeeping`](super::housekeeping).
 
 use std::collections::BTreeMap;
@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use openraft::ChangeMembers;
-use openraft::error::{ClientWriteError, RaftError};
+use openraft::error::{ChangeMembershipError, ClientWriteError, RaftError};
+use tokio::time::Instant;
 
 use super::{Member, Node, Role, Status};
 use crate::error::MembershipError;
@@ -19,6 +20,10 @@ use crate::types::{LogId, NodeId, Peer};
 const REACHABLE: Duration = Duration::from_secs(2);
 /// A member that lacks at most this number of entries counts as caught up.
 const MISSING_ENTRIES_MAX: u64 = 1_000;
+/// Maximum wait for another change to end.
+const TURN_PATIENCE: Duration = Duration::from_secs(5);
+/// Pause before a change asks again whether it is its turn.
+const TURN_PAUSE: Duration = Duration::from_millis(10);
 
 impl Member {
     /// Returns whether the member has answered recently. Only the leader asks all members.
@@ -92,16 +97,28 @@ impl<M: Machine> Node<M> {
     ) -> Result<(), MembershipError> {
         let shared = &self.shared;
         let _changing = Changing::begin(&shared.changes);
-        let changed = shared.raft.change_membership(change, retain).await;
-        changed.map(drop).map_err(|error| match error {
-            RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
-                MembershipError::NotLeader { leader: forward.leader_id }
+        let begun = Instant::now();
+        loop {
+            let changed = shared.raft.change_membership(change.clone(), retain).await;
+            let Err(error) = changed.map_err(change_error) else { return Ok(()) };
+            if !matches!(error, MembershipError::InProgress) || begun.elapsed() >= TURN_PATIENCE {
+                return Err(error);
             }
-            RaftError::APIError(ClientWriteError::ChangeMembershipError(error)) => {
-                MembershipError::Refused { reason: error.to_string() }
-            }
-            RaftError::Fatal(_) => MembershipError::Stopped,
-        })
+            tokio::time::sleep(TURN_PAUSE).await;
+        }
+    }
+}
+
+fn change_error(error: RaftError<NodeId, ClientWriteError<NodeId, Peer>>) -> MembershipError {
+    match error {
+        RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
+            MembershipError::NotLeader { leader: forward.leader_id }
+        }
+        RaftError::APIError(ClientWriteError::ChangeMembershipError(error)) => match error {
+            ChangeMembershipError::InProgress(_) => MembershipError::InProgress,
+            error => MembershipError::Refused { reason: error.to_string() },
+        },
+        RaftError::Fatal(_) => MembershipError::Stopped,
     }
 }
 

@@ -42,9 +42,9 @@ pub enum JoinFailed {
         /// What it has answered.
         reason: String,
     },
-    /// No server has answered as one of the cluster.
-    #[error("no server of the cluster has answered: {}", tried.join("; "))]
-    NoAnswer {
+    /// No server has decided about this one; it can ask again.
+    #[error("no server of the cluster has let this one join: {}", tried.join("; "))]
+    Undecided {
         /// Each address, and what happened.
         tried: Vec<String>,
     },
@@ -60,7 +60,7 @@ impl JoinFailed {
             Self::Untrusted { .. } => {
                 "check that the join token is the one that the first server of the cluster wrote, and the addresses"
             }
-            Self::NoAnswer { .. } => "check the addresses, and that the servers run",
+            Self::Undecided { .. } => "check the addresses, and that the servers run",
         }
     }
 }
@@ -109,13 +109,14 @@ pub async fn ask(
                     waiting.push_front(leader);
                 }
             }
+            Ok(JoinAnswer::NotNow { reason }) => tried.push(format!("`{address}`: {reason}")),
             Err(error @ (JoinError::Proof | JoinError::Version { .. })) => {
                 untrusted = Some(JoinFailed::Untrusted { address, reason: error.to_string() });
             }
             Err(error) => tried.push(format!("`{address}`: {error}")),
         }
     }
-    Err(untrusted.unwrap_or(JoinFailed::NoAnswer { tried }))
+    Err(untrusted.unwrap_or(JoinFailed::Undecided { tried }))
 }
 
 async fn handshake(
@@ -201,7 +202,8 @@ impl RaftStore {
                 match self.node.add_learner(node, peer).await {
                     Ok(()) => false,
                     Err(MembershipError::NotLeader { .. }) => return not_leader(&self.node.status()),
-                    Err(error) => return refused(&error.to_string()),
+                    Err(error @ MembershipError::Refused { .. }) => return refused(&error.to_string()),
+                    Err(error) => return JoinAnswer::NotNow { reason: error.to_string() },
                 }
             }
         };
@@ -228,10 +230,10 @@ impl RaftStore {
                 }
                 // The leader may have changed, and another server may have joined.
                 Ok(Joined { members, .. }) => self.introduce(members),
-                Err(JoinFailed::NoAnswer { tried }) => {
+                Err(JoinFailed::Undecided { tried }) => {
                     tracing::debug!(
                         tried = tried.join("; "),
-                        "no server of the cluster has answered; asking again"
+                        "no server of the cluster has let this one vote; asking again"
                     );
                 }
                 Err(refused) => return Err(refused),

@@ -171,6 +171,9 @@ async fn remove_member(
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let not_found = || ApiError::new(Code::MemberNotFound, format!("the cluster has no member `{id}`"));
+    let refused = |reason: &str| {
+        ApiError::new(Code::MemberNotRemovable, format!("cannot remove member `{id}`: {reason}"))
+    };
     let node = u64::from_str_radix(&id, 16).map(NodeId).map_err(|_| not_found())?;
     let member = api.raft_member.as_ref().ok_or_else(not_found)?;
     match member.store().remove(node).await {
@@ -179,10 +182,8 @@ async fn remove_member(
             Ok(StatusCode::NO_CONTENT)
         }
         Err(MembershipError::Unknown { .. }) => Err(not_found()),
-        Err(MembershipError::Refused { reason }) => {
-            let detail = format!("cannot remove member `{id}`: {reason}");
-            Err(ApiError::new(Code::MemberNotRemovable, detail))
-        }
+        Err(MembershipError::Refused { reason }) => Err(refused(&reason)),
+        Err(error @ MembershipError::InProgress) => Err(refused(&error.to_string())),
         Err(error @ MembershipError::NotLeader { .. }) => {
             Err(ApiError::new(Code::Loading, error.to_string()))
         }

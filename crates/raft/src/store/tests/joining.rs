@@ -98,6 +98,31 @@ async fn two_servers_join_the_first_one_and_vote() {
     assert!(again.is_voter);
 }
 
+/// Whoever starts three servers at once does not wait between them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_joins_while_another_one_begins_to_vote_waits() {
+    let mut servers = Servers::one_at(peer).await;
+    let (token, first) = (token(&servers).await, Arc::clone(servers.store(0)));
+    let (second, third) = (NodeId(2), NodeId(3));
+    first.add_learner(second, peer(second)).await.unwrap();
+    let promoting = tokio::spawn({
+        let first = Arc::clone(&first);
+        async move { first.promote(second).await }
+    });
+    let begun = async {
+        while !first.status().members.iter().any(|member| member.node == second && member.is_voter) {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the change has begun; it waits for the second server", begun).await;
+    let (doors, request) = (doors(&servers, third), request(third));
+    let joining = tokio::spawn(async move { ask(&doors, &[address(NodeId(1))], &token, &request).await });
+    assert_eq!(servers.add(Start::Join).await, 1);
+    let joined = within("the third server is a member", joining).await.unwrap();
+    assert!(joined.is_ok(), "{joined:?}");
+    promoting.await.unwrap().unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_without_the_secret_or_with_anothers_identity_is_refused() {
     let servers = Servers::one_at(peer).await;
