@@ -1,6 +1,6 @@
 //! HTML pages for users: the landing page, the API reference, and all refusals.
 //!
-//! Plain HTML, generated at the start from the OpenAPI document and the table of codes, with one local stylesheet: the
+//! Plain HTML, generated at the first request from the OpenAPI document and the table of codes, with one local stylesheet: the
 //! pages are readable without access to a network.
 //!
 //! # Invariants
@@ -8,9 +8,9 @@
 //! - All texts are escaped; only backticks become markup.
 
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 use axum::Router;
-use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
@@ -20,10 +20,11 @@ use serde_json::Value;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::routes;
 
-use super::Api;
 use super::extract::Path;
 use super::problem::{ApiError, Code, excerpt};
 use super::routes::Routes;
+use super::{Api, document};
+use crate::hash::short_hash;
 use crate::web;
 
 const STYLE: &str = include_str!("docs/style.css");
@@ -31,6 +32,15 @@ const PAGE_POLICY: &str =
     "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 /// Methods in the order of a page.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
+
+/// The OpenAPI document as JSON, and its `ETag`. Like the pages, it depends on the program alone, and is made at the first
+/// request: that takes some 100 ms, for which a start need not wait.
+static OPENAPI: LazyLock<(Bytes, HeaderValue)> = LazyLock::new(|| {
+    let json = serde_json::to_vec_pretty(&document()).unwrap_or_default();
+    let tag = format!("\"{:032x}\"", short_hash(&[&json]));
+    (json.into(), HeaderValue::try_from(tag).expect("hex digits in quotes are a header value"))
+});
+static PAGES: LazyLock<Pages> = LazyLock::new(|| Pages::new(&document()));
 
 pub(super) fn routes(routes: &mut Routes) {
     routes.open(&[], routes!(get_openapi));
@@ -41,8 +51,8 @@ pub(super) fn assets(router: Router<Api>) -> Router<Api> {
     router
         .route("/", get(dashboard))
         .route("/assets/{name}", get(asset))
-        .route("/docs", get(async |State(api): State<Api>| html(&api.shared.pages.reference)))
-        .route("/docs/problems", get(async |State(api): State<Api>| html(&api.shared.pages.problems)))
+        .route("/docs", get(async || html(&PAGES.reference)))
+        .route("/docs/problems", get(async || html(&PAGES.problems)))
         .route(
             "/docs/style.css",
             get(async || served("text/css; charset=utf-8", Bytes::from_static(STYLE.as_bytes()))),
@@ -55,8 +65,8 @@ pub(super) fn assets(router: Router<Api>) -> Router<Api> {
         ("ETag" = String, description = "Version of the document"),
     )),
 ))]
-async fn get_openapi(State(api): State<Api>) -> Response {
-    let (json, tag) = &api.shared.openapi_json;
+async fn get_openapi() -> Response {
+    let (json, tag) = &*OPENAPI;
     let headers: [(HeaderName, HeaderValue); 3] = [
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         // It changes only with the server's version, and contains no data of this server.
@@ -67,8 +77,8 @@ async fn get_openapi(State(api): State<Api>) -> Response {
 }
 
 /// Returns the dashboard; if it was not built, a page that says so.
-async fn dashboard(State(api): State<Api>) -> Response {
-    web::page().unwrap_or_else(|| html(&api.shared.pages.landing))
+async fn dashboard() -> Response {
+    web::page().unwrap_or_else(|| html(&PAGES.landing))
 }
 
 /// Returns a file of the dashboard.
@@ -387,7 +397,7 @@ mod tests {
 
     #[test]
     fn the_pages_name_every_route_every_schema_and_every_code() {
-        let document = serde_json::to_value(crate::api::document()).unwrap();
+        let document = serde_json::to_value(document()).unwrap();
         let reference = reference(&document);
         for operation in operations(&document) {
             assert!(!operation.id().is_empty() && !operation.summary().is_empty(), "{}", operation.path);
@@ -404,7 +414,7 @@ mod tests {
 
     #[test]
     fn the_pages_load_nothing_from_elsewhere_and_run_nothing() {
-        let document = serde_json::to_value(crate::api::document()).unwrap();
+        let document = serde_json::to_value(document()).unwrap();
         for page in [landing(), problems(), reference(&document)] {
             // A description may name a URL, but no attribute has one.
             for foreign in ["=\"http", "='http", "=http", "<script", "style=\"", "src="] {

@@ -82,7 +82,6 @@ mod workflows;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::HeaderValue;
 use axum::middleware::from_fn_with_state;
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
@@ -94,7 +93,6 @@ use self::limits::Limits;
 use self::page::Cursors;
 use self::routes::Routes;
 use crate::auth::{Passwords, Sessions, Throttle};
-use crate::hash::short_hash;
 use crate::services::Services;
 
 pub(crate) use forward::unauthenticated_peers;
@@ -121,10 +119,6 @@ struct Shared {
     check: meta::StoreCheck,
     counted: HttpMetrics,
     forwards: forward::Forwards,
-    /// The OpenAPI document and its `ETag`.
-    openapi_json: (bytes::Bytes, HeaderValue),
-    pages: docs::Pages,
-    schemas: Vec<(&'static str, bytes::Bytes)>,
 }
 
 impl std::ops::Deref for Api {
@@ -137,10 +131,6 @@ impl std::ops::Deref for Api {
 
 impl Api {
     fn new(services: Services) -> Self {
-        let document = document();
-        let json = serde_json::to_vec_pretty(&document).unwrap_or_default();
-        let tag = format!("\"{:032x}\"", short_hash(&[&json]));
-        let tag = HeaderValue::try_from(tag).expect("hex digits in quotes are a header value");
         let counted = HttpMetrics::default();
         let limits = Limits::new(&services.config.limits);
         services.metrics.register(|registry| {
@@ -158,9 +148,6 @@ impl Api {
             check: meta::StoreCheck::default(),
             counted,
             forwards: forward::Forwards::new(services.keys.forwards),
-            openapi_json: (json.into(), tag),
-            pages: docs::Pages::new(&document),
-            schemas: schemas::all(&document),
         };
         Self { services, shared: Arc::new(shared) }
     }

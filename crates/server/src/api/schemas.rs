@@ -4,8 +4,8 @@
 //! self-contained: it includes everything that it refers to.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
-use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
 use utoipa_axum::routes;
 
-use super::Api;
+use super::document;
 use super::extract::Path;
 use super::problem::{ApiError, Code, excerpt};
 use super::routes::Routes;
@@ -21,6 +21,9 @@ use super::routes::Routes;
 /// Fields next to `spec` in a definition file, which are moved into the spec when it is read.
 const METADATA: [&str; 4] = ["name", "namespace", "owner", "labels"];
 const SCHEMA_JSON: HeaderValue = HeaderValue::from_static("application/schema+json");
+
+/// Every schema with its file name; made at the first request.
+static SCHEMAS: LazyLock<Vec<(&'static str, bytes::Bytes)>> = LazyLock::new(|| all(&document()));
 
 pub(super) fn routes(routes: &mut Routes) {
     routes.open(&[Code::NotFound], routes!(get_schema));
@@ -33,10 +36,10 @@ pub(super) fn routes(routes: &mut Routes) {
 #[utoipa::path(get, path = "/schemas/{name}", tag = "server", params(("name" = String, Path)), responses(
     (status = 200, description = "JSON Schema 2020-12", content_type = "application/schema+json", body = Object),
 ))]
-async fn get_schema(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, ApiError> {
-    let found = api.shared.schemas.iter().find(|(known, _)| *known == name);
+async fn get_schema(Path(name): Path<String>) -> Result<Response, ApiError> {
+    let found = SCHEMAS.iter().find(|(known, _)| *known == name);
     let (_, text) = found.ok_or_else(|| {
-        let names: Vec<_> = api.shared.schemas.iter().map(|(name, _)| *name).collect();
+        let names: Vec<_> = SCHEMAS.iter().map(|(name, _)| *name).collect();
         ApiError::new(Code::NotFound, format!("schema `{}` does not exist", excerpt(&name)))
             .hint(format!("expected one of `{}`", names.join("`, `")))
     })?;
@@ -45,7 +48,7 @@ async fn get_schema(State(api): State<Api>, Path(name): Path<String>) -> Result<
 }
 
 /// Returns every schema with its file name.
-pub(super) fn all(document: &OpenApi) -> Vec<(&'static str, bytes::Bytes)> {
+fn all(document: &OpenApi) -> Vec<(&'static str, bytes::Bytes)> {
     let document = serde_json::to_value(document).unwrap_or_default();
     let schemas = &document["components"]["schemas"];
     let job = schemas["JobSpec"].clone();
@@ -142,7 +145,7 @@ mod tests {
     /// The checked-in copies match the code. `BELFRY_UPDATE=1` writes them again.
     #[test]
     fn the_checked_in_schemas_match_the_code() {
-        for (name, made) in all(&crate::api::document()) {
+        for (name, made) in all(&document()) {
             let path = std::path::Path::new(FOLDER).join(name);
             if std::env::var_os("BELFRY_UPDATE").is_some() {
                 std::fs::create_dir_all(FOLDER).unwrap();
@@ -154,7 +157,7 @@ mod tests {
     }
 
     fn validator(name: &str) -> jsonschema::Validator {
-        let all = all(&crate::api::document());
+        let all = all(&document());
         let (_, text) = all.iter().find(|(known, _)| *known == name).unwrap();
         jsonschema::validator_for(&serde_json::from_slice(text).unwrap()).unwrap()
     }
