@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use harness::cluster::{self, Cluster, Database};
-use harness::{Server, belfry, repository, until};
+use harness::{Membership, Server, belfry, repository, until};
 use tempfile::TempDir;
 
 use crate::load::Load;
@@ -29,8 +29,16 @@ pub(crate) async fn server(folder: &Path) -> anyhow::Result<Server> {
     Ok(Server::start(&folder.join("data"), &folder.join("server.log"), &[("BELFRY_LOG", "warn")]).await)
 }
 
-/// Servers on one database with durable commits, of which the first leads; or a single server with its store in its
-/// folder.
+/// Store that several servers share. Its commits are durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Store {
+    /// A separate PostgreSQL with default settings.
+    Postgres,
+    /// The servers form a Raft cluster.
+    Raft,
+}
+
+/// Servers that share a store, of which the first leads; or a single server with its store in its folder.
 pub(crate) struct Shared {
     pub(crate) servers: Vec<Server>,
     _database: Option<Database>,
@@ -42,9 +50,42 @@ impl From<Server> for Shared {
     }
 }
 
-/// Starts `count` servers of the release binary on a separate PostgreSQL with default settings.
-pub(crate) async fn servers(folder: &Path, count: usize) -> anyhow::Result<Shared> {
+/// Starts `count` servers of the release binary over a new store.
+pub(crate) async fn servers(folder: &Path, store: Store, count: usize) -> anyhow::Result<Shared> {
     is_release()?;
+    match store {
+        Store::Postgres => servers_on_postgres(folder, count).await,
+        Store::Raft => Ok(raft_cluster(folder, count).await),
+    }
+}
+
+async fn raft_cluster(folder: &Path, count: usize) -> Shared {
+    let objects = folder.join("objects").display().to_string();
+    let settings = [("BELFRY_LOG", "warn"), ("BELFRY_SERVER__OBJECTS_DIR", objects.as_str())];
+    let mut servers: Vec<Server> = Vec::new();
+    for number in 1..=count {
+        let (data, log) =
+            (folder.join(format!("data-{number}")), folder.join(format!("server-{number}.log")));
+        let server = Server::new(&data, &log, &settings);
+        servers.push(match servers.first() {
+            None => {
+                let mut server = server.with_raft(Membership::First);
+                server.restart().await;
+                server
+            }
+            Some(first) => {
+                let joins = Membership::Joins(first.address(), first.join_token());
+                let mut server = server.with_raft(joins);
+                server.spawn();
+                server.until_listed(first, number).await;
+                server
+            }
+        });
+    }
+    Shared { servers, _database: None }
+}
+
+async fn servers_on_postgres(folder: &Path, count: usize) -> anyhow::Result<Shared> {
     let settings = cluster::Settings { durable: true, ..cluster::Settings::default() };
     let database = Arc::new(Cluster::start_at(&folder.join("postgres"), &settings)).database();
     let (url, objects) = (database.url(), folder.join("objects").display().to_string());

@@ -1,4 +1,5 @@
-//! Leader changes as seen from outside, on PostgreSQL on the same machine, with two servers and a real worker.
+//! Leader changes as seen from outside, with servers on the same machine and a real worker: two servers on PostgreSQL, or three
+//! with the Raft store.
 //!
 //! - `failover`: the leader is killed. Measures the time until a job is accepted, and until one has started.
 //! - `handover`: the leader is drained while jobs are always waiting. Measures the longest time without a start,
@@ -19,7 +20,7 @@ use model::spec::{Constraint, Operator};
 use model::timing::{Every, Rule, Timing};
 use model::{Bytes, JobSpec, JobStatus, Millicores, ScheduleSpec, ServerId, Timestamp};
 
-use crate::environment::{self, Shared};
+use crate::environment::{self, Shared, Store};
 use crate::load::{Load, batch, usual_job};
 use crate::report::{Figure, Goal, percentile};
 use crate::schedules::{firings, lateness};
@@ -44,7 +45,7 @@ const SCHEDULES: u64 = 20;
 /// Name of their jobs.
 const FIRING: &str = "firing";
 
-/// Two servers, and a worker that knows both.
+/// Servers that share a store, and a worker that knows all of them.
 struct Site {
     _worker: Worker,
     shared: Shared,
@@ -60,21 +61,25 @@ const LONG: Duration = Duration::from_secs(300);
 
 impl Site {
     /// Starts a site with this number of jobs that cannot start.
-    async fn make(standing: usize) -> anyhow::Result<Self> {
+    async fn make(store: Store, standing: usize) -> anyhow::Result<Self> {
         let folder = environment::folder()?;
-        let shared = environment::servers(folder.path(), 2).await?;
-        let [first, second] = shared.servers.as_slice() else { anyhow::bail!("expected two servers") };
+        let count = match store {
+            Store::Postgres => 2,
+            Store::Raft => 3,
+        };
+        let shared = environment::servers(folder.path(), store, count).await?;
+        let [first, others @ ..] = shared.servers.as_slice() else { anyhow::bail!("expected servers") };
         let (dir, log) = (folder.path().join("worker"), folder.path().join("worker.log"));
         let settings = [("BELFRY_LOG", "warn"), ("BELFRY_WORKER__SLOTS", SLOTS)];
-        let road = Connection { others: vec![second.url()], ..Connection::default() };
+        let road = Connection { others: others.iter().map(Server::url).collect(), ..Connection::default() };
         let worker = Worker::start_over(first, "bench", &dir, &log, &settings, road);
         let token = first.token().context("a started server has created its token")?;
         let site = Self { _worker: worker, shared, token, folder };
         let client = site.client(0)?;
-        until("the worker is connected, and both servers are listed", SOON, async || {
+        until("the worker is connected, and all servers are listed", SOON, async || {
             let workers = client.workers_page(&Default::default(), &Default::default()).await.ok()?.items;
             let servers = client.servers().await.ok()?;
-            (!workers.is_empty() && servers.len() == 2).then_some(())
+            (!workers.is_empty() && servers.len() == count).then_some(())
         })
         .await;
         site.fill(standing).await?;
@@ -137,15 +142,22 @@ impl Site {
         Ok(lateness(&found))
     }
 
-    /// Waits until a standby is ready to take over immediately.
-    async fn until_ready(&self, server: usize) -> anyhow::Result<()> {
-        let load = Load::new(&self.shared.servers[server].url(), self.token.clone())?;
-        until("the other server is ready to take over", LONG, async || {
-            let metrics = load.metrics().await.ok()?;
-            metrics.lines().any(|line| line == "belfry_standby_ready 1").then_some(())
-        })
-        .await;
+    /// Waits until all standbys are ready to take over immediately.
+    async fn until_ready(&self, leader: usize) -> anyhow::Result<()> {
+        for server in (0..self.shared.servers.len()).filter(|server| *server != leader) {
+            let load = Load::new(&self.shared.servers[server].url(), self.token.clone())?;
+            until("another server is ready to take over", LONG, async || {
+                let metrics = load.metrics().await.ok()?;
+                metrics.lines().any(|line| line == "belfry_standby_ready 1").then_some(())
+            })
+            .await;
+        }
         Ok(())
+    }
+
+    /// Returns another server.
+    fn other(&self, server: usize) -> usize {
+        (server + 1) % self.shared.servers.len()
     }
 
     /// Returns a client without retry delay.
@@ -157,7 +169,8 @@ impl Site {
     /// Returns the index and the id of the leader.
     async fn leader(&self) -> anyhow::Result<(usize, ServerId)> {
         let urls: Vec<_> = self.shared.servers.iter().map(Server::url).collect();
-        let clients = [self.client(0)?, self.client(1)?];
+        let clients: Vec<_> =
+            (0..urls.len()).map(|server| self.client(server)).collect::<anyhow::Result<_>>()?;
         Ok(until("a server leads", SOON, async || {
             for client in &clients {
                 let Ok(servers) = client.servers().await else { continue };
@@ -184,13 +197,14 @@ fn moves(time: Duration, standing: usize) -> u64 {
     (time.as_secs() * moves / 10).max(1)
 }
 
-pub(crate) async fn failover(time: Duration, standing: usize) -> anyhow::Result<Vec<Figure>> {
-    let mut site = Site::make(standing).await?;
+pub(crate) async fn failover(time: Duration, store: Store, standing: usize) -> anyhow::Result<Vec<Figure>> {
+    let mut site = Site::make(store, standing).await?;
+    let count = site.shared.servers.len();
     let (mut accepted, mut started) = (Vec::new(), Vec::new());
     for _ in 0..moves(time, standing) {
         let (leader, dead) = site.leader().await?;
-        let next = site.client(1 - leader)?;
-        site.until_ready(1 - leader).await?;
+        let next = site.client(site.other(leader))?;
+        site.until_ready(leader).await?;
         site.shared.servers[leader].kill().await;
         let killed = Instant::now();
         let job = until("a job is accepted", SOON, async || next.submit(&small(["true"])).await.ok()).await;
@@ -206,7 +220,7 @@ pub(crate) async fn failover(time: Duration, standing: usize) -> anyhow::Result<
         until("the killed server has restarted, and its old entry has expired", SOON, async || {
             let servers = next.servers().await.ok()?;
             let is_back = |seen: &Seen| seen.url.as_deref() == Some(&url) && seen.id != dead;
-            (servers.len() == 2 && servers.iter().any(is_back)).then_some(())
+            (servers.len() == count && servers.iter().any(is_back)).then_some(())
         })
         .await;
     }
@@ -222,15 +236,15 @@ pub(crate) async fn failover(time: Duration, standing: usize) -> anyhow::Result<
     ])
 }
 
-pub(crate) async fn handover(time: Duration, standing: usize) -> anyhow::Result<Vec<Figure>> {
-    let site = Site::make(standing).await?;
+pub(crate) async fn handover(time: Duration, store: Store, standing: usize) -> anyhow::Result<Vec<Figure>> {
+    let site = Site::make(store, standing).await?;
     let stamps = Stamps::make(site.folder.path())?;
     let body = batch(&small(stamps.command()), 100);
     let (mut key, mut gaps, mut quiet, mut late) = (0_u64, Vec::new(), Vec::new(), Vec::new());
     site.schedule().await?;
     for _ in 0..moves(time, standing) {
         let (leader, id) = site.leader().await?;
-        site.until_ready(1 - leader).await?;
+        site.until_ready(leader).await?;
         let load = Load::new(&site.shared.servers[leader].url(), site.token.clone())?;
         while usize::try_from(key)? * 100 < stamps.count()? + WAITING {
             load.submit(body.clone(), key).await?;
@@ -238,7 +252,7 @@ pub(crate) async fn handover(time: Duration, standing: usize) -> anyhow::Result<
         }
         let before = now_micros();
         let begun = Instant::now();
-        let other = site.client(1 - leader)?;
+        let other = site.client(site.other(leader))?;
         other.drain_server(id).await?;
         until("the other server leads", SOON, async || {
             let found = other.servers().await.ok()?;

@@ -38,6 +38,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
+use crate::environment::Store;
 use crate::report::Figure;
 use crate::results::BenchmarkResult;
 
@@ -85,14 +86,20 @@ enum Name {
     Limits,
     /// `noop` on PostgreSQL, with one server and with three.
     NoopPostgres,
-    /// The leader of two servers is killed: time until a job is accepted, and until one is started.
+    /// The leader of two servers on PostgreSQL is killed: time until a job is accepted, and until one is started.
     Failover,
-    /// The leader of two servers is drained: longest time without a start.
+    /// The leader of two servers on PostgreSQL is drained: longest time without a start.
     Handover,
     /// `failover` with a million waiting jobs.
     FailoverMillion,
     /// `handover` with a million waiting jobs.
     HandoverMillion,
+    /// `noop` on the Raft store, with one server and with three.
+    NoopRaft,
+    /// `failover` on the Raft store, with three servers.
+    FailoverRaft,
+    /// `handover` on the Raft store, with three servers.
+    HandoverRaft,
     /// `/bin/true` through a real worker, compared with this machine's bare spawn rate.
     Spawn,
     /// Time from submission to the start of the task, at 10 to 5,000 submissions per second.
@@ -128,7 +135,7 @@ enum Name {
 }
 
 impl Name {
-    const MEASURED: [Self; 25] = [
+    const MEASURED: [Self; 28] = [
         Self::SubmitBatch,
         Self::SubmitSingle,
         Self::Noop,
@@ -138,6 +145,9 @@ impl Name {
         Self::Handover,
         Self::FailoverMillion,
         Self::HandoverMillion,
+        Self::NoopRaft,
+        Self::FailoverRaft,
+        Self::HandoverRaft,
         Self::Spawn,
         Self::Latency,
         Self::Memory,
@@ -179,10 +189,13 @@ async fn measure(name: Name, arguments: &Arguments) -> anyhow::Result<Vec<Figure
         Name::Noop => noop::run(time).await,
         Name::Limits => limits::run(time).await,
         Name::NoopPostgres => noop::on_postgres(time).await,
-        Name::Failover => leader_changes::failover(time, 0).await,
-        Name::Handover => leader_changes::handover(time, 0).await,
-        Name::FailoverMillion => leader_changes::failover(time, arguments.jobs).await,
-        Name::HandoverMillion => leader_changes::handover(time, arguments.jobs).await,
+        Name::Failover => leader_changes::failover(time, Store::Postgres, 0).await,
+        Name::Handover => leader_changes::handover(time, Store::Postgres, 0).await,
+        Name::FailoverMillion => leader_changes::failover(time, Store::Postgres, arguments.jobs).await,
+        Name::HandoverMillion => leader_changes::handover(time, Store::Postgres, arguments.jobs).await,
+        Name::NoopRaft => noop::on_raft(time).await,
+        Name::FailoverRaft => leader_changes::failover(time, Store::Raft, 0).await,
+        Name::HandoverRaft => leader_changes::handover(time, Store::Raft, 0).await,
         Name::Spawn => spawn::run(time).await,
         Name::Latency => latency::run(time, arguments.rate).await,
         Name::Memory => memory::run(arguments.jobs).await,

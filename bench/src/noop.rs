@@ -14,13 +14,15 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::costs::Costs;
-use crate::environment::{self, Shared};
+use crate::environment::{self, Shared, Store};
 use crate::load::{Load, batch};
 use crate::report::{Figure, Goal};
 use crate::spawn::until_all_ended;
 
 const GOAL: f64 = 15_000.0;
 const GOAL_POSTGRES: f64 = 12_000.0;
+/// With three servers on one machine.
+const GOAL_RAFT: f64 = 25_000.0;
 /// Number of jobs of one request.
 pub(crate) const BATCH: u64 = 100;
 /// Number of concurrent requests: 1,600 jobs are pending, so that the producer is not the bottleneck.
@@ -85,10 +87,10 @@ impl Path {
         Self::with(server.into(), workers).await
     }
 
-    /// Creates a path on PostgreSQL on the same machine, with this number of servers.
-    async fn on_postgres(servers: usize) -> anyhow::Result<Self> {
+    /// Creates a path with this number of servers, which share a store on the same machine.
+    async fn shared(store: Store, servers: usize) -> anyhow::Result<Self> {
         let folder = environment::folder()?;
-        let path = Self::with(environment::servers(folder.path(), servers).await?, 1).await?;
+        let path = Self::with(environment::servers(folder.path(), store, servers).await?, 1).await?;
         Ok(path.keeping(folder))
     }
 
@@ -171,9 +173,14 @@ const PARTS: &[(&str, &str)] = &[
     ("clients", ""),
 ];
 
+/// Returns the number of jobs that take this time at this rate.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
+fn jobs_of(rate: f64, time: Duration) -> u64 {
+    (rate * time.as_secs_f64()) as u64
+}
+
 pub(crate) async fn run(time: Duration) -> anyhow::Result<Vec<Figure>> {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
-    let jobs = (GOAL * time.as_secs_f64()) as u64;
+    let jobs = jobs_of(GOAL, time);
     let passed = Path::new(1).await?.pass(jobs).await?;
     let submitted = passed.jobs as f64 / passed.submitted.as_secs_f64();
     let mut figures = vec![
@@ -191,10 +198,9 @@ pub(crate) async fn run(time: Duration) -> anyhow::Result<Vec<Figure>> {
 
 /// Measures on PostgreSQL on the same machine, with one server and with three.
 pub(crate) async fn on_postgres(time: Duration) -> anyhow::Result<Vec<Figure>> {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
-    let jobs = (GOAL_POSTGRES * time.as_secs_f64()) as u64;
-    let one = Path::on_postgres(1).await?.pass(jobs).await?;
-    let three = Path::on_postgres(3).await?.pass(jobs).await?;
+    let jobs = jobs_of(GOAL_POSTGRES, time);
+    let one = Path::shared(Store::Postgres, 1).await?.pass(jobs).await?;
+    let three = Path::shared(Store::Postgres, 3).await?.pass(jobs).await?;
     let goal = Goal::AtLeast(GOAL_POSTGRES);
     Ok(vec![
         Figure::new("jobs through the whole path, one server", one.rate(), "jobs/s", goal),
@@ -206,5 +212,28 @@ pub(crate) async fn on_postgres(time: Duration) -> anyhow::Result<Vec<Figure>> {
         ),
         Figure::new("jobs through the whole path, three servers", three.rate(), "jobs/s", Goal::None),
         Figure::new("three servers against one", three.rate() / one.rate(), "", Goal::AtLeast(0.85)),
+    ])
+}
+
+/// Measures on the Raft store, with one server and with three, each compared with the embedded store at the same time.
+pub(crate) async fn on_raft(time: Duration) -> anyhow::Result<Vec<Figure>> {
+    let jobs = jobs_of(GOAL, time);
+    let embedded = Path::new(1).await?.pass(jobs).await?;
+    let one = Path::shared(Store::Raft, 1).await?.pass(jobs).await?;
+    let three = Path::shared(Store::Raft, 3).await?.pass(jobs).await?;
+    let against = |passed: &Passed| passed.rate() / embedded.rate();
+    let micros = |passed: &Passed| passed.micros_a_job(|_| true);
+    Ok(vec![
+        Figure::new("jobs through the whole path, one server", one.rate(), "jobs/s", Goal::None),
+        Figure::new("one server against the embedded store", against(&one), "", Goal::AtLeast(1.0)),
+        Figure::new("of a job: processor time, one server", micros(&one), "µs", Goal::None),
+        Figure::new(
+            "jobs through the whole path, three servers",
+            three.rate(),
+            "jobs/s",
+            Goal::AtLeast(GOAL_RAFT),
+        ),
+        Figure::new("three servers against the embedded store", against(&three), "", Goal::None),
+        Figure::new("of a job: processor time, three servers", micros(&three), "µs", Goal::None),
     ])
 }
