@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use harness::{Site, until};
+use harness::{Server, Site, until};
 use model::spec::Delivery;
 use model::{JobId, JobSpec, JobStatus};
 
@@ -167,4 +167,54 @@ async fn a_restored_backup_is_refused_until_it_is_declared() {
     site.server.restart().await;
     assert_eq!(site.client().job(known).await.unwrap().id, known);
     assert_eq!(site.client().job(forgotten).await.unwrap_err().status(), Some(404));
+}
+
+/// D8, H5. Two of three servers are lost for good, while a job runs that must not run twice. The third one continues in a new
+/// cluster, with everything that was acknowledged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_has_lost_its_majority_continues_from_one_server() {
+    let (mut site, _proxies) = Site::with_raft(3, &[]).await;
+    let witness = site.witness();
+    site.add_worker().await;
+    let ended = site.submit(&JobSpec::command(["true"])).await;
+    site.until_status(ended, JobStatus::Succeeded).await;
+    let running = site.submit(&once_at_a_time(witness.job(600))).await;
+    until("the job runs", SOON, async || (starts(&site, running).len() == 1).then_some(())).await;
+    let before = site.workers[0].tasks();
+    let last = site.submit(&JobSpec::command(["true"])).await;
+    for server in site.servers_mut() {
+        server.kill().await;
+    }
+
+    let (folder, lost) = (site.server.raft_folder(), site.path("lost"));
+    let member = folder.display().to_string();
+    for command in ["restored", "reset-clock"] {
+        let refused = site.belfry(&["store", command, &member]).await.exits(1).stderr;
+        assert!(refused.contains("member of a Raft cluster"), "{command}: {refused}");
+    }
+    let backup = site.path("backup.db").display().to_string();
+    site.belfry(&["store", "backup", &member, &backup]).await.exits(0);
+    fs::rename(&folder, &lost).unwrap();
+    site.server.create_cluster_from(lost);
+    site.server.restart().await;
+
+    let members = site.belfry(&["server", "members", "--output", "json"]).await.success();
+    assert_eq!(members.matches("\"role\"").count(), 1, "{members}");
+    site.until_status(ended, JobStatus::Succeeded).await;
+    site.until_status(last, JobStatus::Succeeded).await;
+    site.until_status(running, JobStatus::Running).await;
+    let starts = starts(&site, running);
+    let alive = before.iter().filter(|task| task.is_alive()).count();
+    assert!(starts.len() == 1 || alive == 0, "two executions overlap: {starts:?}");
+
+    // A backup of a member is an embedded store.
+    let data = site.path("embedded");
+    fs::create_dir(&data).unwrap();
+    fs::rename(&backup, data.join("belfry.db")).unwrap();
+    fs::copy(site.server.data().join("admin-token"), data.join("admin-token")).unwrap();
+    let log = site.path("embedded.log");
+    let embedded = Server::start(&data, &log, &[]).await;
+    for job in [ended, running, last] {
+        assert_eq!(embedded.client().job(job).await.unwrap().id, job);
+    }
 }

@@ -23,6 +23,8 @@ const START: Duration = Duration::from_secs(60);
 pub enum Membership {
     /// It creates the cluster.
     First,
+    /// It creates the cluster with the rows of another store.
+    FirstFrom(PathBuf),
     /// It joins the cluster of a server, with the token in a file.
     Joins(SocketAddr, PathBuf),
 }
@@ -96,6 +98,11 @@ impl Server {
         self
     }
 
+    /// Lets later starts create another cluster, with the rows of another store.
+    pub fn create_cluster_from(&mut self, store: PathBuf) {
+        self.membership = Some(Membership::FirstFrom(store));
+    }
+
     /// Returns the folder of the Raft store.
     pub fn raft_folder(&self) -> PathBuf {
         self.data.join("raft")
@@ -107,10 +114,13 @@ impl Server {
     }
 
     fn arguments(&self) -> Vec<String> {
+        let is_member = self.raft_folder().join("node.json").exists();
         match &self.membership {
             // Only once: it would be refused.
-            Some(Membership::First) if !self.raft_folder().join("node.json").exists() => {
-                vec!["--bootstrap".into()]
+            Some(Membership::First | Membership::FirstFrom(_)) if is_member => Vec::new(),
+            Some(Membership::First) => vec!["--bootstrap".into()],
+            Some(Membership::FirstFrom(store)) => {
+                vec!["--bootstrap-from".into(), store.display().to_string()]
             }
             Some(Membership::Joins(address, token)) => {
                 let token = token.display().to_string();

@@ -172,6 +172,8 @@ fn failure(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Ident
 pub enum FirstStartKind {
     /// It creates the cluster.
     Bootstrap,
+    /// It creates the cluster with the rows of another store.
+    Restore,
     /// It joins a cluster.
     Join,
 }

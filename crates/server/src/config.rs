@@ -229,11 +229,20 @@ pub enum StoreConfig {
     Raft(RaftConfig),
 }
 
+/// Rows of a new Raft cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bootstrap {
+    /// None.
+    Empty,
+    /// Those of a backup, or of the data folder of a server that has stopped; see [`raft::store::restore`].
+    From(PathBuf),
+}
+
 /// How a server becomes a member of a Raft cluster. A server that is a member already needs none of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RaftConfig {
-    /// Whether this server creates a new cluster. Refused in a data folder that belongs to one.
-    pub bootstrap: bool,
+    /// The new cluster that this server creates, if it does. Refused in a data folder that belongs to one.
+    pub bootstrap: Option<Bootstrap>,
     /// `HOST:PORT` of servers of the cluster to join.
     pub join: Vec<String>,
     /// File with the join token of the cluster, which its first server writes to [`ServerConfig::join_token_path`].

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! [`prepare`] continues as the node of the data folder. An empty folder needs a decision of the operator: to create a cluster
-//! (`--bootstrap`), or to join one. So a server whose disk was wiped never creates a second cluster by accident, although its
+//! (`--bootstrap`, or `--bootstrap-from` with the rows of another store), or to join one. So a server whose disk was wiped never creates a second cluster by accident, although its
 //! flags are those of its first start.
 //!
 //! The listener must [serve](RaftMember::serve) connections before [`Prepared::open`] returns: a leader is elected over them, and a new
@@ -31,17 +31,19 @@ use raft::log::OnFailure;
 use raft::net::join::{Channel, JoinRequest, JoinToken, JoinTransport};
 use raft::net::{BoxStream, Transport, refuse};
 use raft::node::{Options as NodeOptions, Start};
-use raft::store::{JoinFailed, Joined, Options, RaftStore, ask_to_join};
+use raft::store::{
+    JoinFailed, Joined, Options, RaftStore, RestoreError, Restored, ask_to_join, has_rows, restore,
+};
 use raft::types::{NodeId, Peer};
-use store::StoreError;
 use store::cluster::Fingerprint;
+use store::{Leases as _, StoreError};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::{Clock as _, SystemClock};
-use crate::config::{RaftConfig, ServerConfig};
+use crate::config::{Bootstrap, RaftConfig, ServerConfig};
 use crate::node::Fatal;
 use crate::peers::{Identity, Protocol, Proved};
 use crate::private_files::{make_private_dir, write_secret};
@@ -113,6 +115,9 @@ pub enum RaftMemberError {
     /// The cluster has not accepted this server.
     #[error(transparent)]
     Join(#[from] JoinFailed),
+    /// The rows of another store could not be used.
+    #[error("cannot create a cluster from another store")]
+    Restore(#[from] RestoreError),
     /// The log or the rows could not be opened.
     #[error("cannot open the Raft store")]
     Open(#[from] OpenError),
@@ -147,6 +152,7 @@ impl RaftMemberError {
                 "copy the file `join-token` from the data folder of the first server of the cluster"
             }
             Self::Join(error) => error.help(),
+            Self::Restore(error) => error.help(),
             Self::Open(error) => error.help(),
             Self::Store(error) => error.help(),
             Self::Failed(_) => "check the volume of the data folder; the log of the server has the cause",
@@ -208,6 +214,15 @@ impl Prepared {
         let (node, start, joining, members) = match self.membership {
             Membership::Bootstrap(node) => (node, Start::Bootstrap, None, Vec::new()),
             Membership::Member(node) => (node, Start::Existing, None, Vec::new()),
+            Membership::Restoring(first, source) => {
+                let folder = config.raft_dir();
+                tracing::info!(source = %source.display(), "copying the rows of another store");
+                let Restored { shards, rows, bytes, entries, last } =
+                    Box::pin(restore(&source, &folder, first.node, me.clone())).await?;
+                let (term, last_entry) = last.map(|last| (last.leader_id.term, last.index)).unzip();
+                tracing::info!(rows, bytes, entries, term, last_entry, "copied the rows of another store");
+                (create_identity(&folder, first, shards)?, Start::Bootstrap, None, Vec::new())
+            }
             Membership::Joining(first) => {
                 let joining = Joining::new(raft, first, &me, connector.clone())?;
                 let Joined { shards, members, .. } = joining.ask().await?;
@@ -239,8 +254,10 @@ fn create_identity(folder: &Path, first: FirstStart, shards: u16) -> Result<Node
 
 /// What the data folder and the flags say about this server.
 enum Membership {
-    /// It creates a cluster, or has not finished that.
+    /// It creates a cluster, or has not finished that. The rows of another store are there.
     Bootstrap(NodeIdentity),
+    /// It creates a cluster with the rows of another store.
+    Restoring(FirstStart, PathBuf),
     /// It joins a cluster, or has not finished that.
     Joining(FirstStart),
     /// It is a member.
@@ -252,7 +269,7 @@ impl Membership {
         let folder = config.raft_dir();
         let existing = NodeIdentity::read(&folder)?;
         match (FirstStart::read(&folder)?, existing) {
-            (None, Some(node)) if raft.bootstrap => {
+            (None, Some(node)) if raft.bootstrap.is_some() => {
                 let path = folder.join("node.json");
                 Err(IdentityError::Exists { path, existing: node }.into())
             }
@@ -264,22 +281,29 @@ impl Membership {
 
     fn begin(config: &ServerConfig, raft: &RaftConfig, folder: &Path) -> Result<Self, RaftMemberError> {
         let other = config.store_path();
-        if other.exists() {
+        if other.exists() && !raft.restores(&other) {
             return Err(RaftMemberError::OtherStore { path: other });
         }
         let node = NodeId(rand::random());
-        if raft.bootstrap {
-            let first = FirstStart { kind: FirstStartKind::Bootstrap, node, cluster: rand::random() };
-            first.begin(folder)?;
-            return Ok(Self::Bootstrap(create_identity(folder, first, config.shards)?));
+        match &raft.bootstrap {
+            Some(Bootstrap::Empty) => {
+                let first = FirstStart { kind: FirstStartKind::Bootstrap, node, cluster: rand::random() };
+                first.begin(folder)?;
+                Ok(Self::Bootstrap(create_identity(folder, first, config.shards)?))
+            }
+            Some(Bootstrap::From(source)) => {
+                let first = FirstStart { kind: FirstStartKind::Restore, node, cluster: rand::random() };
+                first.begin(folder)?;
+                Ok(Self::Restoring(first, source.clone()))
+            }
+            None if raft.join.is_empty() => Err(RaftMemberError::NoCluster { path: config.data_dir.clone() }),
+            None => {
+                let cluster = join_token(raft)?.cluster;
+                let first = FirstStart { kind: FirstStartKind::Join, node, cluster };
+                first.begin(folder)?;
+                Ok(Self::Joining(first))
+            }
         }
-        if raft.join.is_empty() {
-            return Err(RaftMemberError::NoCluster { path: config.data_dir.clone() });
-        }
-        let cluster = join_token(raft)?.cluster;
-        let first = FirstStart { kind: FirstStartKind::Join, node, cluster };
-        first.begin(folder)?;
-        Ok(Self::Joining(first))
     }
 
     /// Continues a first start that was interrupted, with the flags of then or with none.
@@ -292,12 +316,24 @@ impl Membership {
     ) -> Result<Self, RaftMemberError> {
         let other = |begun, wanted| RaftMemberError::OtherStart { begun, cluster: first.cluster, wanted };
         let is_other_cluster = || join_token(raft).map(|token| token.cluster != first.cluster);
+        let joins = !raft.join.is_empty() && raft.bootstrap.is_none();
         match (first.kind, existing) {
-            (FirstStartKind::Bootstrap, Some(_)) if !raft.join.is_empty() && !raft.bootstrap => {
+            (FirstStartKind::Bootstrap | FirstStartKind::Restore, Some(_)) if joins => {
                 Err(other("create", "join one"))
             }
-            (FirstStartKind::Bootstrap, Some(node)) => Ok(Self::Bootstrap(node)),
-            (FirstStartKind::Join, Some(_)) if raft.bootstrap => Err(other("join", "create one")),
+            (FirstStartKind::Bootstrap, Some(_)) if matches!(raft.bootstrap, Some(Bootstrap::From(_))) => {
+                Err(other("create an empty", "create one with the rows of another store"))
+            }
+            (FirstStartKind::Bootstrap | FirstStartKind::Restore, Some(node)) => Ok(Self::Bootstrap(node)),
+            // The copy of the rows was interrupted: it begins again.
+            (FirstStartKind::Restore, None) if let Some(Bootstrap::From(source)) = &raft.bootstrap => {
+                Ok(Self::Restoring(first, source.clone()))
+            }
+            (FirstStartKind::Restore, None) if has_rows(folder) => {
+                let wanted = if joins { "join one" } else { "continue without `--bootstrap-from`" };
+                Err(other("create", wanted))
+            }
+            (FirstStartKind::Join, Some(_)) if raft.bootstrap.is_some() => Err(other("join", "create one")),
             // Its token is still needed to become a voter.
             (FirstStartKind::Join, Some(_)) if raft.join.is_empty() => {
                 Err(RaftMemberError::NoCluster { path: config.data_dir.clone() })
@@ -311,6 +347,18 @@ impl Membership {
             // Nothing has happened yet.
             (_, None) => Self::begin(config, raft, folder),
         }
+    }
+}
+
+impl RaftConfig {
+    /// Returns whether the rows of this embedded store become those of the cluster.
+    fn restores(&self, embedded: &Path) -> bool {
+        let Some(Bootstrap::From(source)) = &self.bootstrap else { return false };
+        let file = match (source.is_dir(), embedded.file_name()) {
+            (true, Some(name)) => source.join(name),
+            _ => source.clone(),
+        };
+        file.canonicalize().is_ok_and(|file| embedded.canonicalize().is_ok_and(|embedded| embedded == file))
     }
 }
 
@@ -415,7 +463,12 @@ impl RaftMember {
                 tracing::info!(node = %request.node, "this server is a member of the cluster");
             }
             self.saying("waiting for a majority of the servers", self.store.wait_for_leader()).await;
-            if FirstStart::read(&folder)?.is_some_and(|first| first.kind == FirstStartKind::Bootstrap) {
+            let first = FirstStart::read(&folder)?.map(|first| first.kind);
+            if first == Some(FirstStartKind::Restore) {
+                // Workers may know later states than these rows.
+                self.store.mark_restored().await?;
+            }
+            if matches!(first, Some(FirstStartKind::Bootstrap | FirstStartKind::Restore)) {
                 let token = self.store.join_token(&rand::random()).await?;
                 let path = config.join_token_path();
                 write_secret(&path, format!("{}\n", token.reveal()).as_bytes())

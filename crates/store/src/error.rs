@@ -37,6 +37,12 @@ pub enum StoreError {
         /// What happened, and to which file.
         reason: String,
     },
+    /// The file belongs to a member of a Raft cluster, and changes only by the log of the cluster.
+    #[error("`{}` belongs to a member of a Raft cluster", path.display())]
+    Replica {
+        /// The file.
+        path: std::path::PathBuf,
+    },
     /// A newer version of Belfry wrote the data.
     #[error(
         "a newer version of Belfry wrote the store: expected schema version {known} or older but got {found}"
@@ -97,6 +103,9 @@ impl StoreError {
             }
             Self::Fatal { .. } => {
                 "check the disk or the database, then restart; restore a backup if the data is damaged"
+            }
+            Self::Replica { .. } => {
+                "make a copy with `belfry store backup`, and use the copy: the members must stay equal"
             }
             Self::TooNew { .. } => {
                 "run the newer version of Belfry, or restore a backup from before its upgrade"

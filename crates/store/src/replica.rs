@@ -12,4 +12,6 @@
 //! The first entry of another leader voids all leases, in the same transaction. So a commit of an earlier leader, also
 //! of an earlier process on the same server, is never applied later.
 
-pub use crate::sqlite::replica::{AppliedState, Replica, ReplicaOptions, StoreGuard, read_applied};
+pub use crate::sqlite::replica::{
+    AppliedState, LogBegin, Replica, ReplicaOptions, StoreGuard, begin_log, read_applied,
+};

@@ -61,6 +61,7 @@ const SETTINGS_HELP: &str = "Each option is also a setting, for the configuratio
     "belfry server --listen 0.0.0.0:7070 --behind-proxy --host-name belfry.example.com"
     "belfry server --store postgres://belfry@db.example/belfry --name a"
     "belfry server --store raft --bootstrap --name a"
+    "belfry server --store raft --bootstrap-from /backup/belfry.db --name a"
     "belfry server --store raft --join 10.0.0.1:7070 --join-token-file join-token --name b"
     "belfry server list"
     "belfry server drain a"
@@ -121,8 +122,11 @@ pub(crate) struct ServerRunArgs {
     #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<String>,
     /// With --store raft: create a new cluster with this server as its first one
-    #[arg(long, conflicts_with = "join")]
+    #[arg(long, conflicts_with_all = ["join", "bootstrap_from"])]
     pub(crate) bootstrap: bool,
+    /// With --store raft: create a new cluster with the rows of a backup, or of the data directory of a stopped server
+    #[arg(long, value_name = "PATH", conflicts_with = "join")]
+    pub(crate) bootstrap_from: Option<PathBuf>,
     /// With --store raft: address of a server of the cluster to join; repeatable
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) join: Vec<String>,

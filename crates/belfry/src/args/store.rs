@@ -2,7 +2,7 @@
 //!
 //! A store is an argument `STORE` in one of four forms: the data directory of a server, its file `belfry.db`,
 //! `sqlite:///PATH`, or `postgres://USER@HOST:PORT/DATABASE`. `commands::store` resolves it. `check` and
-//! `backup` accept an embedded store only: PostgreSQL has its own tools. A password is never an argument,
+//! `backup` accept an embedded store or a member of a Raft cluster: PostgreSQL has its own tools. A password is never an argument,
 //! because every user of a machine can read the arguments of every process.
 
 use std::path::PathBuf;
@@ -16,9 +16,9 @@ use super::examples;
 pub(crate) enum StoreCommand {
     /// Copy the store of stopped servers into a PostgreSQL database, or back
     Copy(CopyArgs),
-    /// Check an embedded store for damage, also while its server runs
+    /// Check the store of a server for damage, also while it runs
     Check(CheckArgs),
-    /// Back up an embedded store to a file, also while its server runs
+    /// Back up the store of a server to a file, also while it runs
     Backup(BackupArgs),
     /// Mark a store as restored from a backup: its next server first waits for reports from all workers
     Restored(RestoredArgs),
@@ -78,7 +78,8 @@ pub(crate) struct CheckArgs {
 #[command(
     after_help = "The backup is consistent, checked and synced to disk. Logs and artifacts are files outside \
     the store: copy the folder `objects` of the data directory after the backup. After you restored a \
-    backup, run `belfry store restored` before you start a server. For PostgreSQL, use `pg_dump`."
+    backup, run `belfry store restored` before you start a server. The backup of a Raft cluster is that of one \
+    server; `belfry server --store raft --bootstrap-from FILE` restores it. For PostgreSQL, use `pg_dump`."
 )]
 pub(crate) struct BackupArgs {
     /// Data directory of a server, its `belfry.db`, or sqlite:///PATH

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use server::config::StoreConfig;
+use server::config::{Bootstrap, StoreConfig};
 use server::{RaftMemberError, Running, StartError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use worker::{AgentConfig, SupervisorConfig};
@@ -67,13 +67,16 @@ pub(super) fn server(context: &Context, args: &ServerRunArgs) -> Result<(), Fail
     sources.flag("server.objects_url", "--objects", args.objects.as_ref());
     let settings = Settings::load(&sources)?;
     let mut config = settings.server()?;
-    // Only a flag: as a setting it would stay, and a server whose disk was wiped would create a second cluster.
-    match &mut config.store {
-        StoreConfig::Raft(raft) => raft.bootstrap = args.bootstrap,
-        _ if args.bootstrap => {
-            return Err(Failure::usage("`--bootstrap` needs the Raft store").help("add `--store raft`"));
-        }
-        _ => {}
+    // Only flags: as a setting it would stay, and a server whose disk was wiped would create a second cluster.
+    let bootstrap = match &args.bootstrap_from {
+        Some(source) => Some(("--bootstrap-from", Bootstrap::From(source.clone()))),
+        None => args.bootstrap.then_some(("--bootstrap", Bootstrap::Empty)),
+    };
+    if let Some((flag, bootstrap)) = bootstrap {
+        let StoreConfig::Raft(raft) = &mut config.store else {
+            return Err(Failure::usage(format!("`{flag}` needs the Raft store")).help("add `--store raft`"));
+        };
+        raft.bootstrap = Some(bootstrap);
     }
     logging::install(&settings, "info")?;
     block_on(async {

@@ -1,8 +1,8 @@
 //! `belfry store`: copies, checks, backs up and repairs stores.
 //!
 //! - `copy`: copies an embedded store into a PostgreSQL database, or back, and compares every row.
-//! - `check`: reads every page and row of an embedded store.
-//! - `backup`: writes a consistent backup of an embedded store; the server may run.
+//! - `check`: reads every page and row of an embedded store, or of a member of a Raft cluster.
+//! - `backup`: writes a consistent backup of an embedded store, or of a member of a Raft cluster; the server may run.
 //! - `restored`: marks a store as restored from an earlier state.
 //! - `reset-clock`: sets the engine time of a stopped store back to the clock.
 //!
@@ -33,6 +33,8 @@ use crate::settings::Settings;
 
 /// File name of the embedded store in a data directory.
 const FILE: &str = "belfry.db";
+/// Folder of a member of a Raft cluster in a data directory, and the file with its rows.
+const MEMBER: (&str, &str) = ("raft", "state.db");
 /// Size of the disk space reserve: only the server creates or removes it.
 const NO_RESERVE: u64 = 0;
 /// Interval of progress lines if standard error is not a terminal.
@@ -168,12 +170,17 @@ impl Row for Problem {
 async fn run_backup(context: &Context, args: &BackupArgs) -> Result<(), Failure> {
     let path = existing(&args.store, "use `pg_dump`, or base backups with WAL archiving")?;
     let to = args.file.clone();
-    let made =
-        tokio::task::spawn_blocking(move || sqlite::backup(&path, &to)).await.map_err(anyhow::Error::from)?;
-    let made = made.map_err(|error| {
-        let help = error.help();
-        Failure::new(Exit::Failed, error).help(help)
-    })?;
+    let made = match member_of(&path) {
+        // A member that runs has applied what it has acknowledged. For another one, its log must be applied first.
+        Some(member) => match raft::store::backup_member(member, &to).await {
+            Err(error) if error.is_in_use() => back_up(path, to).await?,
+            made => made.map_err(|error| {
+                let help = error.help();
+                Failure::new(Exit::Failed, error).help(help)
+            })?,
+        },
+        None => back_up(path, to).await?,
+    };
     context.out.note(format!(
         "backed up and checked {} rows, {} bytes: {}\n\n\
          Next: also copy the folder `objects` of the data directory, which contains logs and artifacts",
@@ -182,6 +189,20 @@ async fn run_backup(context: &Context, args: &BackupArgs) -> Result<(), Failure>
         args.file.display(),
     ));
     Ok(())
+}
+
+async fn back_up(from: PathBuf, to: PathBuf) -> Result<sqlite::Backup, Failure> {
+    let made = tokio::task::spawn_blocking(move || sqlite::backup(&from, &to)).await;
+    made.map_err(anyhow::Error::from)?.map_err(|error| {
+        let help = error.help();
+        Failure::new(Exit::Failed, error).help(help)
+    })
+}
+
+/// Returns the folder of the member of a Raft cluster whose rows are in this file.
+fn member_of(file: &Path) -> Option<&Path> {
+    let folder = file.parent().filter(|_| file.file_name().is_some_and(|name| name == MEMBER.1))?;
+    raft::store::is_member(folder).then_some(folder)
 }
 
 async fn run_restored(context: &Context, args: &RestoredArgs) -> Result<(), Failure> {
@@ -247,7 +268,7 @@ async fn run_copy(context: &Context, args: &CopyArgs) -> Result<(), Failure> {
     }
 }
 
-/// Returns the file of an embedded store: for a directory, the store file in it.
+/// Returns the file of an embedded store: for a directory, the store file in it, or that of a member of a Raft cluster.
 fn source(argument: &'static str, text: &str) -> Result<PathBuf, Failure> {
     let path = match text.split_once("://") {
         Some(("sqlite", path)) => Path::new(path),
@@ -257,7 +278,12 @@ fn source(argument: &'static str, text: &str) -> Result<PathBuf, Failure> {
         }
         None => Path::new(text),
     };
-    Ok(if path.is_dir() { path.join(FILE) } else { path.to_owned() })
+    let (folder, rows) = MEMBER;
+    let places = [path.join(FILE), path.join(folder).join(rows), path.join(rows)];
+    Ok(match path.is_dir() {
+        true => places.iter().find(|file| file.exists()).unwrap_or(&places[0]).clone(),
+        false => path.to_owned(),
+    })
 }
 
 /// Returns the file that a copy creates: a path that does not end in `.db` is a data directory.

@@ -177,7 +177,7 @@ impl Settings {
         let Some(url) = self.text("server.store") else { return Ok(StoreConfig::Embedded) };
         if url == "raft" {
             return Ok(StoreConfig::Raft(RaftConfig {
-                bootstrap: false,
+                bootstrap: None,
                 join: self.list("server.raft_join").unwrap_or_default(),
                 join_token_file: self.path("server.raft_join_token_file"),
             }));
@@ -429,7 +429,7 @@ mod tests {
         ]);
         let StoreConfig::Raft(raft) = config.server().unwrap().store else { panic!() };
         assert_eq!(raft.join, ["a:7070", "b:7070"]);
-        assert!(!raft.bootstrap && raft.join_token_file.is_some());
+        assert!(raft.bootstrap.is_none() && raft.join_token_file.is_some());
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl<M: Machine> Clone for Applier<M> {
 impl<M: Machine> Applier<M> {
     /// Returns the queue of a machine, and the task that empties it.
     pub(crate) fn new(machine: Arc<M>) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let progress = Arc::new(Progress::new(machine.opened()));
+        let progress = Arc::new(Progress::new(machine.state()));
         let (items, received) = mpsc::unbounded_channel();
         let task = run(Arc::clone(&machine), received, Arc::clone(&progress));
         (Self { machine, items, progress }, task)

@@ -162,7 +162,7 @@ impl Machine for Memory {
     type Answer = u64;
     type Group = MemoryGroup;
 
-    fn opened(&self) -> AppliedState {
+    fn state(&self) -> AppliedState {
         lock(&self.state).applied.clone()
     }
 

@@ -128,8 +128,8 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// Builder of the payload of an entry.
     type Group: Group<Command = Self::Command, Answer = Self::Answer>;
 
-    /// Returns the state with which the machine was opened. It may not be durable.
-    fn opened(&self) -> AppliedState;
+    /// Returns the state of the machine now. It may not be durable.
+    fn state(&self) -> AppliedState;
 
     /// Applies entries in order, in one transaction. Returns the answers of each entry, in the order of its commands;
     /// none for blank entries and memberships. The result is visible to readers when the call returns, but it need not be

@@ -10,6 +10,7 @@
 //! - `door` serves the requests of other nodes. It is the only caller of openraft for them.
 //! - `roster` holds what the servers announce about themselves.
 //! - `members` adds, promotes and removes members; `introductions` lets members find each other again after one of them was away or has moved.
+//! - `replay` applies the whole log of a node that has stopped, without its cluster.
 //! - `housekeeping` purges the log, completes interrupted changes of the members, and reports failures.
 //!
 //! # Invariants
@@ -30,6 +31,7 @@ mod members;
 mod proposer;
 mod pulse;
 mod readers;
+pub(crate) mod replay;
 mod roster;
 mod transfer;
 
@@ -340,19 +342,7 @@ impl<M: Machine> Node<M> {
     ) -> Result<Self, OpenError> {
         let folder = &options.folder;
         std::fs::create_dir_all(folder).map_err(Failure::of("create", folder))?;
-        let snapshots = folder.join("snapshots");
-        let snapshots = Folder::open(snapshots.clone()).map_err(Failure::of("open", snapshots))?;
-        finish_installation(&snapshots, &machine, folder).await?;
-        let log = open(&folder.join("log"), options.log())?;
-        let (applied, purged) = (machine.opened().applied, log.reader().purged());
-        if let Some(purged) =
-            purged.filter(|purged| applied.is_none_or(|applied| applied.index < purged.index))
-        {
-            return Err(OpenError::Gap { applied, purged });
-        }
-        if let Some(applied) = applied {
-            log.adopt(applied).await.map_err(Failure::of("change", folder.join("log")))?;
-        }
+        let (log, snapshots) = open_log(folder, options.log(), &machine, open).await?;
         Self::start(options, machine, transport, log, Arc::new(snapshots)).await
     }
 
@@ -700,6 +690,27 @@ impl<M: Machine> Node<M> {
     }
 }
 
+/// Opens the log of a machine that is open, and the folder of its snapshots.
+async fn open_log<M: Machine>(
+    folder: &Path,
+    options: LogOptions,
+    machine: &M,
+    open: impl FnOnce(&Path, LogOptions) -> Result<Log, log::OpenError>,
+) -> Result<(Log, Folder), OpenError> {
+    let snapshots = folder.join("snapshots");
+    let snapshots = Folder::open(snapshots.clone()).map_err(Failure::of("open", snapshots))?;
+    finish_installation(&snapshots, machine, folder).await?;
+    let log = open(&folder.join("log"), options)?;
+    let (applied, purged) = (machine.state().applied, log.reader().purged());
+    if let Some(purged) = purged.filter(|purged| applied.is_none_or(|applied| applied.index < purged.index)) {
+        return Err(OpenError::Gap { applied, purged });
+    }
+    if let Some(applied) = applied {
+        log.adopt(applied).await.map_err(Failure::of("change", folder.join("log")))?;
+    }
+    Ok((log, snapshots))
+}
+
 /// Finishes the installation of a snapshot that the end of the process has interrupted.
 ///
 /// The copy contains only committed entries, so it may be installed without asking openraft.
@@ -711,7 +722,7 @@ async fn finish_installation<M: Machine>(
     let failure = |action| Failure::of(action, folder.join("snapshots"));
     let Some(file) = snapshots.interrupted().map_err(failure("read"))? else { return Ok(()) };
     if file.exists() {
-        if machine.inspect(&file)?.applied > machine.opened().applied {
+        if machine.inspect(&file)?.applied > machine.state().applied {
             tracing::info!(file = %file.display(), "finishing the installation of a snapshot");
             machine.install(&file).await?;
         } else {

@@ -16,7 +16,7 @@ use crate::node::{Role, Status};
 use crate::types::{NodeId, Peer};
 
 /// Name of the secret of the join token.
-const SECRET: &str = "raft-join-token";
+pub(super) const SECRET: &str = "raft-join-token";
 /// Maximum time of one handshake.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause before the cluster is asked again.

@@ -98,16 +98,15 @@ impl Group for Commands {
     }
 }
 
-/// A replica, and the state with which it was opened.
+/// A replica as the machine of a node.
 #[derive(Debug)]
 pub(crate) struct ReplicaMachine {
     replica: Arc<Replica>,
-    opened: AppliedState,
 }
 
 impl ReplicaMachine {
-    pub(crate) fn new(replica: Arc<Replica>, opened: replica::AppliedState) -> Self {
-        Self { replica, opened: state_of(opened) }
+    pub(crate) fn new(replica: Arc<Replica>) -> Self {
+        Self { replica }
     }
 
     pub(crate) fn replica(&self) -> &Arc<Replica> {
@@ -120,7 +119,7 @@ fn log_id(position: LogPosition) -> LogId {
     LogId::new(leader, position.index)
 }
 
-fn position(id: LogId) -> LogPosition {
+pub(super) fn position(id: LogId) -> LogPosition {
     LogPosition { term: id.leader_id.term, node: id.leader_id.node_id.0, index: id.index }
 }
 
@@ -141,8 +140,8 @@ impl Machine for ReplicaMachine {
     type Answer = Answer;
     type Group = Commands;
 
-    fn opened(&self) -> AppliedState {
-        self.opened.clone()
+    fn state(&self) -> AppliedState {
+        state_of(self.replica.applied().borrow().clone())
     }
 
     async fn apply(&self, entries: Vec<Entry>) -> Result<Vec<Vec<Answer>>, MachineError> {

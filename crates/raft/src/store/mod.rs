@@ -11,6 +11,7 @@
 //! - `leases`: ownership of shards, which only the leader of the log can have.
 //! - `commits`, `members`, `reads`, `changes`: the other traits.
 //! - `joining`: how a new server becomes a member of the cluster.
+//! - `restore`: a new cluster with the rows of another store.
 //! - `reopened` (feature `testing`): the servers of a cluster that has ended, in one process.
 //!
 //! # Invariants
@@ -28,6 +29,7 @@ mod members;
 mod reads;
 #[cfg(feature = "testing")]
 mod reopened;
+mod restore;
 #[cfg(test)]
 mod tests;
 
@@ -50,6 +52,7 @@ use self::machine::{Answer, Halt, Proposal, Rejection, ReplicaMachine};
 use self::members::OwnServers;
 #[cfg(feature = "testing")]
 pub use self::reopened::Reopened;
+pub use self::restore::{RestoreError, Restored, backup_member, has_rows, is_member, restore};
 use crate::error::{OpenError, ProposeError, ReadError, TransferError};
 use crate::log::Space;
 use crate::machine::MachineError;
@@ -102,7 +105,7 @@ impl Options {
 
     /// Returns the file of the replica.
     pub fn replica_path(&self) -> PathBuf {
-        self.node.folder.join("state.db")
+        self.node.folder.join(restore::ROWS)
     }
 }
 
@@ -154,11 +157,11 @@ impl RaftStore {
         };
         let opened = tokio::task::spawn_blocking(move || Replica::open(&path, of_replica)).await;
         let opened = opened.map_err(|error| MachineError::caused("cannot open the replica", error))?;
-        let (replica, state) = opened
+        let replica = opened
             .map_err(|error| MachineError::caused(format!("cannot open the replica: {error}"), error))?;
         let replica = Arc::new(replica);
         let (timing, cluster) = (options.node.timing.clone(), options.node.cluster);
-        let machine = ReplicaMachine::new(Arc::clone(&replica), state);
+        let machine = ReplicaMachine::new(Arc::clone(&replica));
         let node = Node::open(options.node, machine, transport).await?;
         let guard =
             replica.store().await.map_err(|error| MachineError::caused("cannot read the replica", error))?;

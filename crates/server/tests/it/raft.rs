@@ -15,7 +15,7 @@ use std::time::Duration;
 use model::JobId;
 use reqwest::StatusCode;
 use serde_json::json;
-use server::config::{ObjectsConfig, RaftConfig, StoreConfig};
+use server::config::{Bootstrap, ObjectsConfig, RaftConfig, StoreConfig};
 use server::node::Readiness;
 use server::{RaftMemberError, Running, ServerConfig, StartError};
 use tempfile::TempDir;
@@ -34,7 +34,7 @@ async fn free_address() -> SocketAddr {
 }
 
 fn bootstrap() -> RaftConfig {
-    RaftConfig { bootstrap: true, ..RaftConfig::default() }
+    RaftConfig { bootstrap: Some(Bootstrap::Empty), ..RaftConfig::default() }
 }
 
 impl Site {
@@ -66,7 +66,7 @@ impl Site {
     }
 
     async fn start(&self, name: &str, listen: SocketAddr, raft: RaftConfig) -> Result<Running, StartError> {
-        soon("the server starts", server::start(self.config(name, listen, raft))).await
+        soon("the server starts", Box::pin(server::start(self.config(name, listen, raft)))).await
     }
 
     async fn first(&self) -> Running {
@@ -260,4 +260,67 @@ async fn a_cluster_is_created_only_on_request_and_only_once() {
     stop([server::start(embedded).await.unwrap()]).await;
     let other = refusal(site.start("embedded", free_address().await, bootstrap()).await);
     assert!(matches!(other, RaftMemberError::OtherStore { .. }), "{other}");
+}
+
+fn bootstrap_from(source: PathBuf) -> RaftConfig {
+    RaftConfig { bootstrap: Some(Bootstrap::From(source)), ..RaftConfig::default() }
+}
+
+/// D6. One server becomes a cluster without another folder, and nothing is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_embedded_store_becomes_a_cluster_in_its_own_folder() {
+    let (site, address) = (Site::new(), free_address().await);
+    let embedded = || {
+        let mut config = site.config("first", address, RaftConfig::default());
+        config.store = StoreConfig::Embedded;
+        server::start(config)
+    };
+    let first = Box::pin(soon("the server starts", embedded())).await.unwrap();
+    let before = site.submit(first.addr).await;
+    let other_folder = bootstrap_from(site.path("first"));
+    let refused = refusal(Box::pin(site.start("other", free_address().await, other_folder)).await);
+    assert!(refused.help().contains("stop the server"), "{refused:?}");
+    stop([first]).await;
+
+    let nowhere = bootstrap_from(site.path("nowhere"));
+    let refused = refusal(Box::pin(site.start("other", address, nowhere)).await);
+    assert!(matches!(refused, RaftMemberError::Restore(_)), "{refused:?}");
+
+    let first = Box::pin(site.start("first", address, bootstrap_from(site.path("first")))).await.unwrap();
+    assert!(first.first_admin_token.is_none(), "the tokens are those of the store");
+    assert!(site.finds(first.addr, before).await);
+    let after = site.submit(first.addr).await;
+    let second = site.start("second", free_address().await, site.join(first.addr));
+    let second = Box::pin(second).await.unwrap();
+    assert!(site.finds(second.addr, before).await && site.finds(second.addr, after).await);
+    stop([second, first]).await;
+
+    let refused = refusal(Box::pin(soon("the server starts", embedded())).await);
+    assert!(matches!(refused, RaftMemberError::NotEmbedded { .. }), "{refused:?}");
+    let again = Box::pin(site.start("first", address, bootstrap_from(site.path("first")))).await;
+    assert!(matches!(refusal(again), RaftMemberError::Identity(_)), "the cluster exists");
+}
+
+/// D8. The servers of a majority are lost for good.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_without_a_majority_continues_from_one_member() {
+    let site = Site::new();
+    let servers = Box::pin(site.three()).await;
+    let job = site.submit(servers[0].addr).await;
+    let address = servers[1].addr;
+    stop(servers).await;
+    let (folder, lost) = (site.path("second").join("raft"), site.path("second").join("raft.lost"));
+    std::fs::rename(folder, &lost).unwrap();
+    let second = Box::pin(site.start("second", address, bootstrap_from(lost.clone()))).await.unwrap();
+    assert!(site.finds(address, job).await);
+    site.submit(address).await;
+    assert!(lost.join("node.json").exists(), "the old member is unchanged");
+    // A server of the lost cluster is none of the new one.
+    let tried = tokio::time::timeout(
+        Duration::from_secs(3),
+        server::start(site.config("third", free_address().await, RaftConfig::default())),
+    );
+    assert!(Box::pin(tried).await.is_err(), "it waits for the majority that was lost");
+    assert!(leads(&second));
+    stop([second]).await;
 }

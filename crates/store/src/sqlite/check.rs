@@ -22,8 +22,8 @@ use super::partial::Partial;
 use super::position::{self, Log, Loss};
 use super::quarantine::DamagedRow;
 use super::rows::key_of;
-use super::schema;
 use super::views::DefinitionCache;
+use super::{replica_tables, schema};
 use crate::StoreError;
 use crate::codec::{Context, DecodeError, open_counted, open_events, open_points};
 use crate::rows::{
@@ -312,27 +312,55 @@ fn decode(table: Table, row: &Row<'_>, pins: &mut DefinitionCache<'_>) -> Result
 }
 
 /// Copies the store at `from` into the new file `to`, whether or not a server has it open. The copy is one complete
-/// snapshot, synced and checked. If the backup fails, there is no file at `to`.
+/// snapshot, synced and checked, and has no log: a copy of a replica is an embedded store. If the backup fails, there is no
+/// file at `to`.
 ///
 /// # Errors
 /// [`BackupError`].
 pub fn backup(from: &Path, to: &Path) -> Result<Backup, BackupError> {
+    let snapshot = snapshot_of(from, to)?;
+    copy_checked(snapshot, from, to, replica_tables::detach)
+}
+
+/// As [`backup`], of a store that no server may have open, for a copy that continues in its place. A copy of a replica is a
+/// replica.
+///
+/// # Errors
+/// [`BackupError`], with [`StoreError::InUse`] if a server has the store open.
+pub fn backup_stopped(from: &Path, to: &Path) -> Result<Backup, BackupError> {
+    let snapshot = snapshot_of(from, to)?;
+    if snapshot.is_in_use {
+        return Err(BackupError::Store(StoreError::InUse { path: from.to_owned() }));
+    }
+    copy_checked(snapshot, from, to, |_| Ok(()))
+}
+
+fn snapshot_of(from: &Path, to: &Path) -> Result<Snapshot, BackupError> {
     if fs::metadata(from).is_err() {
         return Err(BackupError::NoStore { path: from.to_owned() });
     }
     if fs::symlink_metadata(to).is_ok() {
         return Err(BackupError::Exists { path: to.to_owned() });
     }
-    let snapshot = Snapshot::take(from).map_err(BackupError::Store)?;
+    Snapshot::take(from).map_err(BackupError::Store)
+}
+
+fn copy_checked(
+    snapshot: Snapshot,
+    from: &Path,
+    to: &Path,
+    change: impl FnOnce(&Path) -> Result<(), Failure>,
+) -> Result<Backup, BackupError> {
     if let Some(loss) = snapshot.loss {
         return Err(BackupError::Store(loss.into_error(from)));
     }
     let written = |source| BackupError::Write { path: to.to_owned(), source };
     let partial = Partial::begin(to).map_err(written)?;
-    copy(&snapshot.connection, partial.path())?;
     let mut checked = CheckReport::default();
     let judge =
         |failure: Failure| BackupError::Store(failure.into_store_error(Phase::Change, partial.path()));
+    copy(&snapshot.connection, partial.path())?;
+    change(partial.path()).map_err(judge)?;
     let connection = file::open_reader(partial.path()).map_err(judge)?;
     check_connection(&connection, &mut checked).map_err(judge)?;
     drop(connection);

@@ -11,7 +11,7 @@
 //! - `writer`, `operation`, `statements`: changes on the writer thread. `syncer`: fsync of the WAL. `wal_checkpoint`: WAL
 //!   checkpoints.
 //! - `readers`, `lists`, `views`, `load`, `live_rows`, `rows`: queries.
-//! - `replica`: a store that changes only by the entries of a log.
+//! - `replica`: a store that changes only by the entries of a log. `replica_tables`: the tables that only it has.
 //! - `source`, `target`: the store as source and as target of a copy.
 //! - `file`: files on disk, lock and reserve. `error`: meaning of SQLite errors. `quarantine`: rows that cannot be
 //!   decoded.
@@ -52,6 +52,7 @@ mod quarantine;
 mod readers;
 mod reads;
 pub(crate) mod replica;
+mod replica_tables;
 mod rows;
 mod schema;
 #[cfg(feature = "postgres")]
@@ -69,7 +70,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use check::{Backup, BackupError, CheckReport, backup, check};
+pub use check::{Backup, BackupError, CheckReport, backup, backup_stopped, check};
 #[cfg(test)]
 pub(crate) use lists::{plans as list_plans, sql_plan};
 #[cfg(feature = "postgres")]
@@ -427,13 +428,16 @@ fn open_database(
         base = Some(Position::of(&connection)?.unwrap_or_default());
     }
     let version = schema::version(&connection)?;
+    if replica.is_none() && replica_tables::exist(&connection)? {
+        return Err(Failure::Store(StoreError::Replica { path: path.to_owned() }));
+    }
     schema::migrate(&connection, version, shards)?;
     let facts = connection.query_row("SELECT shards, next_event, now FROM meta", [], |row| {
         let position = Position { next_event: row.get(1)?, now: row.get(2)? };
         Ok(Facts { shards: row.get(0)?, position, base })
     })?;
     if let Some(shared) = replica {
-        replica::create_tables(&connection)?;
+        replica_tables::create(&connection)?;
         shared.start_at(&facts);
         return Ok((connection, facts));
     }

@@ -11,7 +11,7 @@ use rusqlite::{Connection, params_from_iter};
 
 use super::error::{Failure, Phase};
 use super::file::{self, Lock};
-use super::{position, schema};
+use super::{position, replica_tables, schema};
 use crate::StoreError;
 use crate::copy::{Cell, CopyError, Kind, Page, Table};
 
@@ -47,6 +47,10 @@ impl Source {
         let judge = |failure: Failure| CopyError::Source(failure.into_store_error(UNLIMITED, path));
         let connection = file::open_reader(path).map_err(judge)?;
         let found = schema::version(&connection).map_err(judge)?;
+        if replica_tables::exist(&connection).map_err(|error| judge(error.into()))? {
+            // Its last changes may be in its log only.
+            return Err(CopyError::Source(StoreError::Replica { path: path.to_owned() }));
+        }
         if found != schema::VERSION {
             return Err(CopyError::OldSource { found, expected: schema::VERSION });
         }

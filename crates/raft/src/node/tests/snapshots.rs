@@ -86,7 +86,7 @@ async fn an_interrupted_snapshot_installation_is_finished_at_the_next_start() {
         cluster.restart(at).await;
         assert!(folder.interrupted().unwrap().is_none() && !file.exists());
         let status = cluster.node(at).status();
-        assert_eq!(cluster.node(at).machine().opened().applied, status.applied);
+        assert_eq!(cluster.node(at).machine().state().applied, status.applied);
         assert!(status.purged.is_some() && status.last == status.applied);
         cluster.mesh.rejoin(cluster.members[at].id, &cluster.ids());
         cluster.write(b"after").await;

@@ -15,7 +15,7 @@ use crate::node::Role;
 const HOUR: Duration = Duration::from_hours(1);
 const SHARD: ShardId = ShardId(0);
 
-fn new_job(sampler: &mut Sampler) -> (JobId, Arc<Batch>) {
+pub(super) fn new_job(sampler: &mut Sampler) -> (JobId, Arc<Batch>) {
     let id = sampler.job_id(SHARD);
     let (head, state) = (Some(sampler.head()), Box::new(sampler.state(JobStatus::Running)));
     let changes = vec![Change::Job { id, new: true, head, state }];
@@ -24,7 +24,7 @@ fn new_job(sampler: &mut Sampler) -> (JobId, Arc<Batch>) {
 }
 
 /// Acquires the shard, as soon as the server leads.
-async fn acquire(store: &RaftStore) -> Vec<Lease> {
+pub(super) async fn acquire(store: &RaftStore) -> Vec<Lease> {
     let acquiring = async {
         loop {
             let leases = store.acquire(&[SHARD], "owner", HOUR).await.unwrap();
@@ -61,12 +61,12 @@ async fn load(store: &RaftStore, leases: &[Lease]) {
     loaded.unwrap();
 }
 
-async fn exists(store: &RaftStore, job: JobId) -> bool {
+pub(super) async fn exists(store: &RaftStore, job: JobId) -> bool {
     within("a read is answered", store.job(job)).await.unwrap().is_some()
 }
 
 /// Stops all servers, and compares the rows of their replicas.
-async fn assert_equal_rows(mut servers: Servers) {
+pub(super) async fn assert_equal_rows(mut servers: Servers) {
     let running: Vec<_> = servers.running().collect();
     for at in &running {
         // A read waits until the replica has applied all entries.

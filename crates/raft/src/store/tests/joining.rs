@@ -98,7 +98,7 @@ async fn two_servers_join_the_first_one_and_vote() {
     assert!(again.is_voter);
 }
 
-/// Whoever starts three servers at once does not wait between them.
+/// Three servers can be started at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_joins_while_another_one_begins_to_vote_waits() {
     let mut servers = Servers::one_at(peer).await;

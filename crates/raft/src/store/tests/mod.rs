@@ -3,6 +3,7 @@
 mod cluster;
 mod contract;
 mod joining;
+mod restore;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -58,6 +59,11 @@ struct Servers {
 }
 
 impl Servers {
+    fn none(peer: fn(NodeId) -> Peer) -> Self {
+        let (mesh, folder) = (Mesh::new(), tempfile::tempdir().unwrap());
+        Self { mesh, folder, clock: ManualClock::new(), peer, servers: Vec::new() }
+    }
+
     /// Starts one server, which leads.
     async fn one() -> Self {
         Self::one_at(|_| Peer::default()).await
@@ -65,9 +71,7 @@ impl Servers {
 
     /// As [`one`](Self::one); `peer` says how the servers reach each other.
     async fn one_at(peer: fn(NodeId) -> Peer) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut servers =
-            Self { mesh: Mesh::new(), folder, clock: ManualClock::new(), peer, servers: Vec::new() };
+        let mut servers = Self::none(peer);
         servers.add(Start::Bootstrap).await;
         servers.wait_for_leader(0).await;
         servers
@@ -76,13 +80,17 @@ impl Servers {
     /// Starts three servers that vote; the first one leads.
     async fn three() -> Self {
         let mut servers = Self::one().await;
-        for _ in 0..2 {
-            let at = servers.add(Start::Join).await;
-            let id = servers.servers[at].id;
-            servers.store(0).add_learner(id, Peer::default()).await.unwrap();
-            servers.store(0).promote(id).await.unwrap();
-        }
+        servers.add_voters(2).await;
         servers
+    }
+
+    async fn add_voters(&mut self, count: usize) {
+        for _ in 0..count {
+            let at = self.add(Start::Join).await;
+            let id = self.servers[at].id;
+            self.store(0).add_learner(id, Peer::default()).await.unwrap();
+            self.store(0).promote(id).await.unwrap();
+        }
     }
 
     async fn add(&mut self, start: Start) -> usize {

@@ -9,6 +9,7 @@ use model::{ServerId, Timestamp};
 use rusqlite::{Connection, ErrorCode, Statement, params};
 
 use super::{AppliedState, Shared, position_bytes, stored_row};
+use crate::StoreError;
 use crate::changelog::AppliedCommit;
 use crate::command::{
     Answers, Content, Entry, Item, LogPosition, Refused, Reply, SealedCommit, Update, items,
@@ -155,6 +156,10 @@ struct Applying<'a, 'c, 's> {
 
 impl Applying<'_, '_, '_> {
     fn entry(&mut self, entry: &Entry) -> Result<(), Failure> {
+        if let Some(applied) = self.applied.state.applied.filter(|applied| *applied >= entry.position) {
+            let reason = format!("entry {:?} of the log comes after {applied:?}", entry.position);
+            return Err(Failure::Store(StoreError::Fatal { reason }));
+        }
         let before = self.applied.state.applied.map(LogPosition::leader);
         if before != Some(entry.position.leader()) {
             self.applied.unreleased |= self.own.owned.exists([])?;

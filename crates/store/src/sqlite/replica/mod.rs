@@ -1,6 +1,10 @@
-//! The replica of a replicated store; see [`crate::replica`]. `applying` applies entries on the writer thread.
+//! The replica of a replicated store; see [`crate::replica`].
+//!
+//! - `applying`: applies entries on the writer thread.
+//! - `begin`: makes the rows of another store the begin of a new log.
 
 pub(super) mod applying;
+mod begin;
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -19,10 +23,12 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 use super::error::{Failure, Phase};
 use super::operation::Operation;
 use super::quarantine::{self, DamagedRow};
-use super::{Clock, Options, SqliteStore, file, live_rows, load, readers, schema};
+use super::{Clock, Options, SqliteStore, file, live_rows, load, readers, replica_tables, schema};
 use crate::changelog::{Changelog, MemoryChangelog};
 use crate::command::{Answers, Entry, LogPosition};
 use crate::{Loaded, StoreError};
+
+pub use begin::{LogBegin, begin_log};
 
 /// Time between two attempts to apply entries on a full volume.
 const RETRY_WHEN_FULL: StdDuration = StdDuration::from_secs(1);
@@ -98,20 +104,19 @@ impl Deref for StoreGuard {
 }
 
 impl Replica {
-    /// Opens or creates the file at `path`, and takes sole ownership of it. Also returns how far its log was applied.
+    /// Opens or creates the file at `path`, and takes sole ownership of it.
     ///
     /// # Errors
     /// [`StoreError::InUse`] if another store has the file open; [`StoreError::TooNew`] if a newer version wrote it;
     /// [`StoreError::Fatal`] if the file is damaged or not a Belfry store.
-    pub fn open(path: &Path, options: ReplicaOptions) -> Result<(Self, AppliedState), StoreError> {
+    pub fn open(path: &Path, options: ReplicaOptions) -> Result<Self, StoreError> {
         let shared = Shared {
             applied: Arc::new(watch::Sender::new(AppliedState::default())),
             changelog: Arc::new(MemoryChangelog::new(0, Timestamp::from_micros(0))),
         };
         let store = open_store(path, &options, &shared)?;
-        let state = shared.applied.borrow().clone();
         let store = Arc::new(RwLock::new(Some(store)));
-        Ok((Self { path: path.to_owned(), options, store, shared }, state))
+        Ok(Self { path: path.to_owned(), options, store, shared })
     }
 
     /// Applies entries in their order, in one transaction. Returns the answers to the commands of each entry, in their
@@ -353,29 +358,6 @@ pub fn read_applied(path: &Path) -> Result<AppliedState, StoreError> {
     })
 }
 
-/// Creates the tables of a replica, which no other store has.
-pub(super) fn create_tables(connection: &Connection) -> Result<(), Failure> {
-    connection.execute_batch(
-        "CREATE TABLE IF NOT EXISTS raft_state (
-             id INTEGER PRIMARY KEY CHECK (id = 0),
-             applied BLOB,
-             membership_at BLOB,
-             membership BLOB NOT NULL,
-             unreleased INTEGER NOT NULL
-         ) STRICT;
-         INSERT OR IGNORE INTO raft_state VALUES (0, NULL, NULL, x'', 0);
-         CREATE TABLE IF NOT EXISTS refused_commands (
-             log_index INTEGER NOT NULL,
-             number INTEGER NOT NULL,
-             reason TEXT NOT NULL,
-             entry BLOB NOT NULL,
-             PRIMARY KEY (log_index, number)
-         ) STRICT, WITHOUT ROWID;
-         CREATE TABLE IF NOT EXISTS servers_draining (server BLOB PRIMARY KEY) STRICT, WITHOUT ROWID;",
-    )?;
-    Ok(())
-}
-
 fn position_bytes(position: LogPosition) -> [u8; 24] {
     let mut bytes = [0; 24];
     for (part, number) in bytes.chunks_exact_mut(8).zip([position.term, position.node, position.index]) {
@@ -393,8 +375,7 @@ fn position_from(bytes: [u8; 24]) -> LogPosition {
 }
 
 fn stored_row(connection: &Connection) -> rusqlite::Result<Option<(AppliedState, bool)>> {
-    let exists = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'raft_state'";
-    if connection.query_row(exists, [], |_| Ok(())).optional()?.is_none() {
+    if !replica_tables::exist(connection)? {
         return Ok(None);
     }
     let sql = "SELECT applied, membership_at, membership, unreleased FROM raft_state";

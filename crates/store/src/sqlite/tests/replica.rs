@@ -11,10 +11,11 @@ use super::failing_disk::{Disk, DiskCall};
 use super::*;
 use crate::changelog::Changelog as _;
 use crate::command::{Command, Content, Entry, GroupBuilder, LogPosition, Refused, Reply, Update};
-use crate::replica::{Replica, ReplicaOptions};
+use crate::replica::{Replica, ReplicaOptions, read_applied};
+use crate::sqlite;
 use crate::suite::dump::dump;
 use crate::suite::sample::Sampler;
-use crate::{Commits as _, Reads as _, StoreError};
+use crate::{Commits as _, Leases as _, Reads as _, StoreError};
 
 const SHARD: ShardId = ShardId(0);
 
@@ -33,8 +34,8 @@ fn options() -> ReplicaOptions {
 impl OneServer {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (replica, state) = Replica::open(&folder.path().join("state.db"), options()).unwrap();
-        assert_eq!(state.applied, None);
+        let replica = Replica::open(&folder.path().join("state.db"), options()).unwrap();
+        assert_eq!(replica.applied().borrow().applied, None);
         Self { folder, replica, next: LogPosition { term: 1, node: 7, index: 1 } }
     }
 
@@ -72,7 +73,7 @@ impl OneServer {
     fn reopen(self) -> Self {
         let Self { folder, replica, next } = self;
         drop(replica);
-        let (replica, _) = Replica::open(&folder.path().join("state.db"), options()).unwrap();
+        let replica = Replica::open(&folder.path().join("state.db"), options()).unwrap();
         Self { folder, replica, next }
     }
 }
@@ -332,4 +333,33 @@ async fn a_server_that_is_drained_is_noted_on_every_replica() {
         let expected = if draining { vec![id] } else { Vec::new() };
         assert_eq!(server.replica.draining().await.unwrap(), expected);
     }
+}
+
+/// A change of one replica alone would make it differ from the others for ever.
+#[tokio::test]
+async fn only_its_member_opens_a_replica_and_a_backup_of_it_is_a_store() {
+    let (mut server, mut sampler) = (OneServer::new(), Sampler::new(4));
+    let (leases, _) = server.take(&[SHARD]).await;
+    let (job, batch) = new_job(&mut sampler);
+    server.apply(&[commit(&leases, batch)]).await[0].as_ref().unwrap();
+    let backup = server.folder.path().join("backup");
+    sqlite::backup(&server.path(), &backup).unwrap();
+    let stopped = server.folder.path().join("stopped");
+    let refused = sqlite::backup_stopped(&server.path(), &stopped).unwrap_err();
+    assert!(matches!(refused, sqlite::BackupError::Store(StoreError::InUse { .. })), "{refused}");
+
+    let OneServer { folder, replica, .. } = server;
+    replica.close().await;
+    let path = folder.path().join("state.db");
+    let refused = SqliteStore::open(&path, Options::default()).unwrap_err();
+    assert!(matches!(refused, StoreError::Replica { .. }), "{refused}");
+    sqlite::backup_stopped(&path, &stopped).unwrap();
+    let applied = |path: &Path| read_applied(path).ok().and_then(|state| state.applied);
+    assert_eq!(applied(&stopped), applied(&path));
+    assert!(applied(&path).is_some() && applied(&backup).is_none());
+
+    let options = Options { ballast_bytes: 0, ..Options::default() };
+    let store = SqliteStore::open(&backup, options).unwrap();
+    assert!(store.job(job).await.unwrap().is_some());
+    assert!(!store.acquire(&[SHARD], "another", Duration::from_secs(1)).await.unwrap().is_empty());
 }
