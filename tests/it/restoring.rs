@@ -194,6 +194,8 @@ async fn a_cluster_that_has_lost_its_majority_continues_from_one_server() {
     }
     let backup = site.path("backup.db").display().to_string();
     site.belfry(&["store", "backup", &member, &backup]).await.exits(0);
+    let refused = site.belfry(&["store", "backup", &member, &backup]).await.exits(1).stderr;
+    assert!(refused.contains("never overwrites a file"), "{refused}");
     fs::rename(&folder, &lost).unwrap();
     site.server.create_cluster_from(lost);
     site.server.restart().await;

@@ -14,7 +14,7 @@
 //! - [`api`]: REST, SSE and the pages; [`auth`]: tokens, roles and sessions.
 //! - [`alerts`]: alert rules and notifications; `alert_feed` evaluates them on the leader. [`networks`]: addresses that
 //!   requests of users may reach. [`oidc`]: logins at an OpenID provider.
-//! - [`objects`]: logs and artifacts, in a local folder or in S3.
+//! - [`objects`]: logs and artifacts, in a local folder or in S3. `unshared_objects` warns if other servers cannot read them.
 //! - `raft_member`: the Raft store of this server, how it becomes a member of its cluster, and the connections to the others.
 //! - [`clock`]: the time, which tests replace. [`listener`]: the TCP listener with TLS. `web`: the files of the
 //!   dashboard. [`housekeeping`]: retention; [`metrics`]: Prometheus metrics; [`preview`]: the next scheduled times of
@@ -59,6 +59,7 @@ mod services;
 mod statistics;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod unshared_objects;
 mod usage;
 mod web;
 

@@ -165,12 +165,39 @@ impl RaftMemberError {
 pub(crate) struct RaftMember {
     store: Arc<RaftStore>,
     /// `None` after [`RaftMember::shutdown`].
-    runtime: Mutex<Option<Runtime>>,
+    threads: Mutex<Option<Threads>>,
     tasks: tokio::runtime::Handle,
     identity: Arc<Identity>,
     failed: watch::Receiver<Option<String>>,
     /// When a server that is no member was last reported.
     refused_at: Mutex<Option<tokio::time::Instant>>,
+}
+
+/// The threads of the node. They end when the value is dropped, without a wait: an asynchronous task may drop it, also in the
+/// middle of the start.
+struct Threads(Option<Runtime>);
+
+impl Threads {
+    fn start() -> Result<Self, RaftMemberError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("belfry-raft")
+            .enable_all()
+            .build();
+        runtime.map(|runtime| Self(Some(runtime))).map_err(RaftMemberError::Threads)
+    }
+
+    fn handle(&self) -> tokio::runtime::Handle {
+        self.0.as_ref().expect("it is only taken when the value is dropped").handle().clone()
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// A member of a Raft cluster before it connects to others.
@@ -419,12 +446,8 @@ impl RaftMember {
         start: Start,
         connector: Connector,
     ) -> Result<Arc<Self>, RaftMemberError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(THREADS)
-            .thread_name("belfry-raft")
-            .enable_all()
-            .build()
-            .map_err(RaftMemberError::Threads)?;
+        let threads = Threads::start()?;
+        let tasks = threads.handle();
         let (fail, failed) = watch::channel(None);
         let on_failure = OnFailure::call(move |failure| {
             tracing::error!(error = %failure.source, "{failure}");
@@ -436,17 +459,10 @@ impl RaftMember {
         };
         let options = Options { shards: node.shards, ..Options::new(options) };
         let identity = Arc::clone(&connector.identity);
-        let opening = runtime.spawn(RaftStore::open(options, Arc::new(connector)));
+        let opening = tasks.spawn(RaftStore::open(options, Arc::new(connector)));
         let opened = opening.await.map_err(|error| RaftMemberError::Threads(io::Error::other(error)))?;
-        let (store, tasks) = match opened {
-            Ok(store) => (Arc::new(store), runtime.handle().clone()),
-            Err(error) => {
-                runtime.shutdown_background();
-                return Err(error.into());
-            }
-        };
-        let runtime = Mutex::new(Some(runtime));
-        Ok(Arc::new(Self { store, runtime, tasks, identity, failed, refused_at: Mutex::new(None) }))
+        let (store, threads) = (Arc::new(opened?), Mutex::new(Some(threads)));
+        Ok(Arc::new(Self { store, threads, tasks, identity, failed, refused_at: Mutex::new(None) }))
     }
 
     /// Waits until this server votes and knows a leader; ends the first start.
@@ -569,20 +585,7 @@ impl RaftMember {
     pub(crate) async fn shutdown(&self) {
         self.store.leave_leadership().await;
         self.store.shutdown().await;
-        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(runtime) = runtime {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-impl Drop for RaftMember {
-    fn drop(&mut self) {
-        let runtime = self.runtime.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(runtime) = runtime {
-            // A runtime must not wait for its threads in an asynchronous task.
-            runtime.shutdown_background();
-        }
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 

@@ -370,6 +370,7 @@ impl Running {
         self.spawn_until_stop(crate::service_metrics::run(services.clone()));
         let logs = services.objects.logs.clone();
         self.spawn_until_stop(async move { logs.upload().await });
+        self.spawn_until_stop(crate::unshared_objects::report(services.clone()));
         self.spawn_until_stop(watch_leadership(services.clone()));
         tracing::info!(addr = %self.addr, "listening");
     }

@@ -191,6 +191,7 @@ pub fn has_rows(folder: &Path) -> bool {
 /// See [`RestoreError`]; the folder has no rows then.
 pub async fn restore(source: &Path, folder: &Path, node: NodeId, me: Peer) -> Result<Restored, RestoreError> {
     let source = Source::of(source)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failure("create", folder))?;
     let work = Work::begin(folder.join(WORK))?;
     let Copied { backup, entries, last } = work.copy(&source).await?;
     let membership = encode_membership(&Membership::new(vec![[node].into()], BTreeMap::from([(node, me)])));
@@ -214,6 +215,10 @@ pub async fn restore(source: &Path, folder: &Path, node: NodeId, me: Peer) -> Re
 /// # Errors
 /// See [`RestoreError`]; there is no file then.
 pub async fn backup_member(folder: &Path, to: &Path) -> Result<Backup, RestoreError> {
+    if to.symlink_metadata().is_ok() {
+        let source = BackupError::Exists { path: to.to_owned() };
+        return Err(RestoreError::Copy { path: folder.join(ROWS), source });
+    }
     let mut work = to.as_os_str().to_owned();
     work.push(".working");
     let work = Work::begin(PathBuf::from(work))?;
@@ -252,7 +257,7 @@ struct Copied {
 impl Work {
     fn begin(path: PathBuf) -> Result<Self, RestoreError> {
         remove(&path).map_err(failure("remove", &path))?;
-        DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failure("create", &path))?;
+        DirBuilder::new().mode(0o700).create(&path).map_err(failure("create", &path))?;
         Ok(Self(path))
     }
 

@@ -1,7 +1,7 @@
 //! The server itself: health, version and metrics.
 //!
 //! - `/livez` and `/healthz` do not use the store: a failure means that the process must be restarted.
-//! - `/readyz` fails while this server does not accept requests; with `verbose` it also checks store and clock.
+//! - `/readyz` fails while this server does not accept requests; with `verbose` it also checks store, clock and objects.
 //! - `/metrics` has its own lane of requests, so that it responds under load.
 //!
 //! Health checks need no token, so they show no details of errors, and concurrent checks of the store are merged.
@@ -167,7 +167,9 @@ async fn get_readiness(
     let store = Check { name: "store", ok: wrong.is_none(), detail: wrong };
     let trouble = api.node.view().clock.trouble();
     let clock = Check { name: "clock", ok: trouble.is_none(), detail: trouble };
-    Ok(Json(Ready { status, checks: vec![engine, store, clock] }))
+    let unshared = crate::unshared_objects::problem(&api).map(str::to_owned);
+    let objects = Check { name: "objects", ok: unshared.is_none(), detail: unshared };
+    Ok(Json(Ready { status, checks: vec![engine, store, clock, objects] }))
 }
 
 /// Export metrics in the Prometheus format

@@ -324,3 +324,36 @@ async fn a_cluster_without_a_majority_continues_from_one_member() {
     assert!(leads(&second));
     stop([second]).await;
 }
+
+/// D6. The default folder of objects is that of one server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_whose_objects_others_cannot_read_say_so() {
+    let site = Site::new();
+    let start = async |name: &str, raft: RaftConfig| {
+        let mut config = site.config(name, free_address().await, raft);
+        config.objects = ObjectsConfig::Local(None);
+        Box::pin(soon("the server starts", server::start(config))).await.unwrap()
+    };
+    let first = start("first", bootstrap()).await;
+    soon("the first leads", first.node.wait_ready(|now| *now == Readiness::Ready)).await;
+    let objects = async || {
+        let url = format!("http://{}/readyz?verbose", first.addr);
+        let answer: serde_json::Value = site.client().get(&url).send().await.unwrap().json().await.unwrap();
+        let checks = answer["checks"].as_array().unwrap();
+        checks.iter().find(|check| check["name"] == "objects").unwrap().clone()
+    };
+    assert_eq!(objects().await["ok"], true, "no other server needs them");
+    let second = start("second", site.join(first.addr)).await;
+    let problem = async {
+        loop {
+            let check = objects().await;
+            if check["ok"] == false {
+                break check["detail"].as_str().unwrap().to_owned();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let problem = soon("the problem is reported", problem).await;
+    assert!(problem.contains("server.objects_url"), "{problem}");
+    stop([second, first]).await;
+}
