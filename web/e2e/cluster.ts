@@ -25,7 +25,12 @@ export class Cluster {
   /** Starts the servers with these names. The first one creates the cluster and leads. */
   static async start(names: readonly string[]): Promise<Cluster> {
     const cluster = new Cluster();
-    for (const name of names) await cluster.#add(name);
+    try {
+      for (const name of names) await cluster.#add(name);
+    } catch (error) {
+      await cluster.dispose();
+      throw error;
+    }
     return cluster;
   }
 

@@ -577,9 +577,11 @@ impl<M: Machine> Node<M> {
         self.shared.contact.leads_until()
     }
 
-    /// Returns the current leader, and its changes.
+    /// Returns the current leader, and its changes from now on.
     pub fn leadership(&self) -> Leadership {
-        Leadership(self.shared.servers.clone())
+        let mut servers = self.shared.servers.clone();
+        servers.mark_unchanged();
+        Leadership(servers)
     }
 
     /// Returns the position that the machine has applied, and its changes.

@@ -123,16 +123,18 @@ impl RaftStore {
     /// Waits for the leadership of the log, with its lease. Returns whether this node has it.
     async fn wait_for_leadership(&self) -> bool {
         let give_up = Instant::now() + LEADERSHIP_PATIENCE;
+        let mut leadership = self.node.leadership();
         loop {
             if self.node.leads() && self.node.confirm().await {
                 return true;
             }
-            if Instant::now() >= give_up {
+            let left = give_up.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 return false;
             }
-            let mut leadership = self.node.leadership();
             // The leadership may be there, and the first entry of its own not be applied yet.
-            let _ = tokio::time::timeout(LOOK_AGAIN, leadership.changed()).await;
+            let patience = if self.node.led_term().is_some() { LOOK_AGAIN.min(left) } else { left };
+            let _ = tokio::time::timeout(patience, leadership.changed()).await;
         }
     }
 }

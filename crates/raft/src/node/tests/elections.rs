@@ -192,3 +192,20 @@ async fn servers_know_what_the_others_have_announced() {
         assert_eq!(known, [1_u64, 2, 3].map(|id| (id, id.to_le_bytes().to_vec())));
     }
 }
+
+/// A standby waits for the leadership all the time.
+#[tokio::test(start_paused = true)]
+async fn nothing_wakes_a_node_that_waits_for_another_leader() {
+    let mut cluster = Cluster::new(3).await;
+    let leader = cluster.leader().await.id();
+    let at = |cluster: &Cluster, leads: bool| {
+        cluster.members.iter().position(|member| (member.id == leader) == leads).unwrap()
+    };
+    let mut leadership = cluster.node(at(&cluster, false)).leadership();
+    assert_eq!(leadership.current(), Some(leader));
+    let woken = tokio::time::timeout(cluster.timing.lease * 10, leadership.changed()).await;
+    assert!(woken.is_err(), "{woken:?}");
+    cluster.stop(at(&cluster, true)).await;
+    let next = within("another node leads", leadership.wait_for(|next| next != leader)).await;
+    assert!(next.is_some());
+}
