@@ -191,6 +191,7 @@ async fn a_cluster_that_has_lost_its_majority_continues_from_one_server() {
     for command in ["restored", "reset-clock"] {
         let refused = site.belfry(&["store", command, &member]).await.exits(1).stderr;
         assert!(refused.contains("member of a Raft cluster"), "{command}: {refused}");
+        assert!(refused.contains("belfry store backup"), "{command}: {refused}");
     }
     let backup = site.path("backup.db").display().to_string();
     site.belfry(&["store", "backup", &member, &backup]).await.exits(0);

@@ -97,6 +97,10 @@ fn refused(error: StoreError) -> Failure {
         StoreError::Unavailable { .. } => Failure::new(Exit::Unreachable, error),
         StoreError::InUse { .. } => Failure::new(Exit::Failed, error)
             .help("stop the server that uses the store, then run the command again"),
+        StoreError::Replica { .. } => {
+            let help = error.help();
+            Failure::new(Exit::Failed, error).help(help)
+        }
         _ => Failure::new(Exit::Failed, error),
     }
 }
