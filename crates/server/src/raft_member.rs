@@ -512,6 +512,7 @@ impl RaftMember {
                         |position: Option<raft::types::LogId>| position.map_or(0, |position| position.index);
                     tracing::info!(
                         members = status.members.len(),
+                        term = status.last.map(|last| last.leader_id.term),
                         entries = index(status.last),
                         applied = index(status.applied),
                         leader = status.leader.map(tracing::field::display),

@@ -72,7 +72,7 @@ pub enum RestoreError {
         #[source]
         source: OpenError,
     },
-    /// The copy cannot become the begin of a log.
+    /// The copy cannot become the start of a log.
     #[error("cannot use the rows of the store `{}`", path.display())]
     Rows {
         /// File of the source.

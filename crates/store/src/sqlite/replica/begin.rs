@@ -1,4 +1,4 @@
-//! Makes the rows of another store the begin of a new log.
+//! Makes the rows of another store the start of a new log.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::command::LogPosition;
 use crate::sqlite::error::{Failure, Phase};
 use crate::sqlite::{file, replica_tables, schema};
 
-/// Begin of a log whose first entries are the rows of another store.
+/// Start of a log that continues the rows of another store.
 #[derive(Debug, Clone, Copy)]
 pub struct LogBegin<'a> {
     /// Position to which the rows belong. The first entry of the log follows it.
@@ -22,7 +22,7 @@ pub struct LogBegin<'a> {
     pub secrets: &'a [&'a str],
 }
 
-/// Makes a store the replica at the begin of a new log, in place. The file may be an embedded store or the replica of another
+/// Makes a store the replica at the start of a new log, in place. The file may be an embedded store or the replica of another
 /// log, of this or an older version; no other process may use it. Returns its number of shards, when everything is durable.
 ///
 /// The rows stay, but no server owns a shard any more, and none is drained.
@@ -40,8 +40,8 @@ pub fn begin_log(path: &Path, begin: &LogBegin<'_>) -> Result<u16, StoreError> {
 fn convert(path: &Path, begin: &LogBegin<'_>) -> Result<u16, Failure> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
-    // One file without a WAL, which can be renamed. It also applies the WAL of the store.
     connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;")?;
+    // One file without a WAL, which can be renamed. It also applies the WAL of the store.
     connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get::<_, String>(0))?;
     let found = schema::version(&connection)?;
     if found == 0 {

@@ -1,7 +1,7 @@
 //! The replica of a replicated store; see [`crate::replica`].
 //!
 //! - `applying`: applies entries on the writer thread.
-//! - `begin`: makes the rows of another store the begin of a new log.
+//! - `begin`: makes the rows of another store the start of a new log.
 
 pub(super) mod applying;
 mod begin;
