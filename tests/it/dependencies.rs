@@ -117,7 +117,7 @@ fn dependencies_between_crates_point_inwards() {
         ("belfry-model", &[][..]),
         ("belfry-timetable", &["model"]),
         ("belfry-access", &["model"]),
-        ("belfry-alerts", &["model"]),
+        ("belfry-alerts", &["model", "timetable"]),
         ("belfry-audit", &["model"]),
         ("belfry-mutation", &[]),
         ("belfry-engine", &["model", "mutation", "timetable"]),

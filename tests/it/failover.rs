@@ -20,7 +20,7 @@ use client::{
 use futures::TryStreamExt as _;
 use harness::{Server, Site, until};
 use model::alert::{ChannelSpec, Language, SecretText, Target};
-use model::api::NotificationStatus;
+use model::api::{MonitorStatus, NotificationStatus};
 use model::firing::FiringOutcome;
 use model::schedule::{MissedPolicy, OverlapPolicy};
 use model::spec::Delivery;
@@ -29,7 +29,7 @@ use model::why::{OpenEnum, Reason};
 use model::{Cause, JobSpec, JobStatus, ScheduleSpec, Timestamp};
 use store::suite::cluster::Cluster;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -216,6 +216,69 @@ async fn no_alert_is_lost_or_doubled_when_the_leader_is_killed() {
         (!sent.is_empty() && is_delivered && sent.iter().all(|each| has(each.id))).then_some(())
     })
     .await;
+}
+
+/// Sends a request without a token, as a job does, and returns the status of the response; `None` without a response.
+async fn ping(url: &str) -> Option<u16> {
+    let rest = url.strip_prefix("http://")?;
+    let (host, path) = rest.split_at(rest.find('/')?);
+    let mut stream = TcpStream::connect(host).await.ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let line = BufReader::new(stream).lines().next_line().await.ok()??;
+    line.split(' ').nth(1)?.parse().ok()
+}
+
+/// H3, D6. The leader is killed repeatedly while a job pings any of the servers: no answered ping is lost, and the last one
+/// decides the status and the alert.
+#[tokio::test]
+async fn no_answered_ping_is_lost_when_the_leader_is_killed() {
+    let database = Cluster::shared().database();
+    let folder = tempfile::tempdir().unwrap();
+    let objects = folder.path().join("objects");
+    let settings = Settings { url: database.url(), objects: objects.display().to_string() };
+    let key = folder.path().join("secret.key").display().to_string();
+    let mut variables = settings.variables().to_vec();
+    variables.push(("BELFRY_SERVER__SECRET_KEY_FILE", key.as_str()));
+    let mut site = Site::server_only(&variables).await;
+    let (data, log) = (folder.path().join("second"), folder.path().join("second.log"));
+    let mut second = Server::start_standby(&data, &log, &variables).await;
+    let (one, two) = (site.client(), client_of(&second, &site.server));
+    let spec = r#"{"name": "backup", "timing": {"every": "1d"}}"#;
+    let monitor = one.put_monitor(&serde_json::from_str(spec).unwrap()).await.unwrap();
+    let rule = r#"{"name": "down", "when": {"monitor_down": {}}}"#;
+    one.put_alert_rule(&serde_json::from_str(rule).unwrap()).await.unwrap();
+    let path = monitor.ping_url.unwrap();
+    // Without `server.public_url`, it is a path.
+    assert!(path.starts_with("/ping/"), "{path}");
+
+    for round in 0..4_u8 {
+        let asked = if round % 2 == 0 { second.url() } else { site.server.url() };
+        for code in [2 * round + 1, 2 * round + 2] {
+            until("the ping is answered", SOON, async || {
+                (ping(&format!("{asked}{path}/{code}")).await == Some(200)).then_some(())
+            })
+            .await;
+        }
+        let killed = if round % 2 == 0 { &mut site.server } else { &mut second };
+        killed.kill().await;
+        killed.spawn();
+    }
+    let monitor = two.monitor("default", "backup").await.unwrap();
+    let mut codes: Vec<_> = monitor.pings.iter().rev().filter_map(|ping| ping.exit_code).collect();
+    // A ping whose answer was lost is repeated.
+    codes.dedup();
+    assert_eq!(codes, [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(monitor.reason.as_deref(), Some("the job ended with exit code 8"));
+    let alerts = two.alerts(&AlertFilter::default()).await.unwrap();
+    assert_eq!((alerts.open, alerts.items[0].summary.as_str()), (1, "Monitor `backup` is down"));
+    assert_eq!(two.monitor("default", "backup").await.unwrap().ping_url, Some(path.clone()));
+    until("the success is answered", SOON, async || {
+        (ping(&format!("{}{path}", second.url())).await == Some(200)).then_some(())
+    })
+    .await;
+    assert_eq!(two.monitor("default", "backup").await.unwrap().status, MonitorStatus::Up);
+    assert_eq!(two.alerts(&AlertFilter::default()).await.unwrap().open, 0);
 }
 
 /// D5, D8. A standby accepts every request, and a planned leader change is hardly noticeable.

@@ -27,6 +27,8 @@ async function seedAlert(server: Server): Promise<number> {
   const when = { job_failed: { in_a_row: 1 } };
   await put("alert-rules", { name: "payments-failed", when, match, notify, severity: "critical" });
   await put("alert-rules", { name: "slow-jobs", when: { job_slow: { after: "2h" } }, severity: "info" });
+  await put("monitors", { name: "mail-fetcher", timing: { every: "15m" }, owner: "mail-team" });
+  await server.call("POST", "/api/v1/monitors/mail-fetcher/ping", { exit_code: 3, message: "no connection" });
   const reason = "The mail queue is rebuilt until the evening";
   await server.call("POST", "/api/v1/silences", { subject: "mail-*", duration: "4h", reason });
   await server.submit(
@@ -147,6 +149,8 @@ async function seed(server: Server): Promise<Record<string, string>> {
     "alert-rules": "/alerts/rules",
     "alert-rule-new": "/alerts/rules?edit=%2B",
     channels: "/alerts/channels",
+    monitors: "/alerts/monitors",
+    monitor: "/alerts/monitors/default/mail-fetcher",
     silences: "/alerts/silences",
     notifications: "/alerts/notifications",
     accounts: "/access",

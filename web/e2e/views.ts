@@ -25,6 +25,7 @@ export const VIEWS = [
   "/alerts/rules",
   "/alerts/rules?edit=%2B",
   "/alerts/channels",
+  "/alerts/monitors",
   "/alerts/silences",
   "/alerts/notifications",
   "/access",

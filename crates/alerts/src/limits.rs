@@ -34,5 +34,7 @@ pub const NOTIFICATIONS_MAX: usize = 10_000;
 pub const STREAKS_MAX: usize = 1_000;
 /// Time after the last failure after which failures in a row are forgotten.
 pub const STREAK_RETENTION: Duration = Duration::from_hours(24 * 31);
+/// Time after a load in which a missing ping takes no monitor down.
+pub const LOAD_GRACE: Duration = Duration::from_secs(60);
 /// Interval of deleting old rows.
 pub const PURGE_INTERVAL: Duration = Duration::from_secs(600);

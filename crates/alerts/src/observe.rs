@@ -459,6 +459,7 @@ impl Alerts {
             Timer::NoSuccess(rule) => self.on_no_success(now, &rule),
             Timer::Rate(rule, subject) => self.on_rate(now, &(rule, subject)),
             Timer::Silence(silence) => self.on_silence(now, silence),
+            Timer::Monitor(monitor) => self.on_monitor(now, &monitor),
             // The caller asks for due deliveries after each call.
             Timer::Delivery(_) => {}
             Timer::Purge => self.purge(now),

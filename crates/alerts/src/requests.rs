@@ -15,7 +15,7 @@ pub enum Refusal {
     /// The object does not exist.
     #[error("{what} `{name}` does not exist")]
     NotFound {
-        /// Kind of the object: `alert`, `alert rule`, `channel` or `silence`.
+        /// Kind of the object: `alert`, `alert rule`, `channel`, `silence` or `monitor`.
         what: &'static str,
         /// Name or number of the object.
         name: String,
@@ -95,6 +95,8 @@ impl Alerts {
         self.reindex();
         self.arm(now, Timer::NoSuccess(name.clone()));
         self.arm(now, Timer::Group(name.clone()));
+        // Monitors may be down already.
+        self.follow_monitors_of(now, &name);
         // The channels may be new.
         for alert in self.open_of(&name) {
             self.arm(now, Timer::Repeat(alert));
@@ -301,6 +303,7 @@ impl Alerts {
             | AlertCondition::SchedulePaused {}
             | AlertCondition::WorkerLost {}
             | AlertCondition::ServiceDegraded { .. }
+            | AlertCondition::MonitorDown {}
             | AlertCondition::QueueDelay { .. } => !key.1.is_empty(),
             _ => false,
         }
@@ -357,14 +360,19 @@ const fn needs_live(rule: &AlertRuleSpec) -> bool {
     )
 }
 
-fn check_version(what: &'static str, name: &str, expected: Option<u64>, found: u64) -> Result<(), Refusal> {
+pub(crate) fn check_version(
+    what: &'static str,
+    name: &str,
+    expected: Option<u64>,
+    found: u64,
+) -> Result<(), Refusal> {
     match expected.filter(|expected| *expected != found) {
         None => Ok(()),
         Some(expected) => Err(Refusal::Outdated { what, name: name.to_owned(), expected, found }),
     }
 }
 
-fn check_limit<'n>(
+pub(crate) fn check_limit<'n>(
     namespace: &str,
     what: &'static str,
     max: usize,
@@ -376,6 +384,6 @@ fn check_limit<'n>(
     Err(Refusal::Limit { namespace: namespace.to_owned(), what, max })
 }
 
-fn not_found(what: &'static str, name: &str) -> Refusal {
+pub(crate) fn not_found(what: &'static str, name: &str) -> Refusal {
     Refusal::NotFound { what, name: name.to_owned() }
 }

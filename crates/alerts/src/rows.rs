@@ -4,8 +4,10 @@
 //! rule with a field that this server does not know would not do what its user wants. Such a rule is off, and its row stays
 //! until a newer server leads, or a user replaces it.
 
-use model::alert::{AlertRuleSpec, ChannelSpec};
-use model::api::{Alert, NotificationStatus, Silence};
+use std::collections::VecDeque;
+
+use model::alert::{AlertRuleSpec, ChannelSpec, MonitorSpec};
+use model::api::{Alert, NotificationStatus, Ping, Silence};
 use model::{Duration, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +35,7 @@ pub struct Unreadable {
     pub reason: String,
 }
 
-/// Name of a rule or channel, with its namespace.
+/// Name of a rule, channel or monitor, with its namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Name {
     pub(crate) namespace: String,
@@ -63,6 +65,8 @@ pub(crate) enum RowId {
     Alert(u64),
     Streak(Name, String),
     Notification(u64),
+    Monitor(Name),
+    MonitorState(Name),
 }
 
 impl RowId {
@@ -75,13 +79,17 @@ impl RowId {
             Self::Alert(_) => "alert",
             Self::Streak(..) => "streak",
             Self::Notification(_) => "notification",
+            Self::Monitor(_) => "monitor",
+            Self::MonitorState(_) => "monitor_state",
         }
     }
 
     pub(crate) fn key(&self) -> String {
         match self {
             Self::Position => String::new(),
-            Self::Rule(name) | Self::Channel(name) => name.key(),
+            Self::Rule(name) | Self::Channel(name) | Self::Monitor(name) | Self::MonitorState(name) => {
+                name.key()
+            }
             Self::Silence(number) | Self::Alert(number) | Self::Notification(number) => number.to_string(),
             Self::Streak(rule, subject) => format!("{}/{subject}", rule.key()),
         }
@@ -190,7 +198,70 @@ pub(crate) struct NotificationRecord {
     pub(crate) severity: model::alert::Severity,
 }
 
-/// Splits the key of a rule or channel.
+/// A monitor, with its last change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MonitorRecord {
+    pub(crate) spec: MonitorSpec,
+    /// Token of the ping URL.
+    pub(crate) token: PingToken,
+    pub(crate) version: u64,
+    pub(crate) updated_at: Timestamp,
+    pub(crate) updated_by: String,
+}
+
+/// Secret part of a ping URL, in the forms in which it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PingToken {
+    /// SHA-256 of the token, which finds the monitor.
+    pub hash: String,
+    /// Token encrypted by the caller, which shows it again.
+    pub sealed: String,
+}
+
+/// What the pings of a monitor reported. A row of its own, because it changes with each ping.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MonitorState {
+    /// Time from which pings are expected: the creation, the end of a pause, or the last change of the timing.
+    pub(crate) since: Timestamp,
+    /// Last success.
+    #[serde(default)]
+    pub(crate) succeeded_at: Option<Timestamp>,
+    /// First start since the last success or failure.
+    #[serde(default)]
+    pub(crate) started_at: Option<Timestamp>,
+    #[serde(default)]
+    pub(crate) down: Option<Down>,
+    /// Last pings, oldest first.
+    #[serde(default)]
+    pub(crate) pings: VecDeque<Ping>,
+}
+
+impl MonitorState {
+    pub(crate) const fn new(since: Timestamp) -> Self {
+        Self { since, succeeded_at: None, started_at: None, down: None, pings: VecDeque::new() }
+    }
+}
+
+/// Since when a monitor is down, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Down {
+    pub(crate) since: Timestamp,
+    pub(crate) cause: DownCause,
+}
+
+/// Why a monitor is down.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum DownCause {
+    /// A ping reported a failure.
+    Failed { exit_code: Option<u8>, message: Option<String> },
+    /// No ping arrived.
+    Missing { expected_at: Timestamp },
+    /// The job started and did not end.
+    Unfinished { started_at: Timestamp, within: Duration },
+}
+
+/// Splits the key of a rule, channel or monitor.
 pub(crate) fn name_of_key(key: &str) -> Option<(Name, Option<&str>)> {
     let (namespace, rest) = key.split_once('/')?;
     match rest.split_once('/') {

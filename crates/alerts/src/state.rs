@@ -11,12 +11,12 @@ use crate::limits;
 use crate::line::Line;
 use crate::live::{DegradedServices, Watched};
 use crate::rows::{
-    AlertRecord, ChannelRecord, Name, NotificationRecord, OpenKey, Position, Row, RowId, RuleRecord, Streak,
-    Unreadable, name_of_key,
+    AlertRecord, ChannelRecord, MonitorRecord, MonitorState, Name, NotificationRecord, OpenKey, Position,
+    Row, RowId, RuleRecord, Streak, Unreadable, name_of_key,
 };
 use crate::timer::Timer;
 
-/// All rules, channels, alerts, silences and notifications. See the [crate's page](crate).
+/// All rules, channels, alerts, silences, notifications and monitors. See the [crate's page](crate).
 #[derive(Debug, Default)]
 pub struct Alerts {
     pub(crate) position: Position,
@@ -26,6 +26,8 @@ pub struct Alerts {
     pub(crate) alerts: BTreeMap<u64, AlertRecord>,
     pub(crate) streaks: BTreeMap<OpenKey, Streak>,
     pub(crate) notifications: BTreeMap<u64, NotificationRecord>,
+    pub(crate) monitors: BTreeMap<Name, MonitorRecord>,
+    pub(crate) monitor_states: BTreeMap<Name, MonitorState>,
     /// Rows that changed since they were last taken.
     pub(crate) changed: BTreeSet<RowId>,
     /// Rules by what they watch.
@@ -53,6 +55,12 @@ pub struct Alerts {
     pub(crate) watched: Watched,
     /// Services that lack replicas; not stored.
     pub(crate) degraded: DegradedServices,
+    /// Monitors by the hash of the token of their ping URL.
+    pub(crate) monitor_tokens: BTreeMap<String, Name>,
+    /// Times at which monitors expect the next ping.
+    pub(crate) expected_pings: BTreeMap<Name, Timestamp>,
+    /// Time of the load.
+    pub(crate) loaded_at: Timestamp,
     pub(crate) timers: BTreeSet<(Timestamp, Timer)>,
     /// Armed time of each timer of which there must be one at most.
     armed: BTreeMap<Timer, Timestamp>,
@@ -89,6 +97,8 @@ impl Alerts {
             "silence" => drop(self.silences.insert(number()?, parse(body)?)),
             "alert" => drop(self.alerts.insert(number()?, parse(body)?)),
             "notification" => drop(self.notifications.insert(number()?, parse(body)?)),
+            "monitor" => drop(self.monitors.insert(name()?.0, parse(body)?)),
+            "monitor_state" => drop(self.monitor_states.insert(name()?.0, parse(body)?)),
             "streak" => {
                 let (rule, subject) = name()?;
                 let subject = subject.ok_or("the key has no subject")?.to_owned();
@@ -134,6 +144,7 @@ impl Alerts {
                 self.lines.entry(channel).or_default().waiting.insert(number);
             }
         }
+        self.rebuild_monitors(now);
         self.arm_all(now);
     }
 
@@ -149,6 +160,7 @@ impl Alerts {
             self.streaks.keys().map(|(rule, subject)| (now, Timer::Rate(rule.clone(), subject.clone()))),
         );
         timers.extend(self.rules.keys().map(|rule| (now, Timer::NoSuccess(rule.clone()))));
+        timers.extend(self.monitors.keys().map(|monitor| (now, Timer::Monitor(monitor.clone()))));
         timers.extend(self.silences.keys().map(|number| (now, Timer::Silence(*number))));
         timers.push((now, Timer::Purge));
         timers.into_iter().for_each(|(at, timer)| self.arm(at, timer));
@@ -178,6 +190,8 @@ impl Alerts {
             RowId::Alert(number) => json(self.alerts.get(number)),
             RowId::Streak(rule, subject) => json(self.streaks.get(&(rule.clone(), subject.clone()))),
             RowId::Notification(number) => json(self.notifications.get(number)),
+            RowId::Monitor(name) => json(self.monitors.get(name)),
+            RowId::MonitorState(name) => json(self.monitor_states.get(name)),
         }
     }
 

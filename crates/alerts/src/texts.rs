@@ -175,7 +175,12 @@ pub(crate) fn sentence(
 fn is_counted(condition: &str) -> bool {
     !matches!(
         condition,
-        "no_success" | "schedule_paused" | "service_degraded" | "worker_lost" | "queue_delay"
+        "no_success"
+            | "schedule_paused"
+            | "service_degraded"
+            | "worker_lost"
+            | "queue_delay"
+            | "monitor_down"
     )
 }
 
@@ -195,6 +200,7 @@ const fn english_noun(kind: SubjectKind) -> &'static str {
         SubjectKind::Service => "Service",
         SubjectKind::Worker => "Worker",
         SubjectKind::Queue => "Queue",
+        SubjectKind::Monitor => "Monitor",
     }
 }
 
@@ -206,6 +212,7 @@ const fn chinese_noun(kind: SubjectKind) -> &'static str {
         SubjectKind::Service => "服务",
         SubjectKind::Worker => "执行器",
         SubjectKind::Queue => "队列",
+        SubjectKind::Monitor => "监控项",
     }
 }
 
@@ -223,6 +230,7 @@ fn english(condition: &str, plural: bool) -> String {
         "rollout_failed" => ("has a failed rollout", "have failed rollouts"),
         "worker_lost" => ("is lost", "are lost"),
         "queue_delay" => ("has jobs that are waiting too long", "have jobs that are waiting too long"),
+        "monitor_down" => ("is down", "are down"),
         "test" => ("is an example, not a failure", "are examples, not failures"),
         other => {
             let verb = if plural { "meet" } else { "meets" };
@@ -247,6 +255,7 @@ fn chinese(condition: &str) -> String {
         "rollout_failed" => "发布失败",
         "worker_lost" => "已失联",
         "queue_delay" => "中的任务等待时间过长",
+        "monitor_down" => "状态异常",
         "test" => "仅为示例，并非故障",
         other => return format!("满足条件 {}", condition_name(other)),
     };
@@ -349,6 +358,7 @@ mod tests {
                 "service_degraded" | "rollout_failed" => SubjectKind::Service,
                 "worker_lost" => SubjectKind::Worker,
                 "queue_delay" => SubjectKind::Queue,
+                "monitor_down" => SubjectKind::Monitor,
                 _ => SubjectKind::Job,
             };
             (name, kind)
@@ -395,6 +405,8 @@ mod tests {
         Other workers are lost
         Queue `nightly` has jobs that are waiting too long
         Other queues have jobs that are waiting too long
+        Monitor `nightly` is down
+        Other monitors are down
         "#);
     }
 
@@ -427,6 +439,8 @@ mod tests {
         其他执行器已失联
         队列 nightly 中的任务等待时间过长
         其他队列中的任务等待时间过长
+        监控项 nightly 状态异常
+        其他监控项状态异常
         "#);
     }
 

@@ -23,6 +23,8 @@ pub(crate) enum Timer {
     Silence(u64),
     /// A delivery may be possible.
     Delivery(Name),
+    /// A monitor may be down.
+    Monitor(Name),
     /// Alerts that no late or slow job holds open are over.
     Unheld,
     /// Old rows can be deleted.

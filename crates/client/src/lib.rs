@@ -58,6 +58,7 @@ pub mod failures;
 mod http;
 pub mod jobs;
 pub mod logs;
+mod monitors;
 pub mod namespaces;
 mod page;
 mod retry;

@@ -67,7 +67,7 @@ pub enum Resource {
     Access,
     /// The audit log.
     Audit,
-    /// Alerts, alert rules, channels, silences and notifications.
+    /// Alerts, alert rules, channels, silences, notifications and monitors.
     Alerts,
     /// Settings and quotas of namespaces. They belong to the cluster: a right in one namespace does not change its quota.
     Namespaces,

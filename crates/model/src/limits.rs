@@ -225,6 +225,20 @@ pub const ALERT_RULES_MAX: usize = 1_000;
 pub const CHANNELS_MAX: usize = 100;
 /// Maximum number of silences in a namespace.
 pub const SILENCES_MAX: usize = 1_000;
+/// Maximum number of monitors in a namespace.
+pub const MONITORS_MAX: usize = 1_000;
+/// Minimum period of a monitor.
+pub const MONITOR_PERIOD_MIN: Duration = Duration::from_secs(60);
+/// Maximum period of a monitor.
+pub const MONITOR_PERIOD_MAX: Duration = Duration::from_hours(24 * 366);
+/// Maximum length of a cron expression of a monitor, in bytes.
+pub const MONITOR_CRON_LEN_MAX: usize = 256;
+/// Maximum size of the body of a ping, in bytes.
+pub const PING_BODY_BYTES_MAX: usize = 100_000;
+/// Maximum length of the stored text of a ping, in characters.
+pub const PING_MESSAGE_LEN_MAX: usize = 500;
+/// Maximum number of stored pings of a monitor.
+pub const PINGS_MAX: usize = 20;
 
 /// Maximum number of ports of a job.
 pub const PORTS_MAX: usize = 16;

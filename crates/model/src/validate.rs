@@ -26,7 +26,7 @@ mod schedule;
 mod service;
 mod workflow;
 
-pub use alert::{alert_rule, channel, silence};
+pub use alert::{alert_rule, channel, monitor, ping, silence};
 pub use schedule::{calendar, name, note, own_name, schedule};
 pub use service::{replicas, service};
 pub use workflow::{definition, workflow, workflow_warnings};

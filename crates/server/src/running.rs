@@ -367,6 +367,7 @@ impl Running {
         self.spawn_until_stop(crate::housekeeping::run(services.clone()));
         self.spawn_until_stop(crate::statistics::run(services.clone()));
         self.spawn_until_stop(crate::alert_feed::run(services.clone()));
+        self.spawn_until_stop(Arc::clone(&services.alerts).record_pings());
         self.spawn_until_stop(crate::service_metrics::run(services.clone()));
         let logs = services.objects.logs.clone();
         self.spawn_until_stop(async move { logs.upload().await });

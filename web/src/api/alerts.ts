@@ -17,7 +17,7 @@ import type { Alert, AlertRuleSpec, ChannelSpec, ChannelTest, NewSilence, Silenc
 import { api, unwrap } from "./client";
 import { queryClient } from "./queries";
 
-const ALERTS = "alerts";
+export const ALERTS = "alerts";
 const REFETCH_MS = 5_000;
 /** Refetch intervals of the numbers in the navigation and in the title. */
 const COUNTS_REFETCH_MS = 10_000;
@@ -104,7 +104,7 @@ export const notificationsQuery = (search: NotificationsSearch, limit: number) =
     refetchInterval: REFETCH_MS,
   });
 
-function invalidate(): void {
+export function invalidateAlerts(): void {
   void queryClient.invalidateQueries({ queryKey: [ALERTS] });
 }
 
@@ -118,11 +118,11 @@ export async function actOnAlert({ id }: Alert, action: AlertAction, comment: st
       : api.POST("/api/v1/alerts/{id}/resolve", request),
   );
   queryClient.setQueryData(alertQuery(id).queryKey, changed);
-  invalidate();
+  invalidateAlerts();
 }
 
 /** Preconditions of a new object (`version` null), or of the change of an object with this version. */
-function preconditions(version: number | null): Record<string, string> {
+export function preconditions(version: number | null): Record<string, string> {
   return version === null ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` };
 }
 
@@ -131,13 +131,13 @@ export async function saveAlertRule(spec: AlertRuleSpec, version: number | null)
   const params = { path: { name: spec.name }, query: { namespace: spec.namespace } };
   const headers = preconditions(version);
   await unwrap(api.PUT("/api/v1/alert-rules/{name}", { params, headers, body: spec }));
-  invalidate();
+  invalidateAlerts();
 }
 
 export async function deleteAlertRule(name: string, namespace: string): Promise<void> {
   const params = { path: { name }, query: { namespace } };
   await unwrap(api.DELETE("/api/v1/alert-rules/{name}", { params }));
-  invalidate();
+  invalidateAlerts();
 }
 
 /** Creates a channel (`version` null), or replaces the channel with this version. Hidden secrets stay as stored. */
@@ -145,31 +145,31 @@ export async function saveChannel(spec: ChannelSpec, version: number | null): Pr
   const params = { path: { name: spec.name }, query: { namespace: spec.namespace } };
   const headers = preconditions(version);
   await unwrap(api.PUT("/api/v1/channels/{name}", { params, headers, body: spec }));
-  invalidate();
+  invalidateAlerts();
 }
 
 export async function deleteChannel(name: string, namespace: string): Promise<void> {
   const params = { path: { name }, query: { namespace } };
   await unwrap(api.DELETE("/api/v1/channels/{name}", { params }));
-  invalidate();
+  invalidateAlerts();
 }
 
 /** Sends a test notification to a channel. */
 export async function testChannel(name: string, namespace: string): Promise<ChannelTest> {
   const params = { path: { name }, query: { namespace } };
   const result = await unwrap(api.POST("/api/v1/channels/{name}/test", { params }));
-  invalidate();
+  invalidateAlerts();
   return result;
 }
 
 export async function createSilence(body: NewSilence): Promise<Silence> {
   const created = await unwrap(api.POST("/api/v1/silences", { body }));
-  invalidate();
+  invalidateAlerts();
   return created;
 }
 
 /** Ends a silence. */
 export async function endSilence(id: number): Promise<void> {
   await unwrap(api.DELETE("/api/v1/silences/{id}", { params: { path: { id } } }));
-  invalidate();
+  invalidateAlerts();
 }

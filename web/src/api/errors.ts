@@ -138,6 +138,7 @@ const HINTS = {
   alert_rule_not_found: "gone",
   channel_not_found: "gone",
   silence_not_found: "gone",
+  monitor_not_found: "gone",
   alert_resolved: "reload",
   alert_lasting: "reload",
   worker_not_found: "gone",

@@ -530,6 +530,19 @@ const channels = createRoute({
   component: lazyPage(() => import("../pages/alerts/ChannelsPage"), "ChannelsPage"),
 });
 
+const monitors = createRoute({
+  getParentRoute: () => root,
+  path: "/alerts/monitors",
+  validateSearch: namespaceSearch,
+  component: lazyPage(() => import("../pages/alerts/MonitorsPage"), "MonitorsPage"),
+});
+
+const monitor = createRoute({
+  getParentRoute: () => root,
+  path: "/alerts/monitors/$namespace/$name",
+  component: lazyPage(() => import("../pages/alerts/MonitorPage"), "MonitorPage"),
+});
+
 const silences = createRoute({
   getParentRoute: () => root,
   path: "/alerts/silences",
@@ -687,6 +700,8 @@ const routes = [
   alert,
   alertRules,
   channels,
+  monitors,
+  monitor,
   silences,
   notifications,
   accounts,

@@ -130,6 +130,8 @@ const TERMS: ReadonlyArray<[english: string, chinese: string]> = [
   ["alert rules?", "告警规则"],
   ["channels?", "通知渠道"],
   ["silences?|silenced", "静默"],
+  ["monitors?", "监控项"],
+  ["pings?|pinged", "上报"],
   ["notifications?|notify|notifies|notified", "通知"],
   ["severity", "严重程度"],
   ["acknowledges?|acknowledged", "确认"],

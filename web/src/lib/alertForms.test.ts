@@ -54,8 +54,14 @@ test("a rule stays the same in the form", () => {
   expect(sent(ruleSpec(ruleForm(spec)))).toEqual(spec);
 });
 
-test("each condition has its fields, and only jobs have an owner, a queue and labels", () => {
-  const form = { ...newRuleForm("default"), matchName: "a*", matchOwner: "ann", labels: ["gpu"] };
+test("each condition has its fields, only jobs have a queue, and jobs and monitors an owner and labels", () => {
+  const form = {
+    ...newRuleForm("default"),
+    matchName: "a*",
+    matchOwner: "ann",
+    labels: ["gpu"],
+    matchQueue: "",
+  };
   const specs = CONDITION_KINDS.map((kind) => ruleSpec(withCondition(form, kind)));
   expect(specs.map(({ when }) => when)).toEqual([
     { job_failed: { in_a_row: 1 } },
@@ -71,8 +77,12 @@ test("each condition has its fields, and only jobs have an owner, a queue and la
     { rollout_failed: {} },
     { worker_lost: {} },
     { queue_delay: { longer_than: "15m" } },
+    { monitor_down: {} },
   ]);
-  const [ofJobs, ofQueues] = [specs[0], specs.at(-1)].map((spec) => sent(spec?.match ?? {}));
+  const [ofJobs, ofQueues, ofMonitors] = [specs[0], ...specs.slice(-2)].map((spec) =>
+    sent(spec?.match ?? {}),
+  );
+  expect(ofMonitors).toEqual({ name: "a*", owner: "ann", labels: { gpu: "" } });
   expect(ofJobs).toEqual({ name: "a*", owner: "ann", labels: { gpu: "" } });
   expect(ofQueues).toEqual({ name: "a*" });
   expect(ruleSpec(newRuleForm("default")).match).toBeUndefined();

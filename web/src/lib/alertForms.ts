@@ -10,6 +10,7 @@ import type {
   Target,
 } from "../api/schema";
 import { CONDITIONS, type ConditionKind, variantOf } from "./alerts";
+import { labelsOf } from "./monitors";
 
 const DEFAULT_NAMESPACE = "default";
 const DEFAULT_REPEAT = "4h";
@@ -74,9 +75,14 @@ export function withCondition(form: RuleForm, kind: ConditionKind): RuleForm {
   return { ...form, kind, count: count?.[1] ?? "", duration: duration?.[1] ?? "" };
 }
 
-/** Returns whether the condition concerns jobs, which have an owner, a queue and labels. */
+/** Returns whether the condition concerns jobs, which have a queue. */
 export function selectsJobs({ kind }: Pick<RuleForm, "kind">): boolean {
   return CONDITIONS[kind].subject === "job";
+}
+
+/** Returns whether the condition concerns objects that have an owner and labels: jobs and monitors. */
+export function selectsOwned({ kind }: Pick<RuleForm, "kind">): boolean {
+  return ["job", "monitor"].includes(CONDITIONS[kind].subject);
 }
 
 export function ruleSpec(form: RuleForm): AlertRuleSpec {
@@ -105,24 +111,16 @@ function condition({ kind, count, duration }: RuleForm): AlertCondition {
   return { [kind]: values } as unknown as AlertCondition;
 }
 
-/** Returns the selection; absent for all objects. Fields of jobs are left out for other objects. */
+/** Returns the selection; absent for all objects. Fields that the objects do not have are left out. */
 function match(form: RuleForm): AlertMatch | undefined {
   const name = optional(form.matchName);
-  const isOfJobs = selectsJobs(form);
-  const owner = isOfJobs ? optional(form.matchOwner) : undefined;
-  const queue = isOfJobs ? optional(form.matchQueue) : undefined;
-  const labels = isOfJobs ? labelsOf(form.labels) : {};
+  const isOwned = selectsOwned(form);
+  const owner = isOwned ? optional(form.matchOwner) : undefined;
+  const queue = selectsJobs(form) ? optional(form.matchQueue) : undefined;
+  const labels = isOwned ? labelsOf(form.labels) : {};
   const hasLabels = Object.keys(labels).length > 0;
   if (!name && !owner && !queue && !hasLabels) return undefined;
   return { name, owner, queue, ...(hasLabels && { labels }) };
-}
-
-function labelsOf(texts: readonly string[]): Record<string, string> {
-  const pairs = texts.map((text) => {
-    const [key = "", ...value] = text.split("=");
-    return [key.trim(), value.join("=").trim()] as const;
-  });
-  return Object.fromEntries(pairs.filter(([key]) => key !== ""));
 }
 
 function optional(text: string): string | undefined {

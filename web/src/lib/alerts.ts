@@ -58,6 +58,7 @@ export const CONDITIONS: Readonly<Record<ConditionKind, ConditionFields>> = {
   rollout_failed: { subject: "service" },
   worker_lost: { subject: "worker" },
   queue_delay: { subject: "queue", duration: ["longer_than", "15m"] },
+  monitor_down: { subject: "monitor" },
 };
 export const CONDITION_KINDS = Object.keys(CONDITIONS) as ConditionKind[];
 
@@ -69,7 +70,7 @@ export interface AlertsSearch {
   severity?: string;
   /** Name of a rule. */
   rule?: string;
-  /** Name of a job, workflow, schedule, service, worker or queue. */
+  /** Name of a job, workflow, schedule, service, worker, queue or monitor. */
   subject?: string;
 }
 
@@ -130,6 +131,7 @@ const OBSERVED = [
   "service_degraded",
   "worker_lost",
   "queue_delay",
+  "monitor_down",
 ];
 
 /** Whether a user may resolve the alert by hand. */

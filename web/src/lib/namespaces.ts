@@ -12,6 +12,7 @@ export const SCOPED_LISTS: ReadonlySet<string> = new Set([
   "/alerts",
   "/alerts/rules",
   "/alerts/channels",
+  "/alerts/monitors",
   "/alerts/silences",
   "/alerts/notifications",
 ]);

@@ -24,6 +24,11 @@ const PAUSED_BY = /^paused by ([^:]+?)(: [\s\S]+)?$/;
 
 type Translate = (t: TFunction, ...match: string[]) => string;
 
+/** Adds the text of the job, if there is one. */
+function because(t: TFunction, what: string, why: string | undefined): string {
+  return why ? t("ping.because", { what, why }) : what;
+}
+
 /** Message patterns. The store may contain messages of an earlier version, so some patterns have two forms. */
 const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
   [
@@ -95,6 +100,17 @@ const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
       if (!often) return t("step.checkFailed", { check, why });
       return t("step.checkFailedTimes", { check, count: Number(times || 1), why });
     },
+  ],
+  // Why a monitor is down.
+  [
+    /^the job ended with exit code (\d+)(?:: ([\s\S]+))?$/,
+    (t, code, why) => because(t, t("ping.exitCode", { code }), why),
+  ],
+  [/^the job reported a failure(?:: ([\s\S]+))?$/, (t, why) => because(t, t("ping.failed"), why)],
+  [/^no ping arrived: expected one at (.+)$/, (t, time) => t("ping.missing", { time })],
+  [
+    /^the job started at (.+) and did not end within (\S+)$/,
+    (t, time, duration) => t("ping.unfinished", { time, duration }),
   ],
   // Rollouts and replicas of services. The detail of a running job that is stopped has a prefix.
   [

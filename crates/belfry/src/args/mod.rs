@@ -10,6 +10,7 @@
 //! - [`reference`]: IDs of jobs, runs and backfills, or `@last`.
 //! - [`schedule`]: `schedule`, `backfill`, `calendar`, `apply`, `diff`; [`workflow`]: `workflow`, `run`;
 //!   [`forecast`]: `forecast`; [`service`]: `service`.
+//! - [`alert`]: `alert`; [`monitor`]: `monitor`, `ping`.
 //! - [`access`]: `login`, `logout`, `auth`, `account`, `role`, `token`.
 //! - [`serve`]: `dev`, `server`, `worker`; [`store`]: `store`; [`task`]: `task`; [`context`]: `context`;
 //!   [`more`]: `queue`, `artifact`, `events`, `config`.
@@ -28,6 +29,7 @@ pub(crate) mod failure;
 pub(crate) mod forecast;
 pub(crate) mod hints;
 pub(crate) mod job;
+pub(crate) mod monitor;
 pub(crate) mod more;
 pub(crate) mod multiple;
 pub(crate) mod namespace;
@@ -183,7 +185,7 @@ pub(crate) enum Command {
         "belfry service logs web -f"
     })]
     Service(Box<service::ServiceCommand>),
-    /// Create or update calendars, queues, services, schedules, workflows, channels and alert rules from files
+    /// Create or update calendars, queues, services, schedules, workflows, channels, alert rules and monitors from files
     Apply(schedule::ApplyArgs),
     /// Show the changes that `belfry apply` would make, and exit with code 1 if there are any
     Diff(schedule::DiffArgs),
@@ -245,6 +247,18 @@ pub(crate) enum Command {
         "belfry alert silence create --subject 'payroll-*' --for 4h --reason 'Database migration'"
     })]
     Alert(alert::AlertCommand),
+    /// Manage monitors of jobs that Belfry does not run
+    #[command(subcommand, visible_alias = "monitors", before_help = examples! {
+        "belfry monitor apply -f monitors.yaml"
+        "belfry monitor list"
+        "belfry monitor get backup"
+    })]
+    #[command(
+        after_help = "A monitor is down if a job does not report in time. The alert rule `monitor_down` notifies you."
+    )]
+    Monitor(monitor::MonitorCommand),
+    /// Report to a monitor that a job starts, succeeded or failed
+    Ping(monitor::PingArgs),
     /// Log in to a server with an account and a password
     Login(access::LoginArgs),
     /// Log out: end the session of the context

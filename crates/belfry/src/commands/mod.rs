@@ -30,6 +30,7 @@ mod jobs;
 mod last;
 mod login;
 mod logs;
+mod monitors;
 mod multiple;
 mod namespaces;
 mod queues;
@@ -207,6 +208,8 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Stats(args) => block_on(&context, statistics::run(&context, args)),
         Command::Failure(command) => block_on(&context, failures::run(&context, command)),
         Command::Alert(command) => block_on(&context, alerts::run(&context, command)),
+        Command::Monitor(command) => block_on(&context, monitors::run(&context, command)),
+        Command::Ping(args) => block_on(&context, monitors::ping(&context, args)),
         Command::Login(args) => block_on(&context, login::log_in(&context, args)),
         Command::Logout => block_on(&context, login::log_out(&context)),
         Command::Account(command) => block_on(&context, accounts::run(&context, command)),

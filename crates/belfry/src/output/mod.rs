@@ -28,6 +28,7 @@ mod audit;
 mod failures;
 pub(crate) mod forecast;
 pub(crate) mod machines;
+mod monitors;
 pub(crate) mod objects;
 pub(crate) mod progress;
 pub(crate) mod running_elements;

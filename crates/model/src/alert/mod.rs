@@ -1,11 +1,12 @@
-//! Alert rules and notification channels, as a user writes them.
+//! Alert rules, notification channels and monitors, as a user writes them.
 //!
 //! A rule has a condition, selects the objects that it watches, and names the channels that are notified. The crate
 //! `alerts` evaluates rules and decides what is sent; [`crate::validate`] checks names and limits.
 //!
-//! - `channel`: where notifications go.
+//! - `channel`: where notifications go; `monitor`: jobs that Belfry does not run.
 
 mod channel;
+mod monitor;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ use crate::spec::DEFAULT;
 use crate::time::Duration;
 
 pub use channel::{ChannelSpec, HIDDEN, Language, SecretText, Target};
+pub use monitor::{MonitorSpec, MonitorTiming, ZonedCron};
 
 fn default_namespace() -> String {
     DEFAULT.to_owned()
@@ -43,7 +45,8 @@ pub struct AlertRuleSpec {
     /// Name of the rule, unique in its namespace. 1 to 63 letters, digits, `-`, `_` or `.`, starting with a letter or
     /// digit.
     pub name: String,
-    /// Namespace (tenant) of the rule, and of the jobs, workflows, schedules and services that it watches [default: `default`].
+    /// Namespace (tenant) of the rule, and of the jobs, workflows, schedules, services and monitors that it watches
+    /// [default: `default`].
     #[serde(default = "default_namespace")]
     pub namespace: String,
     /// Owner of the rule: the person or team responsible for it, at most 128 bytes.
@@ -138,11 +141,13 @@ pub enum AlertCondition {
         /// Waiting time of the oldest job, 1s to 31d.
         longer_than: Duration,
     },
+    /// A monitor is down: a ping reported a failure, or an expected ping is missing. Resolved when a ping reports a success.
+    MonitorDown {},
 }
 
 impl AlertCondition {
     /// Names of all conditions, in the order of the docs.
-    pub const NAMES: [&'static str; 13] = [
+    pub const NAMES: [&'static str; 14] = [
         "job_failed",
         "failure_rate",
         "job_late",
@@ -156,6 +161,7 @@ impl AlertCondition {
         "rollout_failed",
         "worker_lost",
         "queue_delay",
+        "monitor_down",
     ];
 
     /// Returns the name of the condition, for example `job_failed`.
@@ -174,6 +180,7 @@ impl AlertCondition {
             Self::RolloutFailed {} => "rollout_failed",
             Self::WorkerLost {} => "worker_lost",
             Self::QueueDelay { .. } => "queue_delay",
+            Self::MonitorDown {} => "monitor_down",
         }
     }
 
@@ -191,6 +198,7 @@ impl AlertCondition {
             Self::ServiceDegraded { .. } | Self::RolloutFailed {} => SubjectKind::Service,
             Self::WorkerLost {} => SubjectKind::Worker,
             Self::QueueDelay { .. } => SubjectKind::Queue,
+            Self::MonitorDown {} => SubjectKind::Monitor,
         }
     }
 }
@@ -212,6 +220,8 @@ pub enum SubjectKind {
     Worker,
     /// A queue.
     Queue,
+    /// A monitor: a job that Belfry does not run.
+    Monitor,
 }
 
 crate::status::words! { SubjectKind, "a kind of subject", {
@@ -221,22 +231,24 @@ crate::status::words! { SubjectKind, "a kind of subject", {
     Service = "service";
     Worker = "worker";
     Queue = "queue";
+    Monitor = "monitor";
 } }
 
 /// Selects the objects that an alert rule watches: all fields must match.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AlertMatch {
-    /// Name of the job, workflow, schedule, service, worker or queue; `*` stands for any characters [default: any].
+    /// Name of the job, workflow, schedule, service, worker, queue or monitor; `*` stands for any characters
+    /// [default: any].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Owner of the job [default: any]. Only for conditions of jobs.
+    /// Owner of the job or of the monitor [default: any]. Only for conditions of jobs and monitors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// Queue of the job [default: any]. Only for conditions of jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// Labels that the job must have [default: none]. Only for conditions of jobs.
+    /// Labels that the job or the monitor must have [default: none]. Only for conditions of jobs and monitors.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }

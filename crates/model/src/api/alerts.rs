@@ -54,7 +54,7 @@ pub struct Alert {
     pub count: u64,
     /// Description of the last occurrence in one line, in English.
     pub summary: String,
-    /// Error message of the last failed job.
+    /// Error message of the last failed job, or why the monitor is down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// Time of the first occurrence.
@@ -185,7 +185,8 @@ pub struct NewSilence {
     /// Name of the rule; `*` stands for any characters [default: any].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// Name of the job, workflow, schedule, worker or queue; `*` stands for any characters [default: any].
+    /// Name of the job, workflow, schedule, service, worker, queue or monitor; `*` stands for any characters
+    /// [default: any].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// Start of the silence [default: now].

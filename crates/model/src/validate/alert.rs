@@ -1,8 +1,10 @@
-//! Validation of alert rules, channels and silences.
+//! Validation of alert rules, channels, silences, monitors and pings.
 
 use super::{Check, Invalid, shown, too_long, too_many};
-use crate::alert::{AlertCondition, AlertRuleSpec, ChannelSpec, SecretText, SubjectKind, Target};
-use crate::api::NewSilence;
+use crate::alert::{
+    AlertCondition, AlertRuleSpec, ChannelSpec, MonitorSpec, MonitorTiming, SecretText, SubjectKind, Target,
+};
+use crate::api::{NewPing, NewSilence};
 use crate::limits;
 use crate::time::{Duration, Timestamp};
 
@@ -62,7 +64,8 @@ fn condition(check: &mut Check, rule: &AlertRuleSpec) {
         | AlertCondition::FiringSkipped {}
         | AlertCondition::SchedulePaused {}
         | AlertCondition::RolloutFailed {}
-        | AlertCondition::WorkerLost {} => {}
+        | AlertCondition::WorkerLost {}
+        | AlertCondition::MonitorDown {} => {}
     }
 }
 
@@ -80,20 +83,63 @@ fn selection(check: &mut Check, rule: &AlertRuleSpec) {
             format!("has {} bytes: expected 1 to {}", owner.len(), limits::OWNER_LEN_MAX)
         });
     }
-    if rule.when.subject() == SubjectKind::Job {
-        return;
-    }
+    let (is_job, is_monitor) =
+        (rule.when.subject() == SubjectKind::Job, rule.when.subject() == SubjectKind::Monitor);
+    let owned = "only conditions of jobs and monitors have it";
     let fields = [
-        ("match.owner", matches.owner.is_some()),
-        ("match.queue", matches.queue.is_some()),
-        ("match.labels", !matches.labels.is_empty()),
+        ("match.owner", matches.owner.is_some() && !is_job && !is_monitor, owned),
+        ("match.queue", matches.queue.is_some() && !is_job, "only conditions of jobs have it"),
+        ("match.labels", !matches.labels.is_empty() && !is_job && !is_monitor, owned),
     ];
-    for (path, _) in fields.into_iter().filter(|(_, is_set)| *is_set) {
-        check.fail(
-            path,
-            format!("cannot be combined with `{}`: only conditions of jobs have it", rule.when.name()),
-        );
+    for (path, _, why) in fields.into_iter().filter(|(_, is_wrong, _)| *is_wrong) {
+        check.fail(path, format!("cannot be combined with `{}`: {why}", rule.when.name()));
     }
+}
+
+/// Checks a monitor beyond its types, except for its cron expression and its time zone, which the caller compiles.
+///
+/// # Errors
+/// Returns [`Invalid`] with all problems, in the order of the fields.
+pub fn monitor(monitor: &MonitorSpec) -> Result<(), Invalid> {
+    let mut check = Check::default();
+    check.own_name(&monitor.name);
+    check.name("namespace", &monitor.namespace);
+    check.owner(monitor.owner.as_deref());
+    check.labels("labels", &monitor.labels);
+    check.note("description", monitor.description.as_deref());
+    match &monitor.timing {
+        MonitorTiming::Every(period) => {
+            let (min, max) = (limits::MONITOR_PERIOD_MIN, limits::MONITOR_PERIOD_MAX);
+            check.between("timing.every", *period, min, max);
+        }
+        MonitorTiming::Cron(cron) => {
+            let length = cron.expression.len();
+            check.ensure(length <= limits::MONITOR_CRON_LEN_MAX, "timing.cron.expression", || {
+                too_long(length, limits::MONITOR_CRON_LEN_MAX)
+            });
+        }
+    }
+    check.between("grace", monitor.grace, Duration::from_secs(1), limits::ALERT_PERIOD_MAX);
+    if let Some(run_time_max) = monitor.run_time_max {
+        check.between("run_time_max", run_time_max, Duration::from_secs(1), limits::ALERT_PERIOD_MAX);
+    }
+    check.finish()
+}
+
+/// Checks a ping beyond its types.
+///
+/// # Errors
+/// Returns [`Invalid`] with all problems, in the order of the fields.
+pub fn ping(ping: &NewPing) -> Result<(), Invalid> {
+    let mut check = Check::default();
+    check.ensure(ping.kind.is_none() || ping.exit_code.is_none(), "exit_code", || {
+        "cannot be combined with `kind`: 0 reports a success, and another exit code a failure".into()
+    });
+    let length = ping.message.as_ref().map_or(0, String::len);
+    check.ensure(length <= limits::PING_BODY_BYTES_MAX, "message", || {
+        too_long(length, limits::PING_BODY_BYTES_MAX)
+    });
+    check.finish()
 }
 
 /// Checks a channel beyond its types.
@@ -392,7 +438,42 @@ mod tests {
         let wrong = serde_json::json!({"name": "a", "when": {"no_success": {"within": "1d"}}, "match": {"name": "a*"}});
         insta::assert_snapshot!(rule(wrong), @"match.name: expected the name of a job without `*`, because `no_success` waits for the success of one name");
         let wrong = serde_json::json!({"name": "a", "when": {"worker_lost": {}}, "match": {"owner": "ann"}});
-        insta::assert_snapshot!(rule(wrong), @"match.owner: cannot be combined with `worker_lost`: only conditions of jobs have it");
+        insta::assert_snapshot!(rule(wrong), @"match.owner: cannot be combined with `worker_lost`: only conditions of jobs and monitors have it");
+        let wrong = serde_json::json!({"name": "a", "when": {"monitor_down": {}}, "match": {"owner": "ann", "queue": "q"}});
+        insta::assert_snapshot!(rule(wrong), @"match.queue: cannot be combined with `monitor_down`: only conditions of jobs have it");
+    }
+
+    #[test]
+    fn each_wrong_field_of_a_monitor_is_named() {
+        let check = |json| {
+            let spec = serde_json::from_value(json).unwrap();
+            monitor(&spec).map_or_else(|invalid| invalid.to_string(), |()| "valid".into())
+        };
+        assert_eq!(check(serde_json::json!({"name": "backup", "timing": {"every": "1d"}})), "valid");
+        let cron = serde_json::json!({"cron": {"expression": "30 2 * * *", "zone": "Europe/Berlin"}});
+        assert_eq!(check(serde_json::json!({"name": "backup", "timing": cron})), "valid");
+        let wrong = serde_json::json!({
+            "name": "back up", "timing": {"every": "1s"}, "grace": "0s", "run_time_max": "40d", "owner": "",
+        });
+        insta::assert_snapshot!(check(wrong).replace("; ", "\n"), @"
+        name: `back up` is not a valid name: expected 1 to 63 letters, digits, `-`, `_` or `.`, starting with a letter or digit
+        owner: has 0 bytes: expected 1 to 128
+        timing.every: `1s` is out of range: expected 1m to 366d
+        grace: `0s` is out of range: expected 1s to 31d
+        run_time_max: `40d` is out of range: expected 1s to 31d
+        ");
+    }
+
+    #[test]
+    fn a_ping_has_a_kind_or_an_exit_code() {
+        use crate::api::{NewPing, PingKind};
+        let new = |kind, exit_code| NewPing { kind, exit_code, message: None };
+        assert_eq!(new(None, None).reports(), PingKind::Success);
+        assert_eq!(new(None, Some(0)).reports(), PingKind::Success);
+        assert_eq!(new(None, Some(7)).reports(), PingKind::Fail);
+        assert_eq!(new(Some(PingKind::Start), None).reports(), PingKind::Start);
+        let wrong = ping(&new(Some(PingKind::Fail), Some(7))).unwrap_err().to_string();
+        insta::assert_snapshot!(wrong, @"exit_code: cannot be combined with `kind`: 0 reports a success, and another exit code a failure");
     }
 
     #[test]

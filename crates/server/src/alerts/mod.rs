@@ -4,15 +4,18 @@
 //!
 //! - [`service`]: the state of the leader, its writes, and changes by users.
 //! - `deliver`: sends messages by HTTP and SMTP, only to addresses that [`crate::networks`] allows.
-//! - [`seal`]: encryption of the secrets of channels.
+//! - `pings`: pings of monitors, which are recorded in batches.
+//! - [`seal`]: encryption of the secrets of channels, and of ping URLs.
 //!
 //! # Invariants
 //! - A notification is delivered only after its alert is durable.
 //! - Secrets of channels are in plain text only in memory, while a request or a delivery needs them.
 
 mod deliver;
+mod pings;
 pub mod seal;
 pub mod service;
 
+pub use pings::PingedMonitor;
 pub use seal::Sealer;
 pub use service::{AlertError, AlertService};

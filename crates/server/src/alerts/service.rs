@@ -6,14 +6,18 @@ use std::time::Duration;
 
 use alerts::message::Message;
 use alerts::target::Refused;
-use alerts::{Alerts, Refusal};
+use alerts::{Alerts, PingToken, Refusal};
 use model::Timestamp;
+use model::api::NewPing;
+use model::error_chain::Chain;
 use store::{AlertChange, Store, StoreError};
 use tokio::sync::{Mutex, Notify, Semaphore};
 use tokio::time::Instant;
 
 use super::Sealer;
 use super::deliver::Sender;
+use super::pings::{INTERVAL, PingQueue, PingedMonitor, WaitingPing};
+use super::seal::SealError;
 use crate::clock::{Clock as _, SystemClock};
 use crate::networks::Networks;
 
@@ -42,6 +46,9 @@ pub enum AlertError {
     /// Too many tests of channels run.
     #[error("too many tests of channels are running")]
     Busy,
+    /// Too many pings wait to be recorded.
+    #[error("too many pings are waiting")]
+    TooManyPings,
     /// Another server changed the rows: it is the leader now. Nothing was changed.
     #[error("another server evaluates the alerts now")]
     Superseded,
@@ -61,6 +68,8 @@ pub struct AlertService {
     pub(crate) in_flight: std::sync::Mutex<BTreeSet<u64>>,
     /// Places of tests of channels.
     tests: Semaphore,
+    /// Pings that wait to be recorded.
+    pings: PingQueue<AlertError>,
 }
 
 /// State of the leader.
@@ -116,6 +125,7 @@ impl AlertService {
             changed: Arc::default(),
             in_flight: std::sync::Mutex::default(),
             tests: Semaphore::new(TESTS_MAX),
+            pings: PingQueue::default(),
         })
     }
 
@@ -251,6 +261,59 @@ impl AlertService {
         self.sealer.seal(&context(namespace, name), &json)
     }
 
+    /// Records a ping, and waits until it is durable.
+    ///
+    /// # Errors
+    /// [`AlertError::Refused`], [`AlertError::TooManyPings`], or [`AlertError::Loading`], also if the write failed.
+    pub async fn ping(&self, monitor: PingedMonitor, ping: NewPing) -> Result<(), AlertError> {
+        let answered = self.pings.add(monitor, ping).ok_or(AlertError::TooManyPings)?;
+        answered.await.unwrap_or(Err(AlertError::Loading))
+    }
+
+    /// Records pings in batches, until the future is dropped.
+    pub(crate) async fn record_pings(self: Arc<Self>) {
+        loop {
+            let batch = self.pings.next_batch().await;
+            self.record(batch).await;
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+
+    async fn record(&self, batch: Vec<WaitingPing<AlertError>>) {
+        let recorded = self.change(|alerts, now| {
+            Ok(batch.iter().map(|waiting| waiting.apply(alerts, now)).collect::<Vec<_>>())
+        });
+        match recorded.await {
+            Ok(results) => {
+                for (waiting, result) in batch.into_iter().zip(results) {
+                    waiting.answer(result.map_err(AlertError::Refused));
+                }
+            }
+            Err(error) => {
+                if !matches!(error, AlertError::Loading) {
+                    let pings = batch.len();
+                    tracing::warn!(pings, error = %Chain(&error), "cannot record pings; clients must repeat them");
+                }
+                batch.into_iter().for_each(|waiting| waiting.answer(Err(AlertError::Loading)));
+            }
+        }
+    }
+
+    /// Encrypts the token of a ping URL, and hashes it.
+    pub fn seal_token(&self, namespace: &str, name: &str, token: &str) -> PingToken {
+        let sealed = self.sealer.seal(&token_context(namespace, name), token);
+        PingToken { hash: hash_of_token(token), sealed }
+    }
+
+    /// Decrypts the token of a ping URL. `None` if the server has another key now, which the log says.
+    pub fn open_token(&self, namespace: &str, name: &str, sealed: &str) -> Option<String> {
+        let opened = self.sealer.open_text(&token_context(namespace, name), sealed);
+        let failed = |error: &SealError| {
+            tracing::error!(namespace, monitor = name, %error, "cannot decrypt the ping URL of a monitor");
+        };
+        opened.inspect_err(failed).ok()
+    }
+
     /// Decrypts the target of a channel.
     ///
     /// # Errors
@@ -264,6 +327,15 @@ impl AlertService {
 
 fn context(namespace: &str, name: &str) -> String {
     format!("channel/{namespace}/{name}")
+}
+
+fn token_context(namespace: &str, name: &str) -> String {
+    format!("monitor/{namespace}/{name}")
+}
+
+/// Returns the hash by which the monitor of a ping URL is found.
+pub(crate) fn hash_of_token(token: &str) -> String {
+    crate::hash::sha256_hex(token.as_bytes())
 }
 
 async fn write(store: &dyn Store, current: &mut Current) -> Result<(), AlertError> {

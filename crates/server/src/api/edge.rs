@@ -34,6 +34,8 @@ use super::problem::{self, ApiError, Code};
 use super::{Api, forward};
 use crate::web;
 
+/// Beginning of the paths of ping URLs.
+const PING: &str = "/ping/";
 /// Longest URI, in bytes.
 const URI_LEN_MAX: usize = 8 * 1024;
 
@@ -49,7 +51,7 @@ pub(super) async fn edge(State(api): State<Api>, mut request: Request, next: Nex
     let method = request.method().clone();
     let known = request.headers().get(IF_NONE_MATCH).filter(|_| method.is_safe()).cloned();
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let span = tracing::info_span!("request", request_id = %id, %method, path = request.uri().path());
+    let span = tracing::info_span!("request", request_id = %id, %method, path = shown_path(request.uri()));
     let answered = check_and_run(&api, request, next).instrument(span.clone()).await;
     let mut response = match answered {
         Ok(response) => {
@@ -67,6 +69,11 @@ pub(super) async fn edge(State(api): State<Api>, mut request: Request, next: Nex
     response
 }
 
+/// Returns the path of a request for the log, without the secret token of a ping URL.
+fn shown_path(uri: &Uri) -> &str {
+    if uri.path().starts_with(PING) { PING } else { uri.path() }
+}
+
 /// Handles a request without a route.
 ///
 /// A browser that requests a page gets the dashboard, whose views have their own paths.
@@ -74,7 +81,7 @@ pub(super) async fn no_route(method: Method, uri: Uri, headers: HeaderMap) -> Re
     if let Some(page) = web::is_view(&method, &uri, &headers).then(web::page).flatten() {
         return Ok(page);
     }
-    let path: String = uri.path().chars().take(200).collect();
+    let path: String = shown_path(&uri).chars().take(200).collect();
     Err(ApiError::new(Code::NotFound, format!("no resource at `{path}`")))
 }
 

@@ -14,6 +14,8 @@
 //! ([`SubmitRate`](access::SubmitRate)). Changes are handled by the leader, so the rates are exact for all servers. A
 //! new leader begins with no counts.
 //!
+//! Pings of monitors need no token and have a lane of their own: there, a client is an address.
+//!
 //! Workers use gRPC, which these limits do not cover; health checks and pages need no token and take no place.
 //!
 //! # Cost
@@ -56,6 +58,11 @@ pub(super) struct Caller {
 impl Caller {
     pub(super) fn of(actor: &Actor, request: &Request, exposure: Exposure) -> Self {
         Self { token_id: Arc::clone(&actor.token_id), address: address(request, exposure).map(network) }
+    }
+
+    /// Returns the origin of a request without a token.
+    pub(super) fn without_token(request: &Request, exposure: Exposure) -> Self {
+        Self { token_id: Arc::from(""), address: address(request, exposure).map(network) }
     }
 }
 
@@ -100,6 +107,8 @@ pub(super) struct Limits {
     pub(super) body_bytes: Lane,
     /// Requests of metrics.
     pub(super) metrics: Lane,
+    /// Pings of monitors.
+    pub(super) pings: Lane,
     client_rate: Option<ClientRate>,
     /// Default limit of the accounts of people.
     submit_rate: Option<NonZeroU32>,
@@ -125,6 +134,7 @@ impl Limits {
             streams: lane("streams", config.streams, config.client_streams),
             body_bytes: lane("body_bytes", config.body_bytes, None),
             metrics: lane("metrics", METRICS_PLACES, None),
+            pings: lane("pings", config.requests, None),
             client_rate: config.client_job_rate.map(|per_second| ClientRate {
                 per_second: per_second.max(1),
                 rates: JobRates::of_clients(),
@@ -272,6 +282,7 @@ fn what(lane: &str) -> &'static str {
         "body_bytes" => "bytes of request bodies in memory",
         "forwards" => "requests forwarded to the leader",
         "metrics" => "concurrent requests for metrics",
+        "pings" => "concurrent pings",
         "streams" => "open streams",
         _ => "concurrent requests",
     }

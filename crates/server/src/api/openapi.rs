@@ -7,7 +7,9 @@
 use std::collections::BTreeSet;
 
 use model::JobSpec;
-use utoipa::openapi::schema::{ArrayItems, Components, OneOfBuilder, Schema, SchemaType, Type};
+use utoipa::openapi::schema::{
+    AdditionalProperties, ArrayItems, Components, OneOfBuilder, Schema, SchemaType, Type,
+};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{InfoBuilder, LicenseBuilder, ObjectBuilder, OpenApi, Ref, RefOr, ServerBuilder};
@@ -41,6 +43,7 @@ const TAGS: &[(&str, &str)] = &[
     ("runs", "Runs of workflows, their steps and approvals."),
     ("backfills", "Backfills of past schedule ranges."),
     ("alerts", "Alert rules, alerts, channels, silences and notifications."),
+    ("monitors", "Monitors of jobs that Belfry does not run, and their pings."),
     ("calendars", "Named sets of days that schedules refer to."),
     ("artifacts", "Files that jobs read and store."),
     ("statistics", "What happened over time, and by namespace, queue, job name, schedule and worker."),
@@ -72,6 +75,7 @@ pub(super) fn document(routes: Routes) -> OpenApi {
     }
     let components = document.components.get_or_insert_with(Components::new);
     add_problem(components);
+    open_flattened(components);
     tighten(components);
     refer_to_items(components);
     components.add_security_scheme(SCHEME, SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
@@ -82,6 +86,25 @@ fn add_problem(components: &mut Components) {
     let mut schemas = vec![(model::api::Problem::name().into_owned(), model::api::Problem::schema())];
     model::api::Problem::schemas(&mut schemas);
     components.schemas.extend(schemas);
+}
+
+/// Lets a flattened spec have the fields around it, although the spec alone refuses unknown fields. Otherwise, no value
+/// would match the schema.
+fn open_flattened(components: &mut Components) {
+    let known = components.schemas.clone();
+    for schema in components.schemas.values_mut() {
+        let RefOr::T(Schema::AllOf(parts)) = schema else { continue };
+        for part in &mut parts.items {
+            let RefOr::Ref(link) = part else { continue };
+            let name = link.ref_location.rsplit('/').next().unwrap_or_default();
+            let Some(RefOr::T(Schema::Object(spec))) = known.get(name) else { continue };
+            if matches!(spec.additional_properties.as_deref(), Some(AdditionalProperties::FreeForm(false))) {
+                let mut open = spec.clone();
+                open.additional_properties = None;
+                *part = RefOr::T(Schema::Object(open));
+            }
+        }
+    }
 }
 
 /// A parameter is present or absent; it cannot be `null`.
@@ -116,6 +139,7 @@ const NAMES: &[(&str, &[&str])] = &[
     ("ScheduleSpec", &["name", "namespace"]),
     ("WorkflowSpec", &["name", "namespace"]),
     ("CalendarSpec", &["name", "namespace"]),
+    ("MonitorSpec", &["name", "namespace"]),
     ("StepSpec", &["name"]),
     ("OutputFile", &["artifact"]),
 ];

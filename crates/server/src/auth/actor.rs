@@ -102,6 +102,12 @@ impl Actor {
         self.identity.decide(Verb::Read, object).is_ok()
     }
 
+    /// Returns whether the caller may do something else to resources of this kind in a namespace.
+    pub fn may_also(&self, verb: Verb, namespace: &str) -> bool {
+        let object = Object { resource: self.resource, namespace: Some(namespace) };
+        self.identity.decide(verb, object).is_ok()
+    }
+
     /// Returns whether the caller is an account, with or without a token.
     pub fn is_account(&self) -> bool {
         matches!(self.kind, IdentityKind::User | IdentityKind::Service)

@@ -268,3 +268,28 @@ async fn an_e_mail_reaches_an_smtp_server() {
     assert!(mail.contains("To: ops@example.com") && mail.contains("multipart/alternative"), "{mail}");
     server.shutdown().await;
 }
+
+/// H3, D6. A job that the server does not run reports a failure, and its recovery after a restart.
+#[tokio::test]
+async fn a_monitor_that_goes_down_and_recovers_is_notified() {
+    let service = Service::start().await;
+    let server = Server::start_with(reachable).await;
+    set_up(&server, &service).await;
+    put(&server, "monitors/backup", json!({"name": "backup", "timing": {"every": "1d"}})).await;
+    let rule = json!({"name": "down", "when": {"monitor_down": {}}, "notify": ["hook"]});
+    put(&server, "alert-rules/down", rule).await;
+    let url = get(&server, "monitors/backup").await["ping_url"].as_str().unwrap().to_owned();
+    let fail = reqwest::get(format!("{}{url}/fail", server.url())).await.unwrap();
+    assert_eq!((fail.status().as_u16(), fail.text().await.unwrap().as_str()), (200, "OK\n"));
+    let sent = service.messages(1).await;
+    assert!(sent[0].ends_with("firing backup"), "{sent:?}");
+    let dir = server.shutdown().await;
+    let server = Server::start_in(dir, reachable).await;
+    let alerts = get(&server, "alerts").await;
+    assert_eq!(alerts["items"][0]["summary"], "Monitor `backup` is down");
+    let success = reqwest::get(format!("{}{url}", server.url())).await.unwrap();
+    assert_eq!(success.status().as_u16(), 200);
+    assert_eq!(get(&server, "monitors/backup").await["status"], "up");
+    assert_eq!(get(&server, "alerts").await["open"], 0);
+    server.shutdown().await;
+}

@@ -21,6 +21,7 @@ import {
   ruleForm,
   ruleSpec,
   selectsJobs,
+  selectsOwned,
   withCondition,
 } from "../../lib/alertForms";
 import { CONDITION_KINDS, CONDITIONS, SEVERITIES } from "../../lib/alerts";
@@ -146,11 +147,13 @@ function SelectionFields({ form, change, isFirst }: FormProps & { isFirst: boole
         required={isExact}
         data-autofocus={isFirst || undefined}
       />
-      {selectsJobs(form) && (
+      {selectsOwned(form) && (
         <>
           <div className={style.pair}>
             <TextInput {...text("matchOwner")} label={t("alertRule.match.owner")} />
-            <TextInput {...text("matchQueue")} label={t("alertRule.match.queue")} />
+            {selectsJobs(form) && (
+              <TextInput {...text("matchQueue")} label={t("alertRule.match.queue")} />
+            )}
           </div>
           <TagsInput
             label={t("alertRule.match.labels")}

@@ -1,4 +1,4 @@
-/** Tabs: inbox, rules, channels, silences, notifications. */
+/** Tabs: inbox, rules, channels, monitors, silences, notifications. */
 
 import { useTranslation } from "react-i18next";
 
@@ -8,6 +8,7 @@ const SECTIONS = [
   { to: "/alerts", key: "inbox" },
   { to: "/alerts/rules", key: "rules" },
   { to: "/alerts/channels", key: "channels" },
+  { to: "/alerts/monitors", key: "monitors" },
   { to: "/alerts/silences", key: "silences" },
   { to: "/alerts/notifications", key: "notifications" },
 ] as const;

@@ -1,4 +1,4 @@
-/** Badges and names of alerts: severity, statuses, object, kind of channel. */
+/** Badges and names of alerts and monitors: severity, statuses, object, kind of channel. */
 
 import { Link } from "@tanstack/react-router";
 import type { TFunction } from "i18next";
@@ -6,16 +6,26 @@ import {
   BellOff,
   BellRing,
   Check,
+  CircleDashed,
+  CirclePause,
   Clock,
   Info,
   OctagonAlert,
+  Play,
   TriangleAlert,
   UserCheck,
   X,
 } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
-import type { Alert, AlertStatus, NotificationStatus, Severity } from "../../api/schema";
+import type {
+  Alert,
+  AlertStatus,
+  MonitorStatus,
+  NotificationStatus,
+  PingKind,
+  Severity,
+} from "../../api/schema";
 import type { ChannelKind } from "../../lib/alertForms";
 import { subjectName } from "../../lib/alerts";
 import { ToneBadge } from "../../ui/Status";
@@ -57,6 +67,30 @@ const NOTIFICATION_LOOKS = {
 export function NotificationBadge({ status }: { status: NotificationStatus }) {
   const { t } = useTranslation();
   return <ToneBadge {...NOTIFICATION_LOOKS[status]} word={t(`notificationStatus.${status}`)} plain />;
+}
+
+const MONITOR_LOOKS = {
+  new: { tone: "cancelled", icon: CircleDashed },
+  up: { tone: "succeeded", icon: Check },
+  late: { tone: "waiting", icon: Clock },
+  down: { tone: "failed", icon: X },
+  paused: { tone: "cancelled", icon: CirclePause },
+} as const satisfies Record<MonitorStatus, object>;
+
+export function MonitorBadge({ status, plain }: { status: MonitorStatus; plain?: boolean }) {
+  const { t } = useTranslation();
+  return <ToneBadge {...MONITOR_LOOKS[status]} word={t(`monitorStatus.${status}`)} plain={plain} />;
+}
+
+const PING_LOOKS = {
+  success: { tone: "succeeded", icon: Check },
+  start: { tone: "running", icon: Play },
+  fail: { tone: "failed", icon: X },
+} as const satisfies Record<PingKind, object>;
+
+export function PingBadge({ kind }: { kind: PingKind }) {
+  const { t } = useTranslation();
+  return <ToneBadge {...PING_LOOKS[kind]} word={t(`ping.short.${kind}`)} plain />;
 }
 
 /** Names of services that are the same in all languages. */
@@ -129,6 +163,16 @@ export function SubjectLink({ alert, className }: { alert: Alert; className?: st
     case "queue":
       return (
         <Link to="/queues" search={{ history: name }} className={className}>
+          {text}
+        </Link>
+      );
+    case "monitor":
+      return (
+        <Link
+          to="/alerts/monitors/$namespace/$name"
+          params={{ namespace: alert.namespace, name }}
+          className={className}
+        >
           {text}
         </Link>
       );

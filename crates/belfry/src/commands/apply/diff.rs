@@ -61,6 +61,10 @@ pub(super) async fn sides(client: &Client, object: &Object) -> Result<(String, S
             let current = optional(client.alert_rule(&spec.namespace, &spec.name).await)?;
             Ok((text(current.map(|rule| rule.spec).as_ref())?, text(Some(spec.as_ref()))?))
         }
+        Object::Monitor(spec) => {
+            let current = optional(client.monitor(&spec.namespace, &spec.name).await)?;
+            Ok((text(current.map(|monitor| monitor.spec).as_ref())?, text(Some(spec.as_ref()))?))
+        }
         Object::Queue { name, settings } => {
             let current = optional(client.queue(name).await)?.filter(|queue| queue.version > 0);
             let current: Option<QueueSettings> = current.map(|queue| queue.settings);

@@ -13,7 +13,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
-use model::alert::{AlertRuleSpec, ChannelSpec};
+use model::alert::{AlertRuleSpec, ChannelSpec, MonitorSpec};
 use model::api::FieldError;
 use model::calendar::CalendarSpec;
 use model::queue::QueueSettings;
@@ -57,6 +57,7 @@ pub(in crate::commands) enum Object {
     Queue { name: String, settings: QueueSettings },
     Channel(Box<ChannelSpec>),
     AlertRule(Box<AlertRuleSpec>),
+    Monitor(Box<MonitorSpec>),
 }
 
 impl Object {
@@ -70,12 +71,13 @@ impl Object {
             Self::Queue { name, .. } => format!("queue {name}"),
             Self::Channel(spec) => format!("channel {}/{}", spec.namespace, spec.name),
             Self::AlertRule(spec) => format!("alert {}/{}", spec.namespace, spec.name),
+            Self::Monitor(spec) => format!("monitor {}/{}", spec.namespace, spec.name),
         }
     }
 }
 
 /// Supported kinds, for messages.
-const KINDS: &str = "`workflow`, `schedule`, `service`, `calendar`, `queue`, `channel` or `alert`";
+const KINDS: &str = "`workflow`, `schedule`, `service`, `calendar`, `queue`, `channel`, `alert` or `monitor`";
 
 /// Metadata of a document. A file without `spec` and `kind` is a bare spec.
 #[derive(Debug, Default, Deserialize)]
@@ -330,6 +332,15 @@ impl Part<'_> {
                     one(namespace)?.clone_into(&mut spec.namespace);
                 }
                 Ok(Object::AlertRule(Box::new(spec)))
+            }
+            "monitor" => {
+                let mut spec: MonitorSpec = self.spec(&metadata, is_document)?;
+                if namespace.by_flag()
+                    || spec.namespace == model::spec::DEFAULT && metadata.namespace.is_none()
+                {
+                    one(namespace)?.clone_into(&mut spec.namespace);
+                }
+                Ok(Object::Monitor(Box::new(spec)))
             }
             "queue" => {
                 let Some(name) = metadata.name else { return wrong("name", "is missing".to_owned()) };

@@ -4,8 +4,8 @@
 //! - `secrets`: secrets of channels, from the environment or from files.
 //! - `diff`: formats the changes of an object as a unified diff.
 //!
-//! Calendars are applied first, then queues, channels, alert rules, services, workflows and schedules, because later
-//! kinds refer to earlier ones. All workflows are applied in one transaction, because they may call each other; services
+//! Calendars are applied first, then queues, channels, alert rules, monitors, services, workflows and schedules, because
+//! later kinds refer to earlier ones. All workflows are applied in one transaction, because they may call each other; services
 //! and schedules are applied in transactions of at most [`SERVICES_AT_ONCE`] and [`SCHEDULES_AT_ONCE`]. Objects that were applied before an error stay applied. Applying the same files again
 //! is idempotent.
 
@@ -16,7 +16,7 @@ mod secrets;
 use std::collections::BTreeSet;
 
 use client::Client;
-use model::alert::{AlertRuleSpec, ChannelSpec};
+use model::alert::{AlertRuleSpec, ChannelSpec, MonitorSpec};
 use model::api::{AppliedSchedules, AppliedServices, AppliedWorkflows, ApplyChange};
 use model::calendar::{CalendarSpec, CalendarStep, Days};
 use model::queue::QueueSettings;
@@ -102,7 +102,7 @@ struct Applier {
 impl Applier {
     async fn all(&mut self, documents: &[Document], done: &mut Vec<AppliedObject>) -> Result<(), Failure> {
         let (mut calendars, mut queues) = (Vec::new(), Vec::new());
-        let (mut channels, mut rules) = (Vec::new(), Vec::new());
+        let (mut channels, mut rules, mut monitors) = (Vec::new(), Vec::new(), Vec::new());
         let (mut services, mut workflows, mut schedules) = (Vec::new(), Vec::new(), Vec::new());
         for document in documents {
             match &document.object {
@@ -110,6 +110,7 @@ impl Applier {
                 Object::Queue { name, settings } => queues.push((document, name, settings)),
                 Object::Channel(spec) => channels.push((document, spec.as_ref())),
                 Object::AlertRule(spec) => rules.push((document, spec.as_ref())),
+                Object::Monitor(spec) => monitors.push((document, spec.as_ref())),
                 Object::Service(spec) => services.push((document, spec.as_ref())),
                 Object::Workflow(spec) => workflows.push((document, spec.as_ref())),
                 Object::Schedule(spec) => schedules.push((document, spec.as_ref())),
@@ -135,6 +136,11 @@ impl Applier {
             let change = self.alert_rule(spec).await.map_err(|error| with_document(document, error))?;
             let (name, namespace) = (spec.name.clone(), Some(spec.namespace.clone()));
             done.push(AppliedObject { kind: "alert", name, namespace, change, warnings: Vec::new() });
+        }
+        for (document, spec) in monitors {
+            let change = self.monitor(spec).await.map_err(|error| with_document(document, error))?;
+            let (name, namespace) = (spec.name.clone(), Some(spec.namespace.clone()));
+            done.push(AppliedObject { kind: "monitor", name, namespace, change, warnings: Vec::new() });
         }
         for batch in services.chunks(SERVICES_AT_ONCE) {
             done.extend(self.services(batch).await?);
@@ -213,6 +219,20 @@ impl Applier {
             });
         }
         let after = self.client.put_alert_rule(spec).await?;
+        Ok(changed(before.map(|before| before.version), after.version))
+    }
+
+    async fn monitor(&self, spec: &MonitorSpec) -> Result<ApplyChange, client::Error> {
+        let before = optional(self.client.monitor(&spec.namespace, &spec.name).await)?;
+        if self.dry_run {
+            self.client.put_monitor_dry_run(spec).await?;
+            return Ok(match before {
+                None => ApplyChange::Created,
+                Some(before) if before.spec == *spec => ApplyChange::Unchanged,
+                Some(_) => ApplyChange::Changed,
+            });
+        }
+        let after = self.client.put_monitor(spec).await?;
         Ok(changed(before.map(|before| before.version), after.version))
     }
 

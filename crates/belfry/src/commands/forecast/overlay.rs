@@ -44,6 +44,7 @@ fn check(plan: &Plan, document: &Document) -> Result<(), Invalid> {
         Object::Queue { name, settings } => validate::queue(name, settings),
         Object::Channel(spec) => validate::channel(spec),
         Object::AlertRule(spec) => validate::alert_rule(spec),
+        Object::Monitor(spec) => validate::monitor(spec),
     }
 }
 
@@ -85,6 +86,6 @@ fn put(plan: &mut Plan, object: Object) {
             }
         }
         // Alerts change no run.
-        Object::Channel(_) | Object::AlertRule(_) => {}
+        Object::Channel(_) | Object::AlertRule(_) | Object::Monitor(_) => {}
     }
 }

@@ -1,13 +1,16 @@
-//! Alerts, alert rules, channels, silences and notifications.
+//! Alerts, alert rules, channels, silences, notifications and monitors.
 //!
 //! The leader handles all of these requests, because it has the state; see [`crate::alerts`]. The rules are in the crate
 //! `alerts`: the handlers parse, check rights, and pass changes on.
 //!
 //! - `inbox`: alerts: list, show, acknowledge, resolve; and notifications.
 //! - `rules`: alert rules; `channels`: channels and their tests; `silences`: silences.
+//! - `monitors`: monitors; `pings`: pings by ping URLs, without a token.
 
 mod channels;
 mod inbox;
+mod monitors;
+mod pings;
 mod rules;
 mod silences;
 
@@ -25,6 +28,8 @@ pub(super) fn routes(routes: &mut Routes) {
     rules::routes(routes);
     channels::routes(routes);
     silences::routes(routes);
+    monitors::routes(routes);
+    pings::routes(routes);
 }
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -96,7 +101,7 @@ impl From<AlertError> for ApiError {
     fn from(error: AlertError) -> Self {
         let refusal = match error {
             AlertError::Store(error) => return error.into(),
-            AlertError::Busy => return Self::new(Code::Busy, error.to_string()),
+            AlertError::Busy | AlertError::TooManyPings => return Self::new(Code::Busy, error.to_string()),
             AlertError::Loading | AlertError::Superseded => {
                 return Self::new(Code::Loading, error.to_string());
             }
@@ -106,6 +111,7 @@ impl From<AlertError> for ApiError {
             Refusal::NotFound { what: "alert", .. } => Code::AlertNotFound,
             Refusal::NotFound { what: "channel", .. } => Code::ChannelNotFound,
             Refusal::NotFound { what: "silence", .. } => Code::SilenceNotFound,
+            Refusal::NotFound { what: "monitor", .. } => Code::MonitorNotFound,
             Refusal::NotFound { .. } => Code::AlertRuleNotFound,
             Refusal::Resolved { .. } => Code::AlertResolved,
             Refusal::Lasting { .. } => Code::AlertLasting,

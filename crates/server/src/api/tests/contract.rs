@@ -298,9 +298,36 @@ async fn responses_match_the_document() {
     api.send(Method::PATCH, &later, json!({"priority": 1, "retry": {"max_retries": 2}})).await;
     api.send(Method::PATCH, &later, json!({"priority": "x"})).await;
     schedules(&mut api).await;
+    monitors(&mut api).await;
     api.get("/api/v1/artifacts/none").await;
     api.send(Method::POST, &format!("{later}/cancel"), json!({"reason": "done"})).await;
     assert!(api.seen.len() >= 70, "{:#?}", api.seen);
+}
+
+async fn monitors(api: &mut Checked) {
+    let path = "/api/v1/monitors/backup";
+    let timing = json!({"cron": {"expression": "30 2 * * *", "zone": "Asia/Shanghai"}});
+    let spec = json!({"name": "backup", "timing": timing, "labels": {"a": "b"}, "run_time_max": "2h"});
+    let created = api.send(Method::PUT, path, spec).await.json();
+    let url = created["ping_url"].as_str().unwrap();
+    for path in [url.to_owned(), format!("{url}/start"), format!("{url}/x"), "/ping/none".to_owned()] {
+        api.get(&path).await;
+    }
+    api.send(Method::POST, url, json!("12 files")).await;
+    api.send(Method::POST, &format!("{url}/3"), json!("disk full")).await;
+    api.send(Method::POST, &format!("{path}/ping"), json!({"kind": "fail"})).await;
+    api.send(Method::POST, &format!("{path}/ping"), json!({"kind": "fail", "exit_code": 1})).await;
+    for path in [path, "/api/v1/monitors", "/api/v1/monitors/none"] {
+        api.get(path).await;
+    }
+    api.send(Method::PUT, path, json!({"name": "backup", "timing": {"every": "1s"}})).await;
+    api.send(
+        Method::PUT,
+        &format!("{path}?dry_run=true"),
+        json!({"name": "backup", "timing": {"every": "1h"}}),
+    )
+    .await;
+    api.send(Method::DELETE, path, Value::Null).await;
 }
 
 async fn schedules(api: &mut Checked) {

@@ -23,6 +23,7 @@ mod jobs;
 mod lists;
 mod logins;
 mod logs;
+mod monitors;
 mod namespaces;
 mod oidc;
 mod refusals;
@@ -151,6 +152,7 @@ impl World {
         assert_eq!(ready, Readiness::Ready);
         // Without the loop that follows the feed.
         services.alerts.load(0).await.unwrap();
+        tokio::spawn(Arc::clone(&services.alerts).record_pings());
         let router = super::router(services.clone());
         Self { router, services, admin, worker, driver, store: faulty, _folder: folder }
     }

@@ -108,6 +108,10 @@ impl Tenant {
         let created = world.post("/api/v1/silences", silence).await;
         assert_eq!(created.status, StatusCode::CREATED, "{}", created.text());
         let silence = created.json()["id"].to_string();
+        let monitor = named("monitor", json!({"timing": {"every": "1d"}}));
+        let path = format!("/api/v1/monitors/{TRACE}-monitor");
+        let created = world.json(Method::PUT, &path, monitor, &[]).await;
+        assert_eq!(created.status, StatusCode::OK, "{}", created.text());
         let alert = open_alert(world, ended_job.parse().unwrap()).await;
         Self {
             job,
@@ -287,11 +291,17 @@ pub(super) fn request(tenant: &Tenant, method: &Method, route: &str) -> (String,
             }
             named("channel")
         }
+        path if path.starts_with("/monitors/{name}") => {
+            if method == Method::PUT {
+                body = object("monitor", json!({"timing": {"every": "2d"}}));
+            }
+            named("monitor")
+        }
         "/stats/series" => (format!("{route}?namespace=finance"), Refused),
         "/stats/totals" => (format!("{route}?by=job"), WithoutTrace),
         "/executions" | "/schedules" | "/backfills" | "/services" | "/workflows" | "/runs" | "/calendars"
         | "/artifacts" | "/failures" | "/alerts" | "/alert-rules" | "/channels" | "/silences"
-        | "/notifications" => all(),
+        | "/notifications" | "/monitors" => all(),
         // The cluster itself: rights in a namespace suffice to read it.
         "/workers" | "/queues" | "/namespaces" | "/servers" | "/cluster/members" | "/me" | "/version"
         | "/roles" | "/tokens" | "/session"
@@ -408,6 +418,7 @@ async fn contents(world: &World, tenant: &Tenant) -> Vec<String> {
         "/api/v1/alert-rules?namespace=finance".to_owned(),
         "/api/v1/channels?namespace=finance".to_owned(),
         "/api/v1/silences?namespace=finance".to_owned(),
+        "/api/v1/monitors?namespace=finance".to_owned(),
         "/api/v1/accounts".to_owned(),
         "/api/v1/bindings".to_owned(),
         "/api/v1/roles".to_owned(),
