@@ -29,7 +29,7 @@ test("a monitor is created, pinged by its URL, goes down with an alert, and reco
   await expect(row).toContainText("New");
   await expect(row).toContainText("30 2 * * * (Europe/Berlin)");
 
-  // Nobody is notified without a rule.
+  // No user is notified without a rule.
   await expect(page.getByText("No alert rule notifies you if a monitor is down.")).toBeVisible();
   await page.getByRole("link", { name: "Create a rule" }).click();
   await dialog.getByRole("textbox", { name: "Name", exact: true }).fill("monitor-down");

@@ -26,7 +26,9 @@
 //!    bounded, however many jobs fail.
 //! 2. A notification is repeated after `repeat_every`: of a failure when it occurs again, and of a state, such as a paused
 //!    schedule, while it lasts. Not while the alert is acknowledged.
-//! 3. A channel gets one message at a time, those of a rule in order, and a bounded number each minute. A failed delivery is
+//! 3. An alert that is not acknowledged for `escalate.after` is *escalated*: further channels are notified of it, once at
+//!    that time, and then as the others. The time counts from the first notification, so a silence holds it back too.
+//! 4. A channel gets one message at a time, those of a rule in order, and a bounded number each minute. A failed delivery is
 //!    repeated with growing delays for a day ([`limits::DELIVERY_TIME_MAX`]), with the same number as idempotency key.
 //!
 //! # Rules of monitors
@@ -35,7 +37,7 @@
 //! 2. A ping that reports a failure takes it down at once; only a success ends that. A ping that the job has started
 //!    replaces the expectation: the monitor is down if the job does not end within its longest run time. Further such
 //!    pings do not extend that, because a job that crashes after its start sends them too.
-//! 3. Nobody receives pings during an outage or a takeover. So a load takes no monitor down for
+//! 3. No server receives pings during an outage or a takeover. So a load takes no monitor down for
 //!    [`limits::LOAD_GRACE`]: clients that repeat their pings are heard first.
 //! 4. *Down* is stored, because a restart must not change it. *Late* follows from the time.
 //!

@@ -106,7 +106,7 @@ impl Alerts {
             updated_at: rule.updated_at,
             updated_by: rule.updated_by.clone(),
             open_alerts: self.open_count(name) as u64,
-            missing_channels: rule.spec.notify.iter().filter(is_missing).cloned().collect(),
+            missing_channels: rule.spec.channels().filter(is_missing).cloned().collect(),
         })
     }
 

@@ -1,7 +1,7 @@
 //! What a notification says, independent of the channel.
 
 use model::alert::{Language, Severity, SubjectKind};
-use model::{JobId, RunId, Timestamp};
+use model::{Duration, JobId, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// Message to a channel: alerts of one rule.
@@ -33,6 +33,8 @@ pub struct Message {
     pub firing: u64,
     /// Number of open alerts of the rule, in the notification or not.
     pub open: u64,
+    /// Time for which no user acknowledged the alerts, if the notification escalates them to this channel.
+    pub escalated_after: Option<Duration>,
     /// Whether this is a test by a user, and no alert.
     pub is_test: bool,
     /// URL of the dashboard without a slash at the end; `None` if the server does not know it.

@@ -48,7 +48,7 @@ impl Alerts {
         if !has_channels && record.channels.is_empty() {
             return;
         }
-        record.unsent = true;
+        (record.unsent, record.escalating) = (true, false);
         self.changed.insert(RowId::Alert(alert));
         self.unsent.entry(rule.clone()).or_default().insert(alert);
         if self.alerts.get(&alert).is_some_and(|record| self.is_silenced(&record.alert, now)) {
@@ -68,7 +68,7 @@ impl Alerts {
             }
         }
         if let Some(record) = self.alerts.get_mut(&alert) {
-            record.unsent = false;
+            (record.unsent, record.escalating) = (false, false);
             self.changed.insert(RowId::Alert(alert));
         }
     }
@@ -111,7 +111,7 @@ impl Alerts {
         let former = sent.iter().filter_map(|number| self.alerts.get(number)).flat_map(|it| &it.channels);
         let former =
             former.filter(|channel| self.channels.contains_key(&Name::new(&name.namespace, channel)));
-        let channels: BTreeSet<String> = rule.notify.iter().chain(former).cloned().collect();
+        let channels: BTreeSet<String> = rule.channels().chain(former).cloned().collect();
         let mut notified: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
         for channel in channels {
             let told: Vec<u64> =
@@ -130,11 +130,17 @@ impl Alerts {
             let Some(channels) = notified.remove(&number) else { continue };
             let Some(record) = self.alerts.get_mut(&number) else { continue };
             record.alert.notified_at = Some(now);
+            let first = *record.first_notified_at.get_or_insert(now);
             record.channels =
                 record.channels.drain(..).collect::<BTreeSet<_>>().union(&channels).cloned().collect();
             let is_lasting = !is_about_events(&rule.when, &record.alert.subject.name);
-            if record.alert.status != AlertStatus::Resolved && is_lasting {
+            let is_open = record.alert.status != AlertStatus::Resolved;
+            let may_escalate = is_open && record.alert.escalated_at.is_none();
+            if is_open && is_lasting {
                 self.arm(now + rule.repeat_every, Timer::Repeat(number));
+            }
+            if let Some(escalation) = rule.escalate.as_ref().filter(|_| may_escalate) {
+                self.arm(first + escalation.after, Timer::Escalate(number));
             }
             self.grouped.insert(name.clone(), now);
         }
@@ -147,13 +153,44 @@ impl Alerts {
         newer.is_some_and(|record| record.unsent || record.alert.notified_at.is_some())
     }
 
-    /// Whether a channel is to be notified of an alert: of its end if it heard of its beginning, or if no channel did.
+    /// Whether a channel is to be notified of an alert: of its end if it heard of its beginning, or if no channel did. A
+    /// channel of the escalation is to be notified once the alert is escalated.
     fn is_for(&self, rule: &AlertRuleSpec, channel: &String, alert: u64) -> bool {
         let Some(record) = self.alerts.get(&alert) else { return false };
         if record.alert.status == AlertStatus::Resolved && !record.channels.is_empty() {
             return record.channels.contains(channel);
         }
-        rule.notify.contains(channel)
+        let is_escalated = record.alert.escalated_at.is_some() && rule.escalation_to(channel).is_some();
+        match record.escalating {
+            true => is_escalated && !record.channels.contains(channel),
+            false => is_escalated || rule.notify.contains(channel),
+        }
+    }
+
+    /// Escalates an alert that no user acknowledged in time: further channels are notified.
+    pub(crate) fn on_escalate(&mut self, now: Timestamp, number: u64) {
+        let Some(record) = self.alerts.get(&number) else { return };
+        let alert = &record.alert;
+        if alert.status != AlertStatus::Firing || alert.escalated_at.is_some() {
+            return;
+        }
+        let rule = Name::new(&alert.namespace, &alert.rule);
+        let Some(after) = self.rule(&rule).and_then(|spec| spec.escalate.as_ref()).map(|it| it.after) else {
+            return;
+        };
+        // A row of an earlier release has no time of the first notification.
+        let Some(first) = record.first_notified_at.or(alert.notified_at) else { return };
+        if first + after > now {
+            return self.arm(first + after, Timer::Escalate(number));
+        }
+        let was_unsent = record.unsent;
+        if let Some(record) = self.alerts.get_mut(&number) {
+            record.alert.escalated_at = Some(now);
+        }
+        self.want_notification(now, &rule, number);
+        if let Some(record) = self.alerts.get_mut(&number) {
+            record.escalating = !was_unsent;
+        }
     }
 
     /// Returns the notification of alerts to a channel of a rule.
@@ -169,6 +206,8 @@ impl Alerts {
             told.iter().rev().filter_map(|number| self.alerts.get(number)).map(|record| &record.alert);
         let (resolved, firing): (Vec<_>, Vec<_>) =
             alerts.partition(|alert| alert.status == AlertStatus::Resolved);
+        let is_escalated = firing.iter().any(|alert| alert.escalated_at.is_some());
+        let escalation = rule.escalation_to(channel).filter(|_| is_escalated);
         // The receiver closes the incident of the rule when the last alert ends that it heard of.
         let is_known = |number: &u64| {
             let heard = |record: &AlertRecord| record.channels.iter().any(|it| it == channel);
@@ -184,6 +223,7 @@ impl Alerts {
             total: told.len() as u64,
             firing: firing.len() as u64,
             open: open as u64,
+            escalated_after: escalation.map(|escalation| escalation.after),
             status: NotificationStatus::Waiting,
             attempts: 0,
             created_at: now,
@@ -305,6 +345,7 @@ impl Alerts {
             total: record.total,
             firing: record.firing,
             open: record.open,
+            escalated_after: record.escalated_after,
             is_test: false,
             dashboard: None,
         };

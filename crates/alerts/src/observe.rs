@@ -455,6 +455,7 @@ impl Alerts {
             Timer::Unheld => self.resolve_unheld(now),
             Timer::Group(rule) => self.on_group(now, &rule),
             Timer::Repeat(alert) => self.on_repeat(now, alert),
+            Timer::Escalate(alert) => self.on_escalate(now, alert),
             Timer::Stale(alert) => self.on_stale(now, alert),
             Timer::NoSuccess(rule) => self.on_no_success(now, &rule),
             Timer::Rate(rule, subject) => self.on_rate(now, &(rule, subject)),

@@ -129,11 +129,12 @@ impl Alerts {
             comment: None,
             silenced: false,
             notified_at: None,
+            escalated_at: None,
             jobs: Vec::new(),
             runs: Vec::new(),
         };
         self.add_open(&alert);
-        self.alerts.insert(number, AlertRecord { alert, unsent: false, channels: Vec::new() });
+        self.alerts.insert(number, AlertRecord::new(alert));
         if self.alerts.len() > 2 * RESOLVED_MAX {
             self.purge_soon(now);
         }

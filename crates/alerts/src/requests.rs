@@ -100,6 +100,7 @@ impl Alerts {
         // The channels may be new.
         for alert in self.open_of(&name) {
             self.arm(now, Timer::Repeat(alert));
+            self.arm(now, Timer::Escalate(alert));
         }
         Ok(true)
     }
@@ -237,7 +238,7 @@ impl Alerts {
     /// Returns the names of the rules that notify a channel.
     pub(crate) fn rules_of_channel(&self, channel: &Name) -> Vec<String> {
         let rules = self.rules.iter().filter(|(name, rule)| {
-            name.namespace == channel.namespace && rule.spec.notify.contains(&channel.name)
+            name.namespace == channel.namespace && rule.spec.channels().any(|name| *name == channel.name)
         });
         rules.map(|(name, _)| name.name.clone()).collect()
     }

@@ -147,6 +147,18 @@ pub(crate) struct AlertRecord {
     /// Channels that were notified of it, in order of their names.
     #[serde(default)]
     pub(crate) channels: Vec<String>,
+    /// Time of the first notification, from which the time until the escalation counts.
+    #[serde(default)]
+    pub(crate) first_notified_at: Option<Timestamp>,
+    /// Whether only the channels of the escalation must still be notified.
+    #[serde(default)]
+    pub(crate) escalating: bool,
+}
+
+impl AlertRecord {
+    pub(crate) fn new(alert: Alert) -> Self {
+        Self { alert, unsent: false, channels: Vec::new(), first_notified_at: None, escalating: false }
+    }
 }
 
 /// Recent failures of the jobs of a name or of a workflow, or the last success.
@@ -179,6 +191,9 @@ pub(crate) struct NotificationRecord {
     pub(crate) firing: u64,
     #[serde(default)]
     pub(crate) open: u64,
+    /// Time without an acknowledgement, of a notification that escalates.
+    #[serde(default)]
+    pub(crate) escalated_after: Option<Duration>,
     pub(crate) status: NotificationStatus,
     #[serde(default)]
     pub(crate) attempts: u32,

@@ -155,6 +155,7 @@ impl Alerts {
         timers.extend(self.lines.keys().map(|channel| (now, Timer::Delivery(channel.clone()))));
         for number in self.open.values() {
             timers.extend([(now, Timer::Repeat(*number)), (now, Timer::Stale(*number))]);
+            timers.push((now, Timer::Escalate(*number)));
         }
         timers.extend(
             self.streaks.keys().map(|(rule, subject)| (now, Timer::Rate(rule.clone(), subject.clone()))),
@@ -318,6 +319,7 @@ impl Alerts {
         let number = self.open.remove(key)?;
         self.disarm(&Timer::Stale(number));
         self.disarm(&Timer::Repeat(number));
+        self.disarm(&Timer::Escalate(number));
         decrement(&mut self.open_counts, &key.0);
         let schedule = self.alerts.get(&number).and_then(|record| record.alert.subject.id.clone());
         if let Some(schedule) = schedule

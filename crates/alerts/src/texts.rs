@@ -7,8 +7,8 @@
 //! # Invariants
 //! All parts are one line without control characters and of bounded length, whatever the names contain.
 
-use model::Timestamp;
 use model::alert::{Language, Severity, SubjectKind};
+use model::{Duration, Timestamp};
 
 use crate::clean;
 use crate::message::Message;
@@ -65,6 +65,7 @@ impl Sentence {
 pub(crate) struct Words {
     pub(crate) namespace: &'static str,
     pub(crate) rule: &'static str,
+    pub(crate) escalated: &'static str,
     pub(crate) time: &'static str,
     pub(crate) first: &'static str,
     pub(crate) last: &'static str,
@@ -86,6 +87,7 @@ pub(crate) struct Words {
 static ENGLISH: Words = Words {
     namespace: "Namespace",
     rule: "Rule",
+    escalated: "Escalated",
     time: "Time",
     first: "First",
     last: "Last",
@@ -106,6 +108,7 @@ static ENGLISH: Words = Words {
 static CHINESE: Words = Words {
     namespace: "命名空间",
     rule: "告警规则",
+    escalated: "升级通知",
     time: "发生时间",
     first: "首次发生",
     last: "最近发生",
@@ -333,6 +336,14 @@ pub(crate) fn left_out(count: u64, language: Language) -> String {
         Language::English if count == 1 => "and 1 more alert".to_owned(),
         Language::English => format!("and {count} more alerts"),
         Language::Chinese => format!("另有 {count} 条告警未列出"),
+    }
+}
+
+/// Says for how long no user acknowledged an alert.
+pub(crate) fn unacknowledged(after: Duration, language: Language) -> String {
+    match language {
+        Language::English => format!("not acknowledged within {after}"),
+        Language::Chinese => format!("{after} 内无人确认"),
     }
 }
 

@@ -13,6 +13,8 @@ pub(crate) enum Timer {
     Group(Name),
     /// A notification about a lasting state may be repeated.
     Repeat(u64),
+    /// An alert may be escalated.
+    Escalate(u64),
     /// An alert about failures may be stale.
     Stale(u64),
     /// A job may not have succeeded for too long.

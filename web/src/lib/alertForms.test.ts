@@ -23,6 +23,13 @@ function sent(value: object): unknown {
   return JSON.parse(JSON.stringify(value));
 }
 
+test("an escalation needs channels, and others before them", () => {
+  const form = { ...newRuleForm("default"), notify: ["ops"], escalateTo: ["ops", "boss"] };
+  expect(ruleSpec(form).escalate).toEqual({ after: "30m", notify: ["boss"] });
+  expect(ruleSpec({ ...form, escalateTo: ["ops"] }).escalate).toBeUndefined();
+  expect(ruleSpec({ ...form, notify: [] }).escalate).toBeUndefined();
+});
+
 test("a new rule is about failed jobs", () => {
   expect(sent(ruleSpec({ ...newRuleForm("team"), name: " failed " }))).toEqual({
     name: "failed",
@@ -46,6 +53,7 @@ test("a rule stays the same in the form", () => {
     match: { name: "nightly-*", owner: "ann", queue: "big", labels: { team: "pay=1", gpu: "" } },
     severity: "critical",
     notify: ["ops", "chat"],
+    escalate: { after: "15m", notify: ["boss"] },
     repeat_every: "30m",
     notify_resolved: false,
     runbook: "https://wiki.example.com/nightly",

@@ -5,6 +5,7 @@ import type {
   AlertMatch,
   AlertRuleSpec,
   ChannelSpec,
+  Escalation,
   Language,
   Severity,
   Target,
@@ -14,6 +15,7 @@ import { labelsOf } from "./monitors";
 
 const DEFAULT_NAMESPACE = "default";
 const DEFAULT_REPEAT = "4h";
+const DEFAULT_ESCALATION = "30m";
 
 /** An alert rule as in the form. */
 export interface RuleForm {
@@ -33,6 +35,9 @@ export interface RuleForm {
   labels: string[];
   severity: Severity;
   notify: string[];
+  /** Time until the escalation; empty for none. */
+  escalateAfter: string;
+  escalateTo: string[];
   repeat: string;
   notifyResolved: boolean;
   runbook: string;
@@ -62,6 +67,8 @@ export function ruleForm(spec: AlertRuleSpec): RuleForm {
     labels: Object.entries(labels).map(([key, value]) => (value === "" ? key : `${key}=${value}`)),
     severity: spec.severity ?? "warning",
     notify: spec.notify ?? [],
+    escalateAfter: spec.escalate?.after ?? "",
+    escalateTo: spec.escalate?.notify ?? [],
     repeat: spec.repeat_every ?? DEFAULT_REPEAT,
     notifyResolved: spec.notify_resolved ?? true,
     runbook: spec.runbook ?? "",
@@ -95,11 +102,19 @@ export function ruleSpec(form: RuleForm): AlertRuleSpec {
     match: match(form),
     severity: form.severity,
     notify: form.notify,
+    escalate: escalation(form),
     repeat_every: form.repeat.trim() || DEFAULT_REPEAT,
     notify_resolved: form.notifyResolved,
     runbook: optional(form.runbook),
     disabled: !form.enabled,
   };
+}
+
+/** Returns the escalation; absent without channels, and if no channel is notified before. */
+function escalation({ notify: first, escalateAfter, escalateTo }: RuleForm): Escalation | undefined {
+  const notify = escalateTo.filter((name) => !first.includes(name));
+  if (first.length === 0 || notify.length === 0) return undefined;
+  return { after: escalateAfter.trim() || DEFAULT_ESCALATION, notify };
 }
 
 function condition({ kind, count, duration }: RuleForm): AlertCondition {

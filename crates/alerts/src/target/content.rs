@@ -95,6 +95,16 @@ pub(super) fn fit<T>(message: &Message, render: impl Fn(&Content) -> T, fits: im
     }
 }
 
+fn facts(message: &Message, words: &Words) -> Vec<(&'static str, String)> {
+    let mut facts = vec![
+        (words.namespace, texts::short_name(&message.namespace)),
+        (words.rule, texts::short_name(&message.rule)),
+    ];
+    let escalated = message.escalated_after;
+    facts.extend(escalated.map(|after| (words.escalated, texts::unacknowledged(after, message.language))));
+    facts
+}
+
 impl Content {
     /// Returns what a message shows in an extent.
     pub(super) fn new(message: &Message, extent: Extent) -> Self {
@@ -104,10 +114,7 @@ impl Content {
         Self {
             title: texts::title(message),
             notice: message.is_test.then_some(words.test_notice),
-            facts: vec![
-                (words.namespace, texts::short_name(&message.namespace)),
-                (words.rule, texts::short_name(&message.rule)),
-            ],
+            facts: facts(message, words),
             description: message
                 .description
                 .as_deref()

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use model::alert::{Language, SecretText, Severity, SubjectKind};
-use model::{JobId, RunId, Timestamp};
+use model::{Duration, JobId, RunId, Timestamp};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 
@@ -39,6 +39,8 @@ struct Data<'a> {
     at: Timestamp,
     is_resolved: bool,
     is_test: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    escalated_after: Option<Duration>,
     dashboard: Option<&'a str>,
     total: u64,
     firing: u64,
@@ -120,6 +122,7 @@ fn event(message: &Message) -> Event<'_> {
             at: message.at,
             is_resolved: message.is_resolved(),
             is_test: message.is_test,
+            escalated_after: message.escalated_after,
             dashboard: message.dashboard.as_deref(),
             total: message.total,
             firing: message.firing,

@@ -1,12 +1,14 @@
 //! Tests of the rules on virtual time.
 //!
 //! - `edge_cases`: rare orders of events, and bounds of memory.
+//! - `escalation`: escalation of alerts.
 //! - `monitors`: monitors and their pings.
 //! - `properties`: invariants for any order of events, restarts and failed deliveries.
 //! - `services`: degraded services and failed rollouts.
 
 mod bounds;
 mod edge_cases;
+mod escalation;
 mod monitors;
 mod properties;
 mod services;

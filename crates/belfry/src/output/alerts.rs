@@ -1,6 +1,6 @@
 //! Tables and detailed views of alerts, alert rules, channels, silences and notifications.
 
-use model::alert::Severity;
+use model::alert::{AlertRuleSpec, Severity};
 use model::api::{Alert, AlertRule, AlertStatus, Channel, Notification, NotificationStatus, Silence};
 
 use super::OutputOptions;
@@ -83,6 +83,9 @@ impl Detail for Alert {
             ("Last", exact(look, self.last_at).into()),
             ("Notified", optional_time(look, self.notified_at)),
         ];
+        if let Some(escalated_at) = self.escalated_at {
+            lines.push(("Escalated", exact(look, escalated_at).into()));
+        }
         if let Some(resolved_at) = self.resolved_at {
             let by = self.resolved_by.as_deref().unwrap_or_default();
             lines.push(("Resolved", format!("{} ({by})", exact(look, resolved_at)).into()));
@@ -176,6 +179,7 @@ impl Detail for AlertRule {
             ("Match", yaml(&spec.matches).unwrap_or_default().trim().replace('\n', ", ").into()),
             ("Severity", severity(spec.severity)),
             ("Channels", channels(self)),
+            ("Escalation", escalation(spec).as_deref().into()),
             ("Repeat every", spec.repeat_every.to_string().into()),
             ("Runbook", spec.runbook.as_deref().into()),
             ("Open alerts", self.open_alerts.to_string().into()),
@@ -187,6 +191,12 @@ impl Detail for AlertRule {
         }
         lines
     }
+}
+
+/// Returns the escalation in one line, such as `after 15m to boss`.
+fn escalation(spec: &AlertRuleSpec) -> Option<String> {
+    let escalation = spec.escalate.as_ref()?;
+    Some(format!("after {} to {}", escalation.after, escalation.notify.join(", ")))
 }
 
 fn health(channel: &Channel) -> Cell {

@@ -66,6 +66,9 @@ pub struct AlertRuleSpec {
     /// Names of the channels to notify, in the namespace of the rule; at most 10 [default: none].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<String>,
+    /// Further channels to notify if no user acknowledges an alert [default: none].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub escalate: Option<Escalation>,
     /// Shortest time between two notifications about the same alert, 1m to 7d. A notification is repeated while the
     /// condition lasts; for failures, only after a further failure [default: 4h].
     #[serde(default = "default_repeat")]
@@ -79,6 +82,28 @@ pub struct AlertRuleSpec {
     /// Whether the rule is off: it opens no alerts, and its open alerts are resolved [default: false].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disabled: bool,
+}
+
+impl AlertRuleSpec {
+    /// Returns the names of all channels of the rule, also those of its escalation.
+    pub fn channels(&self) -> impl Iterator<Item = &String> {
+        self.notify.iter().chain(self.escalate.iter().flat_map(|escalation| &escalation.notify))
+    }
+
+    /// Returns the escalation of the rule, if it notifies this channel.
+    pub fn escalation_to(&self, channel: &str) -> Option<&Escalation> {
+        self.escalate.as_ref().filter(|escalation| escalation.notify.iter().any(|name| name == channel))
+    }
+}
+
+/// Further channels to notify if no user acknowledges an alert in time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Escalation {
+    /// Time from the first notification of an alert that is neither acknowledged nor resolved, 1m to 7d.
+    pub after: Duration,
+    /// Names of the channels to notify, in the namespace of the rule; 1 to 10, and none of those in `notify` of the rule.
+    pub notify: Vec<String>,
 }
 
 /// Condition of an alert.

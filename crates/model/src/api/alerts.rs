@@ -79,6 +79,9 @@ pub struct Alert {
     /// Time of the last notification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notified_at: Option<Timestamp>,
+    /// Time of the escalation: no user acknowledged the alert, and further channels were notified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub escalated_at: Option<Timestamp>,
     /// Newest jobs of the alert, at most 20; the newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobId>,

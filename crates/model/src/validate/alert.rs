@@ -2,7 +2,8 @@
 
 use super::{Check, Invalid, shown, too_long, too_many};
 use crate::alert::{
-    AlertCondition, AlertRuleSpec, ChannelSpec, MonitorSpec, MonitorTiming, SecretText, SubjectKind, Target,
+    AlertCondition, AlertRuleSpec, ChannelSpec, Escalation, MonitorSpec, MonitorTiming, SecretText,
+    SubjectKind, Target,
 };
 use crate::api::{NewPing, NewSilence};
 use crate::limits;
@@ -29,6 +30,9 @@ pub fn alert_rule(rule: &AlertRuleSpec) -> Result<(), Invalid> {
         check.ensure(!rule.notify[..i].contains(channel), &at, || {
             format!("repeats `{}`: expected each channel once", shown(channel))
         });
+    }
+    if let Some(escalation) = &rule.escalate {
+        escalate(&mut check, rule, escalation);
     }
     check.between("repeat_every", rule.repeat_every, limits::REPEAT_MIN, limits::REPEAT_MAX);
     if let Some(runbook) = &rule.runbook {
@@ -66,6 +70,24 @@ fn condition(check: &mut Check, rule: &AlertRuleSpec) {
         | AlertCondition::RolloutFailed {}
         | AlertCondition::WorkerLost {}
         | AlertCondition::MonitorDown {} => {}
+    }
+}
+
+fn escalate(check: &mut Check, rule: &AlertRuleSpec, escalation: &Escalation) {
+    check.between("escalate.after", escalation.after, limits::REPEAT_MIN, limits::REPEAT_MAX);
+    let channels = &escalation.notify;
+    check.ensure((1..=limits::RULE_CHANNELS_MAX).contains(&channels.len()), "escalate.notify", || {
+        format!("has {} entries: expected 1 to {}", channels.len(), limits::RULE_CHANNELS_MAX)
+    });
+    check.ensure(!rule.notify.is_empty(), "escalate", || {
+        "needs channels in `notify`: the time counts from their notification".into()
+    });
+    for (i, channel) in channels.iter().enumerate() {
+        let at = format!("escalate.notify[{i}]");
+        check.name(&at, channel);
+        check.ensure(!channels[..i].contains(channel) && !rule.notify.contains(channel), &at, || {
+            format!("repeats `{}`: expected each channel once, in `notify` or here", shown(channel))
+        });
     }
 }
 
@@ -441,6 +463,26 @@ mod tests {
         insta::assert_snapshot!(rule(wrong), @"match.owner: cannot be combined with `worker_lost`: only conditions of jobs and monitors have it");
         let wrong = serde_json::json!({"name": "a", "when": {"monitor_down": {}}, "match": {"owner": "ann", "queue": "q"}});
         insta::assert_snapshot!(rule(wrong), @"match.queue: cannot be combined with `monitor_down`: only conditions of jobs have it");
+    }
+
+    #[test]
+    fn each_wrong_field_of_an_escalation_is_named() {
+        let wrong = serde_json::json!({
+            "name": "a", "when": {"job_failed": {}}, "notify": ["ops"],
+            "escalate": {"after": "1s", "notify": ["ops", "boss", "boss"]},
+        });
+        insta::assert_snapshot!(rule(wrong).replace("; ", "\n"), @"
+        escalate.after: `1s` is out of range: expected 1m to 7d
+        escalate.notify[0]: repeats `ops`: expected each channel once, in `notify` or here
+        escalate.notify[2]: repeats `boss`: expected each channel once, in `notify` or here
+        ");
+        let wrong = serde_json::json!({
+            "name": "a", "when": {"job_failed": {}}, "escalate": {"after": "1h", "notify": []},
+        });
+        insta::assert_snapshot!(rule(wrong).replace("; ", "\n"), @"
+        escalate.notify: has 0 entries: expected 1 to 10
+        escalate: needs channels in `notify`: the time counts from their notification
+        ");
     }
 
     #[test]

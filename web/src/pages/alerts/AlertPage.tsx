@@ -108,6 +108,9 @@ function Details({ alert }: { alert: Alert }) {
           [t("alert.firstAt"), <AbsoluteTime key="" at={alert.opened_at} />],
           [t("alert.lastAt"), <AbsoluteTime key="" at={alert.last_at} />],
           notifiedAt ? [t("alert.notifiedAt"), <AbsoluteTime key="" at={notifiedAt} />] : null,
+          alert.escalated_at
+            ? [t("alert.escalatedAt"), <AbsoluteTime key="" at={alert.escalated_at} />]
+            : null,
           resolvedAt ? [t("alert.resolvedAt"), <AbsoluteTime key="" at={resolvedAt} />] : null,
           by ? [t("alert.resolvedBy"), reason ? t(`alert.resolution.${reason}`) : by] : null,
           ["ID", <code key="">{alert.id}</code>],

@@ -90,7 +90,7 @@ export function MonitorsPage() {
   );
 }
 
-/** Says that nobody is notified, if there is no rule about monitors. */
+/** Says that no user is notified, if there is no rule about monitors. */
 function NoRule({ namespace }: { namespace?: string }) {
   const { t } = useTranslation();
   const rules = useQuery(alertRulesQuery(namespace)).data?.items;

@@ -199,6 +199,31 @@ function NotificationFields({ form, change }: FormProps) {
         openOnFocus={false}
         nothingFoundMessage={t("channel.none")}
       />
+      {form.notify.length > 0 && (
+        <div className={style.pair}>
+          <MultiSelect
+            size="xs"
+            label={t("alertRule.escalateTo")}
+            description={t("alertRule.escalateHint")}
+            value={form.escalateTo}
+            onChange={(escalateTo) => change({ escalateTo })}
+            data={[...names, ...form.escalateTo].filter(
+              (name, i, all) => all.indexOf(name) === i && !form.notify.includes(name),
+            )}
+            maxValues={10}
+            searchable
+            openOnFocus={false}
+            nothingFoundMessage={t("channel.none")}
+          />
+          <TextInput
+            label={t("alertRule.escalateAfter")}
+            description={t("alertRule.escalateAfterHint")}
+            value={form.escalateAfter}
+            onChange={(event) => change({ escalateAfter: event.currentTarget.value })}
+            placeholder="30m"
+          />
+        </div>
+      )}
       <div className={style.pair}>
         <TextInput
           label={t("alertRule.repeat")}

@@ -81,6 +81,7 @@ fn any_message() -> impl Strategy<Value = Message> {
                 total,
                 firing: total % 3,
                 open: total % 5,
+                escalated_after: (total % 2 == 0).then_some(model::Duration::from_hours(24 * 7)),
                 is_test,
                 dashboard: path.map(|path| format!("https://belfry.example/{path}")),
             }

@@ -40,6 +40,7 @@ fn message() -> Message {
         total: 1,
         firing: 1,
         open: 1,
+        escalated_after: None,
         is_test: false,
         dashboard: Some("https://belfry.example.com".to_owned()),
     }

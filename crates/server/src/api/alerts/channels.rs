@@ -243,6 +243,7 @@ fn test_message(channel: &Channel, actor: &Actor) -> Message {
         total: 1,
         firing: 1,
         open: 1,
+        escalated_after: None,
         is_test: true,
         dashboard: None,
     }

@@ -105,7 +105,7 @@ async fn with_url(api: &Api, actor: &Actor, monitor: Monitor) -> Result<Monitor,
 /// Create or replace a monitor
 ///
 /// A new monitor gets a secret ping URL, which never changes: delete the monitor and create it again to get another one. If
-/// `timing`, `grace`, `run_time_max` or `paused` change, pings are expected anew from now on.
+/// `timing`, `grace`, `run_time_max` or `paused` change, pings are expected again from now on.
 #[utoipa::path(put, path = "/api/v1/monitors/{name}", tag = "monitors",
     params(
         ("name" = String, Path), PutScope,
