@@ -374,6 +374,47 @@ test("a viewer sees alerts without actions, an operator acts on them, and neithe
   }
 });
 
+test("an escalation and quiet hours are set up", async ({ page, server }) => {
+  for (const name of ["first-line", "second-line"]) {
+    const channel = { name, namespace: "default", to: { webhook: { url: webhook.url } } };
+    await server.call("PUT", `/api/v1/channels/${name}?namespace=default`, channel);
+  }
+  const dialog = page.getByRole("dialog");
+  await page.goto("/alerts/rules?edit=%2B");
+  await dialog.getByRole("textbox", { name: "Name", exact: true }).fill("escalates");
+  await expect(dialog.getByRole("combobox", { name: "Escalate to" })).toHaveCount(0);
+  await dialog.getByRole("combobox", { name: "Channels" }).click();
+  await page.getByRole("option", { name: "first-line" }).click();
+  await page.keyboard.press("Escape");
+  await dialog.getByRole("combobox", { name: "Escalate to" }).click();
+  await expect(page.getByRole("option", { name: "first-line" })).toHaveCount(0);
+  await page.getByRole("option", { name: "second-line" }).click();
+  await dialog.getByRole("textbox", { name: "Escalate after" }).fill("15m");
+  await page.screenshot({ path: "e2e/report/shots/rule-escalation.png" });
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await expect(dialog).toHaveCount(0);
+  const rule = await server.get<{ escalate: object }>("/api/v1/alert-rules/escalates");
+  expect(rule.escalate).toEqual({ after: "15m", notify: ["second-line"] });
+  await server.call("DELETE", "/api/v1/alert-rules/escalates?namespace=default");
+
+  await page.goto("/alerts/silences");
+  await page.getByRole("button", { name: "New silence" }).click();
+  await dialog.getByRole("textbox", { name: "Rule" }).fill("night-*");
+  await dialog.getByText("Recurring", { exact: true }).click();
+  await dialog.getByRole("textbox", { name: "Start times (cron expression)" }).fill("* * * * *");
+  await dialog.getByRole("textbox", { name: "Time zone" }).fill("Europe/Berlin");
+  await dialog.getByRole("textbox", { name: "Reason" }).fill("Night");
+  await dialog.getByRole("button", { name: "Silence" }).click();
+  await expect(dialog).toHaveCount(0);
+  const row = page.getByTestId("silence-rows").getByRole("row").filter({ hasText: "Night" });
+  await expect(row).toContainText("* * * * * (Europe/Berlin), for 9h");
+  await expect(row).toContainText("Silenced");
+  await page.screenshot({ path: "e2e/report/shots/quiet-hours.png" });
+  await row.getByRole("button", { name: /^End silence/ }).click();
+  await dialog.getByRole("button", { name: "End" }).click();
+  await expect(row).toHaveCount(0);
+});
+
 test("the inbox is in Chinese on a phone, and does not scroll sideways", async ({ page, server }) => {
   await ruleFor(server, "phone", { severity: "critical" });
   await server.submit(script("phone", "exit 1"));

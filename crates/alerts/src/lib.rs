@@ -16,7 +16,7 @@
 //! - A *rule* has a condition and selects objects. An *alert* is a rule whose condition is met for one *subject*: all jobs of
 //!   a name, a workflow, a schedule, a service, a worker or a queue.
 //! - A *channel* is where notifications go. A *notification* is a message about alerts of one rule to one channel.
-//! - A *silence* holds notifications back for a time.
+//! - A *silence* holds notifications back for a time, or in recurring *periods*.
 //! - A *monitor* expects *pings* of a job that Belfry does not run (a dead-man's switch). A ping is an HTTP request, and no
 //!   event of the feed: the caller passes it to [`Alerts::ping`].
 //!
@@ -54,6 +54,7 @@
 //! - `monitors`: monitors and their pings.
 //! - `occurrence`: how an alert opens and is resolved; `notify` and `line`: notifications and
 //!   deliveries.
+//! - `silences`: silences, quiet hours and maintenance windows.
 //! - `requests`: changes by users; `lists`: what the API shows.
 //! - [`message`]: what a notification says; [`target`]: the request of each kind of channel; `texts`: both
 //!   languages; `clean`: untrusted text.
@@ -74,6 +75,7 @@ mod occurrence;
 mod requests;
 mod rows;
 mod services;
+mod silences;
 mod state;
 pub mod target;
 mod texts;

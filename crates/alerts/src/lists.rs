@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use model::Timestamp;
 use model::alert::Severity;
-use model::api::{self, Alert, AlertRule, AlertStatus, Channel, NotificationStatus, Silence};
+use model::api::{self, Alert, AlertRule, AlertStatus, Channel, NotificationStatus};
 
 use crate::glob;
 use crate::rows::Name;
@@ -144,19 +144,6 @@ impl Alerts {
             delivered_at: channel.delivered_at,
             error: channel.error.clone(),
         })
-    }
-
-    /// Returns current and future silences, ordered by their end.
-    pub fn silences(&self, now: Timestamp, may_read: impl Fn(&str) -> bool) -> Vec<Silence> {
-        let current = self.silences.values().filter(|it| it.ends_at > now && may_read(&it.namespace));
-        let mut silences: Vec<_> = current.cloned().collect();
-        silences.sort_by_key(|silence| silence.ends_at);
-        silences
-    }
-
-    /// Returns a silence by its number.
-    pub fn silence_numbered(&self, number: u64) -> Option<&Silence> {
-        self.silences.get(&number)
     }
 
     /// Returns at most `limit` notifications, newest first.

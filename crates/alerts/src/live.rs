@@ -1,4 +1,4 @@
-//! What rules watch between events: live jobs that may be late or slow, and degraded services.
+//! What changes between events: live jobs that may be late or slow, degraded services, and periods of silences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,4 +75,11 @@ pub struct LiveJob {
     pub phase: Phase,
     /// Beginning of the phase.
     pub since: Timestamp,
+}
+
+/// Time in which a recurring silence is active.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Period {
+    pub(crate) start: Timestamp,
+    pub(crate) end: Timestamp,
 }

@@ -13,7 +13,7 @@ use crate::limits::{DELIVERY_TIME_MAX, GROUP_INTERVAL, LISTED_MAX, NOTIFICATIONS
 use crate::line::InFlight;
 use crate::message::{Item, Message};
 use crate::occurrence::is_about_events;
-use crate::rows::{AlertRecord, Name, NotificationRecord, RowId, retry_delay, silence_matches};
+use crate::rows::{AlertRecord, Name, NotificationRecord, RowId, retry_delay};
 use crate::state::Alerts;
 use crate::target::{self, Retry};
 use crate::timer::Timer;
@@ -287,15 +287,6 @@ impl Alerts {
             Some(at) if at > now => self.arm(at, Timer::Repeat(number)),
             _ => self.want_notification(now, &rule, number),
         }
-    }
-
-    /// Whether a silence holds notifications of the alert back.
-    pub(crate) fn is_silenced(&self, alert: &Alert, now: Timestamp) -> bool {
-        self.silences.values().any(|silence| {
-            silence.starts_at <= now
-                && now < silence.ends_at
-                && silence_matches(silence, &alert.namespace, &alert.rule, &alert.subject.name)
-        })
     }
 
     /// Returns the notifications that are to be delivered now, at most one for each channel, and none of a channel that

@@ -535,24 +535,6 @@ impl Alerts {
         }
     }
 
-    /// Notifies of alerts that a silence held back, when it ends.
-    fn on_silence(&mut self, now: Timestamp, number: u64) {
-        let Some(silence) = self.silences.get(&number) else { return };
-        if silence.ends_at > now {
-            return self.arm(silence.ends_at, Timer::Silence(number));
-        }
-        let namespace = silence.namespace.clone();
-        self.silences.remove(&number);
-        self.changed.insert(RowId::Silence(number));
-        self.wake_unsent(now, &namespace);
-    }
-
-    /// Lets the rules of a namespace look again at the alerts that were not notified.
-    pub(crate) fn wake_unsent(&mut self, now: Timestamp, namespace: &str) {
-        let rules: Vec<_> = self.unsent.keys().filter(|rule| rule.namespace == namespace).cloned().collect();
-        rules.into_iter().for_each(|rule| self.arm(now, Timer::Group(rule)));
-    }
-
     /// Whether [`sample`](Self::sample) has anything to do.
     pub fn wants_samples(&self) -> bool {
         let kinds = [SubjectKind::Queue, SubjectKind::Worker, SubjectKind::Service];

@@ -1,7 +1,7 @@
-//! Changes by users: rules, channels, silences, and acts on alerts.
+//! Changes by users: rules, channels, and acts on alerts. Silences are in `silences`, and monitors in `monitors`.
 
 use model::alert::{AlertCondition, AlertRuleSpec, ChannelSpec};
-use model::api::{AlertStatus, NewSilence, Silence};
+use model::api::AlertStatus;
 use model::{Timestamp, limits};
 
 use crate::rows::{ChannelRecord, Name, OpenKey, RowId, RuleRecord};
@@ -308,48 +308,6 @@ impl Alerts {
             | AlertCondition::QueueDelay { .. } => !key.1.is_empty(),
             _ => false,
         }
-    }
-
-    /// Creates a silence, and returns it.
-    ///
-    /// # Errors
-    /// [`Refusal::Limit`].
-    pub fn silence(&mut self, now: Timestamp, actor: &str, new: NewSilence) -> Result<Silence, Refusal> {
-        let NewSilence { namespace, rule, subject, starts_at, duration, reason } = new;
-        let namespaces = self.silences.values().filter(|it| it.namespace == namespace).count();
-        if namespaces >= limits::SILENCES_MAX {
-            return Err(Refusal::Limit { namespace, what: "silences", max: limits::SILENCES_MAX });
-        }
-        let starts_at = starts_at.unwrap_or(now);
-        let id = self.next_number();
-        let silence = Silence {
-            id,
-            namespace,
-            rule,
-            subject,
-            starts_at,
-            ends_at: starts_at + duration,
-            reason,
-            created_by: actor.to_owned(),
-            created_at: now,
-        };
-        self.silences.insert(id, silence.clone());
-        self.changed.insert(RowId::Silence(id));
-        self.arm(silence.ends_at, Timer::Silence(id));
-        Ok(silence)
-    }
-
-    /// Ends a silence, and returns it.
-    ///
-    /// # Errors
-    /// [`Refusal::NotFound`].
-    pub fn end_silence(&mut self, now: Timestamp, number: u64) -> Result<Silence, Refusal> {
-        let Some(silence) = self.silences.remove(&number) else {
-            return Err(not_found("silence", &number.to_string()));
-        };
-        self.changed.insert(RowId::Silence(number));
-        self.wake_unsent(now, &silence.namespace);
-        Ok(silence)
     }
 }
 

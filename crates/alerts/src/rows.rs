@@ -62,6 +62,7 @@ pub(crate) enum RowId {
     Rule(Name),
     Channel(Name),
     Silence(u64),
+    RecurringSilence(u64),
     Alert(u64),
     Streak(Name, String),
     Notification(u64),
@@ -76,6 +77,7 @@ impl RowId {
             Self::Rule(_) => "rule",
             Self::Channel(_) => "channel",
             Self::Silence(_) => "silence",
+            Self::RecurringSilence(_) => "recurring_silence",
             Self::Alert(_) => "alert",
             Self::Streak(..) => "streak",
             Self::Notification(_) => "notification",
@@ -90,7 +92,10 @@ impl RowId {
             Self::Rule(name) | Self::Channel(name) | Self::Monitor(name) | Self::MonitorState(name) => {
                 name.key()
             }
-            Self::Silence(number) | Self::Alert(number) | Self::Notification(number) => number.to_string(),
+            Self::Silence(number)
+            | Self::RecurringSilence(number)
+            | Self::Alert(number)
+            | Self::Notification(number) => number.to_string(),
             Self::Streak(rule, subject) => format!("{}/{subject}", rule.key()),
         }
     }

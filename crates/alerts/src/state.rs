@@ -9,7 +9,7 @@ use model::{Duration, Timestamp};
 use crate::index::RuleIndex;
 use crate::limits;
 use crate::line::Line;
-use crate::live::{DegradedServices, Watched};
+use crate::live::{DegradedServices, Period, Watched};
 use crate::rows::{
     AlertRecord, ChannelRecord, MonitorRecord, MonitorState, Name, NotificationRecord, OpenKey, Position,
     Row, RowId, RuleRecord, Streak, Unreadable, name_of_key,
@@ -23,6 +23,8 @@ pub struct Alerts {
     pub(crate) rules: BTreeMap<Name, RuleRecord>,
     pub(crate) channels: BTreeMap<Name, ChannelRecord>,
     pub(crate) silences: BTreeMap<u64, Silence>,
+    /// Current or next periods of recurring silences; not stored.
+    pub(crate) silence_periods: BTreeMap<u64, Period>,
     pub(crate) alerts: BTreeMap<u64, AlertRecord>,
     pub(crate) streaks: BTreeMap<OpenKey, Streak>,
     pub(crate) notifications: BTreeMap<u64, NotificationRecord>,
@@ -94,7 +96,7 @@ impl Alerts {
             "position" => self.position = parse(body)?,
             "rule" => drop(self.rules.insert(name()?.0, parse(body)?)),
             "channel" => drop(self.channels.insert(name()?.0, parse(body)?)),
-            "silence" => drop(self.silences.insert(number()?, parse(body)?)),
+            "silence" | "recurring_silence" => drop(self.silences.insert(number()?, parse(body)?)),
             "alert" => drop(self.alerts.insert(number()?, parse(body)?)),
             "notification" => drop(self.notifications.insert(number()?, parse(body)?)),
             "monitor" => drop(self.monitors.insert(name()?.0, parse(body)?)),
@@ -145,6 +147,7 @@ impl Alerts {
             }
         }
         self.rebuild_monitors(now);
+        self.rebuild_silences(now);
         self.arm_all(now);
     }
 
@@ -187,7 +190,7 @@ impl Alerts {
             RowId::Position => json(Some(&self.position)),
             RowId::Rule(name) => json(self.rules.get(name)),
             RowId::Channel(name) => json(self.channels.get(name)),
-            RowId::Silence(number) => json(self.silences.get(number)),
+            RowId::Silence(number) | RowId::RecurringSilence(number) => json(self.silences.get(number)),
             RowId::Alert(number) => json(self.alerts.get(number)),
             RowId::Streak(rule, subject) => json(self.streaks.get(&(rule.clone(), subject.clone()))),
             RowId::Notification(number) => json(self.notifications.get(number)),

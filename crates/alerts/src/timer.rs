@@ -21,7 +21,7 @@ pub(crate) enum Timer {
     NoSuccess(Name),
     /// A failure leaves the period of a rate.
     Rate(Name, String),
-    /// A silence begins or ends.
+    /// A silence, or a period of it, begins or ends.
     Silence(u64),
     /// A delivery may be possible.
     Delivery(Name),

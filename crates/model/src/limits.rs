@@ -231,8 +231,8 @@ pub const MONITORS_MAX: usize = 1_000;
 pub const MONITOR_PERIOD_MIN: Duration = Duration::from_secs(60);
 /// Maximum period of a monitor.
 pub const MONITOR_PERIOD_MAX: Duration = Duration::from_hours(24 * 366);
-/// Maximum length of a cron expression of a monitor, in bytes.
-pub const MONITOR_CRON_LEN_MAX: usize = 256;
+/// Maximum length of a cron expression of a monitor or of a silence, in bytes.
+pub const ALERT_CRON_LEN_MAX: usize = 256;
 /// Maximum size of the body of a ping, in bytes.
 pub const PING_BODY_BYTES_MAX: usize = 100_000;
 /// Maximum length of the stored text of a ping, in characters.

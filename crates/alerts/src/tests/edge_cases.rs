@@ -69,6 +69,9 @@ fn a_silence_that_ends_during_a_late_call_releases_its_alerts() {
         starts_at: None,
         duration: Duration::from_secs(601),
         reason: "x".into(),
+        severity_max: None,
+        recurrence: None,
+        ends_at: None,
     };
     t.alerts.silence(t.now, "ann", silence).unwrap();
     t.ends(1, "a", JobStatus::Failed);
@@ -491,6 +494,9 @@ fn an_incident_ends_with_the_last_alert_that_was_notified() {
         starts_at: None,
         duration: HOUR,
         reason: "maintenance".into(),
+        severity_max: None,
+        recurrence: None,
+        ends_at: None,
     };
     t.alerts.silence(t.now, "ann", silence).unwrap();
     t.ends(2, "b", JobStatus::Failed);

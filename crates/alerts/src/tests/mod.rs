@@ -4,6 +4,7 @@
 //! - `escalation`: escalation of alerts.
 //! - `monitors`: monitors and their pings.
 //! - `properties`: invariants for any order of events, restarts and failed deliveries.
+//! - `silences`: quiet hours and maintenance windows.
 //! - `services`: degraded services and failed rollouts.
 
 mod bounds;
@@ -12,6 +13,7 @@ mod escalation;
 mod monitors;
 mod properties;
 mod services;
+mod silences;
 
 use std::sync::Arc;
 
@@ -365,6 +367,9 @@ fn a_silence_holds_notifications_back_until_it_ends() {
         starts_at: None,
         duration: HOUR,
         reason: "maintenance".into(),
+        severity_max: None,
+        recurrence: None,
+        ends_at: None,
     };
     t.alerts.silence(t.now, "ann", silence("a*")).unwrap();
     t.ends(1, "a1", JobStatus::Failed);
@@ -386,8 +391,17 @@ fn the_end_of_an_alert_that_was_notified_before_a_silence_is_told_after_it() {
     t.ends(1, "a", JobStatus::Failed);
     t.sent();
     let (namespace, reason) = (NS.into(), "maintenance".into());
-    let silence =
-        NewSilence { namespace, rule: None, subject: None, starts_at: None, duration: HOUR, reason };
+    let silence = NewSilence {
+        namespace,
+        rule: None,
+        subject: None,
+        starts_at: None,
+        duration: HOUR,
+        reason,
+        severity_max: None,
+        recurrence: None,
+        ends_at: None,
+    };
     t.alerts.silence(t.now, "ann", silence).unwrap();
     t.ends(2, "a", JobStatus::Succeeded);
     t.pass(minutes(30));
@@ -691,6 +705,16 @@ fn rows_of_a_newer_version_are_left_alone() {
 /// Holds all notifications of the namespace back.
 fn hold(t: &mut Scene, duration: Duration) {
     let (namespace, reason) = (NS.into(), "maintenance".into());
-    let silence = NewSilence { namespace, rule: None, subject: None, starts_at: None, duration, reason };
+    let silence = NewSilence {
+        namespace,
+        rule: None,
+        subject: None,
+        starts_at: None,
+        duration,
+        reason,
+        severity_max: None,
+        recurrence: None,
+        ends_at: None,
+    };
     t.alerts.silence(t.now, "ann", silence).unwrap();
 }

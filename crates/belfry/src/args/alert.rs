@@ -168,6 +168,7 @@ pub(crate) enum SilenceCommand {
     #[command(visible_alias = "add", before_help = examples! {
         "belfry alert silence create --subject 'payroll-*' --for 4h --reason 'Database migration'"
         "belfry alert silence create --rule worker-lost --for 30m --reason 'Kernel update'"
+        "belfry alert silence create --cron '0 22 * * *' --zone Europe/Berlin --for 9h --severity-max warning --reason 'Night'"
     })]
     Create(SilenceArgs),
     /// End silences
@@ -189,9 +190,21 @@ pub(crate) struct SilenceArgs {
     /// [default: any object]
     #[arg(long, value_name = "NAME")]
     pub(crate) subject: Option<String>,
-    /// Length of the silence, from 1m to 366d
+    /// Highest severity of the alerts: info, warning or critical; more severe alerts are notified [default: any severity]
+    #[arg(long, value_name = "SEVERITY")]
+    pub(crate) severity_max: Option<Severity>,
+    /// Length of the silence, from 1m to 366d; with `--cron`, length of each period, from 1m to 31d
     #[arg(long = "for", value_name = "DURATION")]
     pub(crate) duration: Duration,
+    /// Cron expression with the start times of a recurring silence, for quiet hours or a maintenance window
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(crate) cron: Option<String>,
+    /// Time zone of the cron expression [default: UTC]
+    #[arg(long, value_name = "ZONE", requires = "cron")]
+    pub(crate) zone: Option<String>,
+    /// End of the recurring silence [default: 366d after its start]
+    #[arg(long, value_name = "TIME", requires = "cron")]
+    pub(crate) until: Option<Timestamp>,
     /// Start of the silence [default: now]
     #[arg(long, value_name = "TIME")]
     pub(crate) starts_at: Option<Timestamp>,

@@ -1,6 +1,7 @@
 //! `belfry alert`: shows alerts, acts on them, and manages rules, channels and silences.
 
 use client::{AlertFilter, Client, NotificationFilter};
+use model::alert::ZonedCron;
 use model::api::{AlertAct, AlertStatus, NewSilence};
 
 use super::{Context, Namespace, apply, for_each_item};
@@ -149,9 +150,21 @@ async fn silence(
         SilenceCommand::List => {
             context.out.list(&client.silences(namespace.filter().as_deref()).await?, "silences")
         }
-        SilenceCommand::Create(SilenceArgs { rule, subject, duration, starts_at, reason }) => {
-            let namespace = namespace.one()?.to_owned();
-            let new = NewSilence { namespace, rule, subject, starts_at, duration, reason };
+        SilenceCommand::Create(args) => {
+            let SilenceArgs { rule, subject, severity_max, duration, cron, zone, until, starts_at, reason } =
+                args;
+            let zone = zone.unwrap_or_else(|| model::timing::UTC.to_owned());
+            let new = NewSilence {
+                namespace: namespace.one()?.to_owned(),
+                rule,
+                subject,
+                severity_max,
+                starts_at,
+                duration,
+                recurrence: cron.map(|expression| ZonedCron { expression, zone }),
+                ends_at: until,
+                reason,
+            };
             context.out.one(&client.create_silence(&new).await?)
         }
         SilenceCommand::End { ids } => {

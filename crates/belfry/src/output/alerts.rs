@@ -259,6 +259,12 @@ impl Detail for Channel {
     }
 }
 
+/// Returns the periods of a recurring silence in one line, such as `0 22 * * * (Europe/Berlin) for 9h`.
+fn recurrence(silence: &Silence) -> Option<String> {
+    let (cron, duration) = (silence.recurrence.as_ref()?, silence.duration?);
+    Some(format!("{} ({}) for {duration}", cron.expression, cron.zone))
+}
+
 impl Row for Silence {
     const COLUMNS: &'static [Column] = &[
         column("SILENCE", 7),
@@ -267,6 +273,9 @@ impl Row for Silence {
         column("FROM", 10),
         column("UNTIL", 10),
         column("REASON", 30).cut(10),
+        wide("ACTIVE", 6),
+        wide("RECURS", 30),
+        wide("SEVERITY", 8),
         wide("NAMESPACE", 12),
         wide("BY", 12),
     ];
@@ -279,6 +288,9 @@ impl Row for Silence {
             relative_or_exact(look, self.starts_at).into(),
             relative_or_exact(look, self.ends_at).into(),
             self.reason.as_str().into(),
+            if self.active { "yes" } else { "no" }.into(),
+            recurrence(self).as_deref().into(),
+            self.severity_max.map(|max| format!("<={max}")).as_deref().into(),
             self.namespace.as_str().into(),
             self.created_by.as_str().into(),
         ]
@@ -296,6 +308,9 @@ impl Detail for Silence {
             ("Namespace", self.namespace.as_str().into()),
             ("Rule", self.rule.as_deref().unwrap_or("*").into()),
             ("Subject", self.subject.as_deref().unwrap_or("*").into()),
+            ("Highest severity", self.severity_max.map(|max| max.to_string()).as_deref().into()),
+            ("Active", if self.active { "yes" } else { "no" }.into()),
+            ("Recurs", recurrence(self).as_deref().into()),
             ("From", exact(look, self.starts_at).into()),
             ("Until", exact(look, self.ends_at).into()),
             ("Reason", self.reason.as_str().into()),

@@ -1,7 +1,7 @@
 //! Alerts, alert rules, channels, silences and notifications.
 
 use super::*;
-use crate::alert::{AlertRuleSpec, ChannelSpec, Severity, SubjectKind};
+use crate::alert::{AlertRuleSpec, ChannelSpec, Severity, SubjectKind, ZonedCron};
 
 /// Status of an alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
@@ -192,11 +192,20 @@ pub struct NewSilence {
     /// [default: any].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
+    /// Highest severity of the alerts; more severe alerts are notified [default: any].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub severity_max: Option<Severity>,
     /// Start of the silence [default: now].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts_at: Option<Timestamp>,
-    /// Length of the silence, 1m to 366d.
+    /// Length of the silence, 1m to 366d. Of a recurring silence, the length of each period, 1m to 31d.
     pub duration: Duration,
+    /// Start times of the periods of a recurring silence: quiet hours, or a maintenance window [default: not recurring].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recurrence: Option<ZonedCron>,
+    /// End of a recurring silence, at most 366d after its start [default: 366d after its start].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_at: Option<Timestamp>,
     /// Reason of the silence, at most 1,000 bytes.
     pub reason: String,
 }
@@ -218,10 +227,22 @@ pub struct Silence {
     /// Name of the object; `*` stands for any characters. Absent if any object matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
+    /// Highest severity of the alerts. Absent if any severity matches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub severity_max: Option<Severity>,
     /// Start of the silence.
     pub starts_at: Timestamp,
     /// End of the silence.
     pub ends_at: Timestamp,
+    /// Start times of the periods of a recurring silence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recurrence: Option<ZonedCron>,
+    /// Length of each period of a recurring silence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Duration>,
+    /// Whether the silence holds notifications back now.
+    #[serde(default)]
+    pub active: bool,
     /// Reason of the silence.
     pub reason: String,
     /// Account that created the silence.

@@ -135,10 +135,7 @@ pub fn monitor(monitor: &MonitorSpec) -> Result<(), Invalid> {
             check.between("timing.every", *period, min, max);
         }
         MonitorTiming::Cron(cron) => {
-            let length = cron.expression.len();
-            check.ensure(length <= limits::MONITOR_CRON_LEN_MAX, "timing.cron.expression", || {
-                too_long(length, limits::MONITOR_CRON_LEN_MAX)
-            });
+            check.cron("timing.cron.expression", &cron.expression);
         }
     }
     check.between("grace", monitor.grace, Duration::from_secs(1), limits::ALERT_PERIOD_MAX);
@@ -267,11 +264,26 @@ pub fn silence(silence: &NewSilence, now: Timestamp) -> Result<(), Invalid> {
                 limits::SILENCE_MAX
             )
         });
-        check.ensure(starts_at + silence.duration > now, "starts_at", || {
-            "the silence would end in the past".into()
+        let length = if silence.recurrence.is_some() { limits::SILENCE_MAX } else { silence.duration };
+        check.ensure(starts_at + length > now, "starts_at", || "the silence would end in the past".into());
+    }
+    let longest = match &silence.recurrence {
+        None => limits::SILENCE_MAX,
+        Some(cron) => {
+            check.cron("recurrence.expression", &cron.expression);
+            limits::ALERT_PERIOD_MAX
+        }
+    };
+    check.between("duration", silence.duration, Duration::from_secs(60), longest);
+    if let Some(ends_at) = silence.ends_at {
+        let latest = silence.starts_at.unwrap_or(now) + limits::SILENCE_MAX;
+        check.ensure(silence.recurrence.is_some(), "ends_at", || {
+            "needs `recurrence`: `duration` decides when another silence ends".into()
+        });
+        check.ensure(now < ends_at && ends_at <= latest, "ends_at", || {
+            format!("`{ends_at}` is out of range: expected a time from now to {latest}")
         });
     }
-    check.between("duration", silence.duration, Duration::from_secs(60), limits::SILENCE_MAX);
     check.ensure(!silence.reason.trim().is_empty(), "reason", || "must not be empty".into());
     check.note("reason", Some(&silence.reason));
     check.finish()
@@ -287,6 +299,13 @@ impl Check {
     fn between(&mut self, path: &str, value: Duration, min: Duration, max: Duration) {
         self.ensure((min..=max).contains(&value), path, || {
             format!("`{value}` is out of range: expected {min} to {max}")
+        });
+    }
+
+    fn cron(&mut self, path: &str, expression: &str) {
+        let length = expression.len();
+        self.ensure(length <= limits::ALERT_CRON_LEN_MAX, path, || {
+            too_long(length, limits::ALERT_CRON_LEN_MAX)
         });
     }
 
@@ -504,6 +523,29 @@ mod tests {
         grace: `0s` is out of range: expected 1s to 31d
         run_time_max: `40d` is out of range: expected 1s to 31d
         ");
+    }
+
+    #[test]
+    fn each_wrong_field_of_a_silence_is_named() {
+        let now = "2026-11-30T12:00:00Z".parse().unwrap();
+        let check = |json| {
+            let new = serde_json::from_value(json).unwrap();
+            silence(&new, now).map_or_else(|invalid| invalid.to_string(), |()| "valid".into())
+        };
+        let quiet = serde_json::json!({
+            "duration": "9h", "recurrence": {"expression": "0 22 * * *", "zone": "Europe/Berlin"},
+            "severity_max": "warning", "reason": "night",
+        });
+        assert_eq!(check(quiet), "valid");
+        let wrong = serde_json::json!({
+            "duration": "40d", "recurrence": {"expression": "0 22 * * *"}, "ends_at": "2026-11-30T11:00:00Z", "reason": "r",
+        });
+        insta::assert_snapshot!(check(wrong).replace("; ", "\n"), @"
+        duration: `40d` is out of range: expected 1m to 31d
+        ends_at: `2026-11-30T11:00:00Z` is out of range: expected a time from now to 2027-12-01T12:00:00Z
+        ");
+        let wrong = serde_json::json!({"duration": "1h", "ends_at": "2026-12-01T11:00:00Z", "reason": "r"});
+        insta::assert_snapshot!(check(wrong), @"ends_at: needs `recurrence`: `duration` decides when another silence ends");
     }
 
     #[test]

@@ -94,7 +94,8 @@ export function MonitorsPage() {
 function NoRule({ namespace }: { namespace?: string }) {
   const { t } = useTranslation();
   const rules = useQuery(alertRulesQuery(namespace)).data?.items;
-  if (!rules || rules.some(({ when, disabled }) => variantOf(when) === "monitor_down" && !disabled)) return null;
+  if (!rules || rules.some(({ when, disabled }) => variantOf(when) === "monitor_down" && !disabled))
+    return null;
   return (
     <div className={`${style.warning} ${style.noRule}`}>
       <TriangleAlert size={14} aria-hidden />

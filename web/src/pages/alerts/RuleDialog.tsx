@@ -151,9 +151,7 @@ function SelectionFields({ form, change, isFirst }: FormProps & { isFirst: boole
         <>
           <div className={style.pair}>
             <TextInput {...text("matchOwner")} label={t("alertRule.match.owner")} />
-            {selectsJobs(form) && (
-              <TextInput {...text("matchQueue")} label={t("alertRule.match.queue")} />
-            )}
+            {selectsJobs(form) && <TextInput {...text("matchQueue")} label={t("alertRule.match.queue")} />}
           </div>
           <TagsInput
             label={t("alertRule.match.labels")}

@@ -1,12 +1,13 @@
-/** Creates a silence, for an alert or for any pattern. */
+/** Creates a silence, for an alert or for any pattern: once, or recurring for quiet hours and maintenance windows. */
 
-import { SegmentedControl, TextInput } from "@mantine/core";
+import { SegmentedControl, Select, TextInput } from "@mantine/core";
 import { TriangleAlert } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { createSilence } from "../../api/alerts";
-import { SILENCE_DURATIONS } from "../../lib/alerts";
+import type { Severity } from "../../api/schema";
+import { SEVERITIES, SILENCE_DURATIONS } from "../../lib/alerts";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import style from "./alerts.module.css";
 import { NamespaceInput, useNewNamespace } from "./NamespaceInput";
@@ -26,13 +27,24 @@ export function SilenceDialog(props: Props) {
   const [rule, setRule] = useState(props.rule ?? "");
   const [subject, setSubject] = useState(props.subject ?? "");
   const [duration, setDuration] = useState<(typeof SILENCE_DURATIONS)[number]>("1h");
+  const [kind, setKind] = useState<"once" | "recurring">("once");
+  const [expression, setExpression] = useState("0 22 * * *");
+  const [zone, setZone] = useState(() => Intl.DateTimeFormat().resolvedOptions().timeZone);
+  const [length, setLength] = useState("9h");
+  const [severityMax, setSeverityMax] = useState<Severity | null>(null);
   const [reason, setReason] = useState("");
   const create = async () => {
     await createSilence({
       namespace: namespace.trim(),
       rule: rule.trim() || undefined,
       subject: subject.trim() || undefined,
-      duration,
+      severity_max: severityMax ?? undefined,
+      ...(kind === "once"
+        ? { duration }
+        : {
+            duration: length.trim(),
+            recurrence: { expression: expression.trim(), zone: zone.trim() || "UTC" },
+          }),
       reason: reason.trim(),
     });
   };
@@ -72,18 +84,64 @@ export function SilenceDialog(props: Props) {
             <TriangleAlert size={15} aria-hidden /> {t("silence.everything")}
           </p>
         )}
-        <div>
-          <div className={style.label} id="silence-duration">
-            {t("silence.duration")}
+        <Select
+          label={t("silence.severityMax")}
+          placeholder={t("silence.any")}
+          value={severityMax}
+          onChange={setSeverityMax}
+          data={SEVERITIES.filter((each) => each !== "critical").map((value) => ({
+            value,
+            label: t(`severity.${value}`),
+          }))}
+          clearable
+        />
+        <SegmentedControl
+          aria-label={t("silence.recurrence")}
+          value={kind}
+          onChange={setKind}
+          data={[
+            { value: "once", label: t("silence.once") },
+            { value: "recurring", label: t("silence.recurring") },
+          ]}
+        />
+        {kind === "once" ? (
+          <div>
+            <div className={style.label} id="silence-duration">
+              {t("silence.duration")}
+            </div>
+            <SegmentedControl
+              aria-labelledby="silence-duration"
+              fullWidth
+              value={duration}
+              onChange={setDuration}
+              data={SILENCE_DURATIONS.map((value) => ({ value, label: t(`silence.durations.${value}`) }))}
+            />
           </div>
-          <SegmentedControl
-            aria-labelledby="silence-duration"
-            fullWidth
-            value={duration}
-            onChange={setDuration}
-            data={SILENCE_DURATIONS.map((value) => ({ value, label: t(`silence.durations.${value}`) }))}
-          />
-        </div>
+        ) : (
+          <>
+            <div className={style.pair}>
+              <TextInput
+                label={t("silence.startTimes")}
+                value={expression}
+                onChange={(event) => setExpression(event.currentTarget.value)}
+                required
+              />
+              <TextInput
+                label={t("monitor.zone")}
+                value={zone}
+                onChange={(event) => setZone(event.currentTarget.value)}
+                placeholder="UTC"
+              />
+            </div>
+            <TextInput
+              label={t("silence.periodLength")}
+              description={t("silence.periodHint")}
+              value={length}
+              onChange={(event) => setLength(event.currentTarget.value)}
+              required
+            />
+          </>
+        )}
         <TextInput
           label={t("silence.reason")}
           value={reason}

@@ -10,7 +10,7 @@ import { useTranslation } from "react-i18next";
 import { endSilence, silencesQuery } from "../../api/alerts";
 import type { Silence } from "../../api/schema";
 import { useHasNamespaces } from "../../app/namespace";
-import { isActive } from "../../lib/alerts";
+import { durationText, isActive } from "../../lib/alerts";
 import { useNow } from "../../lib/now";
 import { usePreferences } from "../../lib/preferences";
 import { formatRelative } from "../../lib/time";
@@ -23,6 +23,7 @@ import { RelativeTime } from "../../ui/Time";
 import style from "./alerts.module.css";
 import { Sections } from "./Sections";
 import { SilenceDialog } from "./SilenceDialog";
+import { SilencedBadge } from "./words";
 
 const route = getRouteApi("/alerts/silences");
 const COLUMNS = ["alerts", "reason", "by", "ends", "actions"] as const;
@@ -80,15 +81,28 @@ function Row({ silence, hasNamespace }: { silence: Silence; hasNamespace: boolea
   const { t } = useTranslation();
   const { language } = usePreferences();
   const now = useNow();
-  const { namespace, rule, subject, starts_at: start, ends_at: end } = silence;
+  const { namespace, rule, subject, starts_at: start, ends_at: end, recurrence, severity_max: max } = silence;
   return (
     <div className={`${frame.row} ${style.silence}`} role="row">
       <span role="cell" className={style.what}>
         <span className={`${style.name} clip`}>{subject ?? t("silence.anySubject")}</span>
         <span className={style.under}>
           <span className="clip">{rule ?? t("silence.anyRule")}</span>
+          {max && <span>{t("silence.upTo", { severity: t(`severity.${max}`) })}</span>}
           {hasNamespace && <span className="clip">{namespace}</span>}
         </span>
+        {recurrence && (
+          <span className={style.under}>
+            {silence.active && <SilencedBadge />}
+            <span className="clip">
+              {t("silence.recurs", {
+                expression: recurrence.expression,
+                zone: recurrence.zone ?? "UTC",
+                duration: durationText(silence.duration ?? ""),
+              })}
+            </span>
+          </span>
+        )}
       </span>
       <span role="cell" className={style.reason}>
         {silence.reason}

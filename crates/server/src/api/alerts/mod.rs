@@ -15,13 +15,17 @@ mod rules;
 mod silences;
 
 use alerts::Refusal;
+use model::alert::ZonedCron;
+use model::api::FieldError;
 use serde::Deserialize;
+use timetable::{Next, Timetable, Zones};
 
 use super::page::{self, Selection};
 use super::problem::{ApiError, Code, excerpt, field_error};
 use super::routes::Routes;
 use crate::alerts::AlertError;
 use crate::auth::Actor;
+use crate::clock::{Clock as _, SystemClock};
 
 pub(super) fn routes(routes: &mut Routes) {
     inbox::routes(routes);
@@ -91,6 +95,21 @@ fn check_address(spec: (&str, &mut String), name: &str, namespace: Option<String
         *found_namespace = namespace;
     }
     Ok(())
+}
+
+/// Returns what is wrong with a cron expression and its time zone, whose fields are below `path`.
+fn cron_problems(cron: &ZonedCron, path: &str) -> Vec<FieldError> {
+    match Timetable::of_cron(&cron.expression, &cron.zone, &Zones::bundled()) {
+        Ok(times) if matches!(times.next(SystemClock.now()), Next::At(_)) => Vec::new(),
+        Ok(_) => vec![field_error(&format!("{path}.expression"), "has no time in the future")],
+        Err(problems) => {
+            let located = problems.into_iter().map(|problem| {
+                let field = if problem.path == "zone" { "zone" } else { "expression" };
+                field_error(&format!("{path}.{field}"), &problem.message)
+            });
+            located.collect()
+        }
+    }
 }
 
 fn missing(code: Code, what: &str, namespace: &str, name: &str) -> ApiError {

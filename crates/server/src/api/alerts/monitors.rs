@@ -6,22 +6,20 @@ use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use model::alert::{MonitorSpec, MonitorTiming};
-use model::api::{FieldError, Monitor, Monitors, NewPing};
+use model::api::{Monitor, Monitors, NewPing};
 use model::limits::BODY_BYTES_MAX;
 use model::validate;
-use timetable::{Next, Timetable, Zones};
 use utoipa_axum::routes;
 
-use super::{ListScope, PutScope, Scope, check_address, missing, pings};
+use super::{ListScope, PutScope, Scope, check_address, cron_problems, missing, pings};
 use crate::alerts::PingedMonitor;
 use crate::api::Api;
 use crate::api::extract::{MaybeBody, Params, Path, RawBody};
 use crate::api::headers::{Precondition, etag};
-use crate::api::problem::{ApiError, Code, field_error};
+use crate::api::problem::{ApiError, Code};
 use crate::api::routes::Routes;
 use crate::api::rows::permit;
 use crate::auth::{Actor, Resource, Verb};
-use crate::clock::{Clock as _, SystemClock};
 
 pub(super) fn routes(routes: &mut Routes) {
     let alerts = Resource::Alerts;
@@ -134,7 +132,10 @@ async fn put_monitor(
     check_address((&spec.name, &mut spec.namespace), &name, params.namespace)?;
     actor.check(&spec.namespace)?;
     validate::monitor(&spec).map_err(|invalid| ApiError::invalid(&invalid))?;
-    let wrong = timing_problems(&spec);
+    let wrong = match &spec.timing {
+        MonitorTiming::Every(_) => Vec::new(),
+        MonitorTiming::Cron(cron) => cron_problems(cron, "timing.cron"),
+    };
     if !wrong.is_empty() {
         return Err(ApiError::invalid_fields(wrong));
     }
@@ -168,22 +169,6 @@ async fn put_monitor(
 enum PutMonitorAnswer {
     Monitor(Box<Monitor>),
     Spec(Box<MonitorSpec>),
-}
-
-/// Returns what is wrong with the cron expression and the time zone of a monitor.
-fn timing_problems(spec: &MonitorSpec) -> Vec<FieldError> {
-    let MonitorTiming::Cron(cron) = &spec.timing else { return Vec::new() };
-    match Timetable::of_cron(&cron.expression, &cron.zone, &Zones::bundled()) {
-        Ok(times) if matches!(times.next(SystemClock.now()), Next::At(_)) => Vec::new(),
-        Ok(_) => vec![field_error("timing.cron.expression", "has no time in the future")],
-        Err(problems) => {
-            let located = problems.into_iter().map(|problem| {
-                let field = if problem.path == "zone" { "zone" } else { "expression" };
-                field_error(&format!("timing.cron.{field}"), &problem.message)
-            });
-            located.collect()
-        }
-    }
 }
 
 /// Ping a monitor

@@ -8,7 +8,7 @@ use model::limits::BODY_BYTES_MAX;
 use model::validate;
 use utoipa_axum::routes;
 
-use super::ListScope;
+use super::{ListScope, cron_problems};
 use crate::api::Api;
 use crate::api::extract::{Params, Path, RawBody};
 use crate::api::problem::{ApiError, Code, excerpt};
@@ -43,7 +43,8 @@ async fn list_silences(
 
 /// Create a silence
 ///
-/// Notifications of matching alerts are held back until the end of the silence. Then alerts that are still open are notified.
+/// Notifications of matching alerts are held back until the end of the silence. Then alerts that are still open are notified. A
+/// silence with `recurrence` does so in each of its periods: quiet hours, or a maintenance window.
 #[utoipa::path(post, path = "/api/v1/silences", tag = "alerts",
     request_body(content = NewSilence, example = json!({
         "subject": "payroll-*", "duration": "4h", "reason": "The database is being migrated",
@@ -58,6 +59,10 @@ async fn create_silence(
     let new: NewSilence = body.format.parse(&body.bytes)?;
     actor.check(&new.namespace)?;
     validate::silence(&new, SystemClock.now()).map_err(|invalid| ApiError::invalid(&invalid))?;
+    let wrong = new.recurrence.as_ref().map_or_else(Vec::new, |cron| cron_problems(cron, "recurrence"));
+    if !wrong.is_empty() {
+        return Err(ApiError::invalid_fields(wrong));
+    }
     let by = actor.name.to_string();
     let silence = api.alerts.change(|alerts, now| alerts.silence(now, &by, new)).await?;
     actor.note().object(silence.id);

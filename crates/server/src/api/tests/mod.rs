@@ -13,6 +13,7 @@
 
 mod access;
 mod accounts;
+mod alerts;
 mod artifacts;
 mod audit;
 mod bulk;
