@@ -13,8 +13,8 @@ use super::{World, job};
 use crate::api::document;
 use crate::auth::{IdentityKind, token};
 
-/// Routes that create jobs and runs in large numbers. The jobs and runs are their own record.
-const SUBMISSIONS: [&str; 3] = ["submit_jobs", "start_run", "start_definition"];
+/// Routes that create jobs, runs and pings in large numbers. These are their own record.
+const SUBMISSIONS: [&str; 4] = ["submit_jobs", "start_run", "start_definition", "ping_monitor"];
 
 impl World {
     /// Returns the entries after a sequence number, once all are written.
