@@ -181,7 +181,7 @@ async fn the_jobs_of_a_lost_worker_move_to_another_worker() {
     site.add_worker().await;
     let witness = site.witness();
     let careful = site.submit(&with_retries(witness.job(300), Delivery::AtMostOnce)).await;
-    let job = site.submit(&with_retries(witness.job(12), Delivery::AtLeastOnce)).await;
+    let job = site.submit(&with_retries(witness.job(60), Delivery::AtLeastOnce)).await;
     until_lines(&witness, "start", 2).await;
     site.add_worker().await;
     // All processes are killed at once, as in a machine failure. The fuse is paused first, because it would act on
