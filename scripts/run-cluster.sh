@@ -104,10 +104,6 @@ if [[ $store == raft ]]; then
 elif [[ -z ${BELFRY_SERVER__STORE:-} ]]; then
   start_database
 fi
-# Logs and artifacts are in a folder that all servers share.
-export BELFRY_SERVER__OBJECTS_DIR=$data/objects
-# All servers must be able to decrypt the secrets of channels.
-export BELFRY_SERVER__SECRET_KEY_FILE=$data/secret.key
 
 if [[ $store == raft ]]; then kind='the Raft store'; else kind='one database'; fi
 echo "starting three servers ($kind) and two workers (data in $data)"

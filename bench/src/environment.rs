@@ -60,8 +60,7 @@ pub(crate) async fn servers(folder: &Path, store: Store, count: usize) -> anyhow
 }
 
 async fn raft_cluster(folder: &Path, count: usize) -> Shared {
-    let objects = folder.join("objects").display().to_string();
-    let settings = [("BELFRY_LOG", "warn"), ("BELFRY_SERVER__OBJECTS_DIR", objects.as_str())];
+    let settings = [("BELFRY_LOG", "warn")];
     let mut servers: Vec<Server> = Vec::new();
     for number in 1..=count {
         let (data, log) =
@@ -88,12 +87,8 @@ async fn raft_cluster(folder: &Path, count: usize) -> Shared {
 async fn servers_on_postgres(folder: &Path, count: usize) -> anyhow::Result<Shared> {
     let settings = cluster::Settings { durable: true, ..cluster::Settings::default() };
     let database = Arc::new(Cluster::start_at(&folder.join("postgres"), &settings)).database();
-    let (url, objects) = (database.url(), folder.join("objects").display().to_string());
-    let settings = [
-        ("BELFRY_LOG", "warn"),
-        ("BELFRY_SERVER__STORE", url.as_str()),
-        ("BELFRY_SERVER__OBJECTS_DIR", objects.as_str()),
-    ];
+    let url = database.url();
+    let settings = [("BELFRY_LOG", "warn"), ("BELFRY_SERVER__STORE", url.as_str())];
     let mut servers: Vec<Server> = Vec::new();
     for number in 1..=count {
         let (data, log) =

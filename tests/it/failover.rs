@@ -33,19 +33,17 @@ use tokio::net::{TcpListener, TcpStream};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Settings of servers on one database with a shared folder for logs and artifacts.
+/// Settings of servers on one database.
 struct Settings {
     url: String,
-    objects: String,
 }
 
 impl Settings {
-    fn variables(&self) -> [(&str, &str); 3] {
+    fn variables(&self) -> [(&str, &str); 2] {
         [
             ("BELFRY_SERVER__STORE", &self.url),
             // The test database does not fsync.
             ("BELFRY_SERVER__STORE_ALLOW_UNSAFE", "true"),
-            ("BELFRY_SERVER__OBJECTS_DIR", &self.objects),
         ]
     }
 }
@@ -62,8 +60,7 @@ fn client_of(server: &Server, token_of: &Server) -> Client {
 async fn a_standby_continues_the_work_of_a_killed_leader() {
     let database = Cluster::shared().database();
     let folder = tempfile::tempdir().unwrap();
-    let objects = folder.path().join("objects");
-    let settings = Settings { url: database.url(), objects: objects.display().to_string() };
+    let settings = Settings { url: database.url() };
 
     let mut site = Site::server_only(&settings.variables()).await;
     let (data, log) = (folder.path().join("second"), folder.path().join("second.log"));
@@ -156,14 +153,9 @@ async fn receive(listener: TcpListener, received: Arc<Mutex<Vec<String>>>) {
 async fn no_alert_is_lost_or_doubled_when_the_leader_is_killed() {
     let database = Cluster::shared().database();
     let folder = tempfile::tempdir().unwrap();
-    let objects = folder.path().join("objects");
-    let settings = Settings { url: database.url(), objects: objects.display().to_string() };
-    let key = folder.path().join("secret.key").display().to_string();
+    let settings = Settings { url: database.url() };
     let mut variables = settings.variables().to_vec();
-    variables.extend([
-        ("BELFRY_SERVER__SECRET_KEY_FILE", key.as_str()),
-        ("BELFRY_SERVER__PRIVATE_NETWORKS", "127.0.0.0/8"),
-    ]);
+    variables.push(("BELFRY_SERVER__PRIVATE_NETWORKS", "127.0.0.0/8"));
     let mut site = Site::server_only(&variables).await;
     let (data, log) = (folder.path().join("second"), folder.path().join("second.log"));
     let mut second = Server::start_standby(&data, &log, &variables).await;
@@ -235,11 +227,8 @@ async fn ping(url: &str) -> Option<u16> {
 async fn no_answered_ping_is_lost_when_the_leader_is_killed() {
     let database = Cluster::shared().database();
     let folder = tempfile::tempdir().unwrap();
-    let objects = folder.path().join("objects");
-    let settings = Settings { url: database.url(), objects: objects.display().to_string() };
-    let key = folder.path().join("secret.key").display().to_string();
-    let mut variables = settings.variables().to_vec();
-    variables.push(("BELFRY_SERVER__SECRET_KEY_FILE", key.as_str()));
+    let settings = Settings { url: database.url() };
+    let variables = settings.variables();
     let mut site = Site::server_only(&variables).await;
     let (data, log) = (folder.path().join("second"), folder.path().join("second.log"));
     let mut second = Server::start_standby(&data, &log, &variables).await;
@@ -286,8 +275,7 @@ async fn no_answered_ping_is_lost_when_the_leader_is_killed() {
 async fn every_server_accepts_requests_and_the_leader_can_be_drained() {
     let database = Cluster::shared().database();
     let folder = tempfile::tempdir().unwrap();
-    let objects = folder.path().join("objects");
-    let settings = Settings { url: database.url(), objects: objects.display().to_string() };
+    let settings = Settings { url: database.url() };
     let mut site = Site::server_only(&settings.variables()).await;
     site.add_worker().await;
     let (data, log) = (folder.path().join("second"), folder.path().join("second.log"));
@@ -343,8 +331,7 @@ async fn every_server_accepts_requests_and_the_leader_can_be_drained() {
 async fn a_standby_takes_over_with_the_rows_that_it_has_followed() {
     let database = Cluster::shared().database();
     let folder = tempfile::tempdir().unwrap();
-    let objects = folder.path().join("objects");
-    let settings = Settings { url: database.url(), objects: objects.display().to_string() };
+    let settings = Settings { url: database.url() };
     let mut site = Site::server_only(&settings.variables()).await;
     let one = site.client();
     let mut waits = JobSpec::command(["true"]);
@@ -418,9 +405,7 @@ fn later() -> JobSpec {
 #[tokio::test]
 async fn a_database_that_may_have_lost_commits_causes_no_duplicates() {
     let database = Cluster::shared().database();
-    let folder = tempfile::tempdir().unwrap();
-    let objects = folder.path().join("objects");
-    let settings = Settings { url: database.url(), objects: objects.display().to_string() };
+    let settings = Settings { url: database.url() };
     let mut site = Site::server_only(&settings.variables()).await;
     site.add_worker().await;
     let ran = site.submit(&JobSpec::command(["true"])).await;

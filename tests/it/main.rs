@@ -7,7 +7,8 @@
 //! - [`survival`], [`chaos`], [`disk`]: kills, pauses and full disks. [`checkpoints`]: jobs that resume from
 //!   checkpoints. [`timekeeping`]: schedules during kills, outages and clock changes. [`failover`]: servers that
 //!   share a database. [`partition`]: a leader without a connection to it. [`mod@raft`]: a leader
-//!   that is cut off from its cluster. [`cluster`]: `make run-cluster`.
+//!   that is cut off from its cluster. [`cluster`]: `make run-cluster`. [`copies`]: logs of a
+//!   cluster without other storage.
 //!   [`restoring`]: a restored backup. [`tls`]: workers and the command line behind a proxy that terminates TLS.
 //!   [`forecast`]: forecasts for a running server. [`mod@runtimes`]: containers and HTTP requests.
 
@@ -18,6 +19,7 @@ mod added_elements;
 mod chaos;
 mod checkpoints;
 mod cluster;
+mod copies;
 mod definitions;
 mod dependencies;
 mod disk;

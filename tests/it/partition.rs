@@ -93,15 +93,12 @@ async fn play(variant: Variant) -> Shown {
     // The workers learn the advertised addresses, so these are cut as well.
     let (to_a, to_b) =
         (Proxy::start_without_target("127.0.0.1").await, Proxy::start_without_target("127.0.0.1").await);
-    let folder = tempfile::tempdir().unwrap();
-    let objects = folder.path().join("objects").display().to_string();
     let of_a = url.replace(address, &to_database.address().to_string());
     let settings = |store: String, advertised: String| {
         [
             ("BELFRY_SERVER__STORE", store),
             // The test database does not fsync.
             ("BELFRY_SERVER__STORE_ALLOW_UNSAFE", "true".to_owned()),
-            ("BELFRY_SERVER__OBJECTS_DIR", objects.clone()),
             ("BELFRY_SERVER__ADVERTISE_URL", advertised),
         ]
     };

@@ -34,8 +34,7 @@ async fn cut_off(cuts: &[Cut], lasts: Duration) {
         Err(reason) => return eprintln!("skipped: no network namespaces: {reason}"),
     };
     let folder = tempfile::tempdir().unwrap();
-    let objects = folder.path().join("objects").display().to_string();
-    let settings = [("BELFRY_SERVER__OBJECTS_DIR", objects.as_str()), ("BELFRY_SERVER__INSECURE", "true")];
+    let settings = [("BELFRY_SERVER__INSECURE", "true")];
     let server = |name: &str| {
         Server::new(&folder.path().join(name), &folder.path().join(format!("{name}.log")), &settings)
     };

@@ -14,7 +14,9 @@
 //! - [`api`]: REST, SSE and the pages; [`auth`]: tokens, roles and sessions.
 //! - [`alerts`]: alert rules and notifications; `alert_feed` evaluates them on the leader. [`networks`]: addresses that
 //!   requests of users may reach. [`oidc`]: logins at an OpenID provider.
-//! - [`objects`]: logs and artifacts, in a local folder or in S3. `unshared_objects` warns if other servers cannot read them.
+//! - [`objects`]: logs and artifacts, in a local folder, in S3, or as copies on all servers.
+//! - `between_servers`: requests of servers to each other; `server_clients`: HTTP clients for them; `marks`: how servers are known
+//!   behind proxies.
 //! - `raft_member`: the Raft store of this server, how it becomes a member of its cluster, and the connections to the others.
 //! - [`clock`]: the time, which tests replace. [`listener`]: the TCP listener with TLS. `web`: the files of the
 //!   dashboard. [`housekeeping`]: retention; [`metrics`]: Prometheus metrics; [`preview`]: the next scheduled times of
@@ -34,6 +36,7 @@ pub mod alerts;
 pub mod api;
 pub mod audit;
 pub mod auth;
+mod between_servers;
 pub mod clock;
 pub mod config;
 mod endpoints;
@@ -42,6 +45,7 @@ mod hash;
 pub mod housekeeping;
 pub mod input_errors;
 pub mod listener;
+mod marks;
 pub mod members;
 pub mod metrics;
 pub mod networks;
@@ -54,12 +58,12 @@ mod private_files;
 mod raft_member;
 pub mod repair;
 mod running;
+mod server_clients;
 pub mod service_metrics;
 mod services;
 mod statistics;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod unshared_objects;
 mod usage;
 mod web;
 

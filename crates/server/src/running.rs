@@ -24,12 +24,16 @@ use crate::alerts::{AlertService, Sealer};
 use crate::audit::AuditLog;
 use crate::auth::first_start::{ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE};
 use crate::auth::{AccessControl, FirstStartError, Keys, first_start};
+use crate::between_servers::objects::HttpServers;
+use crate::between_servers::secret_key::SecretKeyError;
+use crate::between_servers::{Requests, secret_key};
 use crate::clock::{self, Clock};
 use crate::config::{ConfigError, PostgresConfig, RaftConfig, ServerConfig, StoreConfig};
 use crate::listener::{self, Door, Ends, Listener, Routers};
 use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::node::{DriverHandle, Fatal, Node, NodeConfig, Readiness};
+use crate::objects::copies::servers::Servers;
 use crate::objects::{ObjectError, Objects};
 use crate::peers::Identity;
 use crate::private_files::make_private_dir;
@@ -64,6 +68,9 @@ pub enum StartError {
     /// The key that encrypts secrets could not be read.
     #[error(transparent)]
     SecretKey(#[from] SealError),
+    /// The key that encrypts secrets was not received from another server.
+    #[error(transparent)]
+    NoSecretKey(#[from] SecretKeyError),
     /// The listening address is not available.
     #[error("cannot listen on {listen}")]
     Listen {
@@ -91,6 +98,7 @@ impl StartError {
             Self::Objects(error) => error.help(),
             Self::Tokens(_) => "check that the data folder has free space and belongs to the server's user",
             Self::SecretKey(error) => error.help(),
+            Self::NoSecretKey(error) => error.help(),
             Self::Listen { .. } => "stop the process that listens there, or choose another port",
             Self::RaftMember(error) => error.help(),
             Self::Thread(_) => "raise the limit of threads",
@@ -286,7 +294,6 @@ async fn assemble(
     let Site { store, addr, clock, engine } = site;
     let source = |source| StartError::DataDir { path: config.data_dir.clone(), source };
     make_private_dir(&config.data_dir).map_err(source)?;
-    let objects = Objects::open(&config, Arc::clone(&store))?;
     let access = Arc::new(AccessControl::load(Arc::clone(&store)).await?);
     let keys = Keys::load(store.as_ref()).await?;
     let first = first_start(&access, store.as_ref(), &config.data_dir).await?;
@@ -294,13 +301,24 @@ async fn assemble(
     let url = config.url_at(addr);
     let identity = Arc::clone(listening.door.identity());
     let members = Members::with_clock(Arc::clone(&clock), Arc::clone(&store), &config, url, identity);
+    let hands_on = engine == EngineThread::Dedicated;
+    let requests = Arc::new(Requests::new(members.clone(), keys.forwards));
+    let is_shared = hands_on && config.store != StoreConfig::Embedded;
+    let servers = is_shared.then(|| -> Arc<dyn Servers> {
+        Arc::new(HttpServers::new(Arc::clone(&requests), raft_member.clone()))
+    });
+    let objects = Objects::open(&config, Arc::clone(&store), servers)?;
     let mut settings = NodeConfig::new(&config, members.clone(), metrics.clone());
     settings.clock = clock;
     let audit = AuditLog::new(Arc::clone(&store), &config.name);
     if first.admin_token.is_some() {
         audit.add(audit.system_entry("create_first_tokens"));
     }
-    let sealer = Sealer::open(&config.secret_key_path())?;
+    let key_file = config.secret_key_path();
+    if is_shared && !key_file.exists() {
+        secret_key::receive(&requests, &key_file).await?;
+    }
+    let sealer = Sealer::open(&key_file)?;
     let alerts = AlertService::new(
         Arc::clone(&store),
         sealer,
@@ -309,7 +327,6 @@ async fn assemble(
     );
     let (node, driver) = Node::new(store, settings);
     let config = Arc::new(config);
-    let hands_on = engine == EngineThread::Dedicated;
     let services = Services {
         node,
         objects,
@@ -324,6 +341,8 @@ async fn assemble(
         config,
         addr,
         forwards_to_leader: hands_on,
+        requests,
+        secret_keys: Arc::default(),
     };
     let driver = match engine {
         EngineThread::Dedicated => driver.spawn().map_err(StartError::Thread)?,
@@ -358,6 +377,8 @@ impl Running {
     fn spawn_tasks(&self) {
         let services = &self.services;
         let app = crate::api::router(services.clone()).merge(crate::grpc::router(services.clone()));
+        let (alerts, copies) = (Arc::clone(&services.alerts), services.objects.copies.clone());
+        let app = app.merge(crate::between_servers::router(alerts, copies, services.keys.forwards));
         let apps = Routers { main: app, unauthenticated_peers: crate::api::unauthenticated_peers() };
         let (members, access) = (services.members.clone(), Arc::clone(&services.access));
         self.listening.door.open(apps, members.clone());
@@ -371,8 +392,16 @@ impl Running {
         self.spawn_until_stop(crate::service_metrics::run(services.clone()));
         let logs = services.objects.logs.clone();
         self.spawn_until_stop(async move { logs.upload().await });
-        self.spawn_until_stop(crate::unshared_objects::report(services.clone()));
         self.spawn_until_stop(watch_leadership(services.clone()));
+        if let Some(copies) = services.objects.copies.clone() {
+            self.spawn_until_stop(async move { copies.run().await });
+        }
+        if services.forwards_to_leader && services.config.store != StoreConfig::Embedded {
+            let services = services.clone();
+            self.spawn_until_stop(async move {
+                services.secret_keys.run(&services.requests, services.alerts.sealer().key_id()).await;
+            });
+        }
         tracing::info!(addr = %self.addr, "listening");
     }
 

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use crate::alerts::AlertService;
 use crate::audit::AuditLog;
 use crate::auth::{AccessControl, Keys};
+use crate::between_servers::Requests;
+use crate::between_servers::secret_key::KeyComparison;
 use crate::config::ServerConfig;
 use crate::members::Members;
 use crate::metrics::Metrics;
@@ -44,4 +46,8 @@ pub struct Services {
     pub addr: SocketAddr,
     /// Whether this server forwards requests to the leader. A simulation does not: forwarding needs real sockets.
     pub forwards_to_leader: bool,
+    /// Requests to other servers.
+    pub(crate) requests: Arc<Requests>,
+    /// Whether the other servers have the same secret key.
+    pub(crate) secret_keys: Arc<KeyComparison>,
 }

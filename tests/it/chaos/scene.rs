@@ -1,6 +1,5 @@
 //! The processes under test: servers on a store, workers, and the tools that break them.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use harness::network::Branch;
@@ -10,7 +9,6 @@ use raft::store::Reopened;
 use store::Store;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
-use tempfile::TempDir;
 
 use super::nemesis::{Abilities, Tools};
 use super::rows::Rows;
@@ -31,7 +29,6 @@ pub(super) struct Scene {
     pub(super) able: Abilities,
     pub(super) crash: CrashOrders,
     pub(super) rows: Rows,
-    _objects: TempDir,
 }
 
 /// Returns the value, or prints why it is not available.
@@ -43,7 +40,6 @@ impl Scene {
     /// Creates a scene with all faults that are possible on this machine, and the tools for them.
     pub(super) async fn set(mut rows: Rows) -> (Self, Tools) {
         let (clock, crash) = (MovedClock::new(), CrashOrders::new());
-        let objects = tempfile::tempdir().expect("cannot create a temporary folder");
         let mut tools = Tools {
             clock,
             worker_clock: MovedClock::new(),
@@ -60,11 +56,11 @@ impl Scene {
                 site
             }
             Rows::Raft(folders) => {
-                let site = servers_of_a_raft_cluster(&mut tools, &crash, objects.path()).await;
+                let site = servers_of_a_raft_cluster(&mut tools, &crash).await;
                 *folders = site.servers().map(Server::raft_folder).collect();
                 site
             }
-            rows => several_servers(&mut tools, &crash, &*rows, objects.path()).await,
+            rows => several_servers(&mut tools, &crash, &*rows).await,
         };
         if let Some(database) = rows.database() {
             tools.sessions = Some(SessionKiller::new(Arc::clone(database.cluster()), database.name()));
@@ -89,7 +85,7 @@ impl Scene {
             sessions: tools.sessions.is_some(),
             pids: tools.pids.is_some(),
         };
-        (Self { site, able, crash, rows, _objects: objects }, tools)
+        (Self { site, able, crash, rows }, tools)
     }
 
     /// Returns a short description for the results page.
@@ -149,17 +145,15 @@ async fn one_server(tools: &mut Tools, crash: &CrashOrders) -> Site {
 }
 
 /// The others reach each server through a separate proxy: it may be cut off from them while it reaches them.
-async fn servers_of_a_raft_cluster(tools: &mut Tools, crash: &CrashOrders, objects: &Path) -> Site {
-    let objects_dir = objects.display().to_string();
-    let settings =
-        [tools.clock.setting(), crash.setting(), ("BELFRY_SERVER__OBJECTS_DIR", objects_dir.as_str())];
+async fn servers_of_a_raft_cluster(tools: &mut Tools, crash: &CrashOrders) -> Site {
+    let settings = [tools.clock.setting(), crash.setting()];
     let (site, roads) = Site::with_raft(SERVERS, &settings).await;
     tools.store_roads = roads;
     site
 }
 
 /// Each server reaches the database through a separate proxy, if the database has only one address.
-async fn several_servers(tools: &mut Tools, crash: &CrashOrders, rows: &Rows, objects: &Path) -> Site {
+async fn several_servers(tools: &mut Tools, crash: &CrashOrders, rows: &Rows) -> Site {
     let url = rows.url();
     let mut urls = vec![url.clone(); SERVERS];
     if !matches!(rows, Rows::Pair(_)) {
@@ -172,7 +166,6 @@ async fn several_servers(tools: &mut Tools, crash: &CrashOrders, rows: &Rows, ob
             tools.store_roads.push(road);
         }
     }
-    let objects_dir = objects.display().to_string();
     let settings = |url| {
         [
             tools.clock.setting(),
@@ -180,7 +173,6 @@ async fn several_servers(tools: &mut Tools, crash: &CrashOrders, rows: &Rows, ob
             ("BELFRY_SERVER__STORE", url),
             // The test database does not fsync.
             ("BELFRY_SERVER__STORE_ALLOW_UNSAFE", "true"),
-            ("BELFRY_SERVER__OBJECTS_DIR", objects_dir.as_str()),
             ("BELFRY_SERVER__SHARD_LEASE", SHARD_LEASE),
         ]
     };

@@ -108,6 +108,11 @@ impl Sealer {
         &self.id
     }
 
+    /// Returns the key as the file has it, for another server of the cluster.
+    pub(crate) fn key_text(&self) -> String {
+        BASE64.encode(self.key)
+    }
+
     /// Encrypts a text for a context.
     pub fn seal(&self, context: &str, text: &str) -> String {
         let salt: [u8; SALT_LEN] = rand::random();

@@ -720,7 +720,10 @@ impl From<ObjectError> for ApiError {
             }
             ObjectError::NoArtifact { .. } => Code::ArtifactNotFound,
             ObjectError::TooLarge { .. } => Code::BodyTooLarge,
-            ObjectError::Missing { .. } | ObjectError::Backend { .. } => {
+            ObjectError::Missing { .. }
+            | ObjectError::Backend { .. }
+            | ObjectError::TooFewCopies { .. }
+            | ObjectError::Elsewhere { .. } => {
                 tracing::warn!(error = %Chain(&error), "cannot read or write an object");
                 Code::StoreUnavailable
             }

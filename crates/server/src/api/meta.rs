@@ -1,7 +1,7 @@
 //! The server itself: health, version and metrics.
 //!
 //! - `/livez` and `/healthz` do not use the store: a failure means that the process must be restarted.
-//! - `/readyz` fails while this server does not accept requests; with `verbose` it also checks store, clock and objects.
+//! - `/readyz` fails while this server does not accept requests; with `verbose` it also checks store, clock, objects and secret key.
 //! - `/metrics` has its own lane of requests, so that it responds under load.
 //!
 //! Health checks need no token, so they show no details of errors, and concurrent checks of the store are merged.
@@ -167,9 +167,11 @@ async fn get_readiness(
     let store = Check { name: "store", ok: wrong.is_none(), detail: wrong };
     let trouble = api.node.view().clock.trouble();
     let clock = Check { name: "clock", ok: trouble.is_none(), detail: trouble };
-    let unshared = crate::unshared_objects::problem(&api).map(str::to_owned);
-    let objects = Check { name: "objects", ok: unshared.is_none(), detail: unshared };
-    Ok(Json(Ready { status, checks: vec![engine, store, clock, objects] }))
+    let missing = api.objects.copies.as_ref().and_then(|copies| copies.trouble());
+    let objects = Check { name: "objects", ok: missing.is_none(), detail: missing };
+    let differs = api.secret_keys.trouble();
+    let secret_key = Check { name: "secret_key", ok: differs.is_none(), detail: differs };
+    Ok(Json(Ready { status, checks: vec![engine, store, clock, objects, secret_key] }))
 }
 
 /// Export metrics in the Prometheus format

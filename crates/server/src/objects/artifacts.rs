@@ -91,7 +91,7 @@ impl Artifacts {
         let (sha256, size_bytes) = upload.fill(name, self.inner.bytes_max, bytes).await?;
         let key = key(namespace, &sha256);
         let _referring = self.inner.lock_of(&sha256).read().await;
-        if self.inner.backend.size(&key).await? != Some(size_bytes) {
+        if !self.inner.backend.store_again(&key, size_bytes).await? {
             self.inner.backend.put_file(&key, &upload.path).await?;
         }
         let artifact = Artifact {

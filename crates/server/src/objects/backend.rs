@@ -1,4 +1,4 @@
-//! Backends of objects: a local folder, or an S3 bucket.
+//! Backends of objects: a local folder, an S3 bucket, or copies on all servers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use object_store::prefix::PrefixStore;
 use object_store::{GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt as _, PutPayload};
 use tokio::io::AsyncReadExt as _;
 
+use super::copies::Copies;
 use super::{ByteStream, ObjectError, io};
 use crate::config::{ObjectsConfig, S3Config, ServerConfig};
 use crate::private_files::make_private_dir;
@@ -22,21 +23,23 @@ const PART_BYTES: usize = 8 << 20;
 pub struct Backend {
     store: Arc<dyn ObjectStore>,
     folder: Option<Arc<Path>>,
+    /// Copies on other servers of what is in the folder.
+    copies: Option<Arc<Copies>>,
 }
 
 impl Backend {
-    pub(super) fn open(config: &ServerConfig) -> Result<Self, ObjectError> {
+    pub(super) fn open(config: &ServerConfig, copies: Option<Arc<Copies>>) -> Result<Self, ObjectError> {
         match &config.objects {
             ObjectsConfig::S3(s3) => Self::bucket(s3),
-            ObjectsConfig::Local(_) => Self::folder(config.objects_dir().unwrap_or_default()),
+            ObjectsConfig::Local(_) => Self::folder(config.objects_dir().unwrap_or_default(), copies),
         }
     }
 
-    fn folder(dir: PathBuf) -> Result<Self, ObjectError> {
+    fn folder(dir: PathBuf, copies: Option<Arc<Copies>>) -> Result<Self, ObjectError> {
         make_private_dir(&dir).map_err(io("create", &dir))?;
         let dir = dir.canonicalize().map_err(io("open", &dir))?;
         let store = LocalFileSystem::new_with_prefix(&dir).map_err(failed(&Key::default()))?.with_fsync(true);
-        Ok(Self { store: Arc::new(store), folder: Some(dir.into()) })
+        Ok(Self { store: Arc::new(store), folder: Some(dir.into()), copies })
     }
 
     fn bucket(config: &S3Config) -> Result<Self, ObjectError> {
@@ -57,21 +60,41 @@ impl Backend {
             "" => Arc::new(store),
             prefix => Arc::new(PrefixStore::new(store, prefix)),
         };
-        Ok(Self { store, folder: None })
+        Ok(Self { store, folder: None, copies: None })
     }
 
-    /// Returns the file of an object; `None` if objects are in a bucket.
+    /// Returns the file of an object; `None` if its file alone is not the object: it is in a bucket, or there are copies.
     pub(super) fn file(&self, key: &Key) -> Option<PathBuf> {
-        let folder = self.folder.as_deref()?;
+        let folder = self.folder.as_deref().filter(|_| self.copies.is_none())?;
         Some(key.parts().fold(folder.to_path_buf(), |path, part| path.join(part.as_ref())))
     }
 
     /// Returns the size of an object; `None` if it does not exist.
     pub(super) async fn size(&self, key: &Key) -> Result<Option<u64>, ObjectError> {
+        if let Some(copies) = &self.copies {
+            return copies.size(key).await;
+        }
         match self.store.head(key).await {
             Ok(meta) => Ok(Some(meta.size)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(failed(key)(error)),
+        }
+    }
+
+    /// Notes that an object is stored again. Returns whether it exists with this size in bytes; otherwise the caller stores
+    /// it.
+    pub(super) async fn store_again(&self, key: &Key, bytes: u64) -> Result<bool, ObjectError> {
+        match &self.copies {
+            Some(copies) => copies.store_again(key, bytes).await,
+            None => Ok(self.size(key).await? == Some(bytes)),
+        }
+    }
+
+    /// Makes sure that this server can read an object from its folder, if other servers have it.
+    async fn bring(&self, key: &Key) -> Result<(), ObjectError> {
+        match &self.copies {
+            Some(copies) => copies.bring(key).await.map(drop),
+            None => Ok(()),
         }
     }
 
@@ -81,6 +104,7 @@ impl Backend {
         key: &Key,
         len: u64,
     ) -> Result<Option<(u64, bytes::Bytes)>, ObjectError> {
+        self.bring(key).await?;
         let options = GetOptions { range: Some((0..len).into()), ..GetOptions::default() };
         match self.store.get_opts(key, options).await {
             Ok(found) => {
@@ -98,12 +122,14 @@ impl Backend {
         key: &Key,
         range: std::ops::Range<u64>,
     ) -> Result<bytes::Bytes, ObjectError> {
+        self.bring(key).await?;
         self.store.get_range(key, range).await.map_err(failed(key))
     }
 
     /// Streams the bytes of an object in order.
     pub(super) async fn stream(&self, key: &Key) -> Result<ByteStream, ObjectError> {
         use futures::StreamExt as _;
+        self.bring(key).await?;
         let found = self.store.get(key).await.map_err(failed(key))?;
         let key = key.clone();
         Ok(found.into_stream().map(move |part| part.map_err(failed(&key))).boxed())
@@ -111,6 +137,9 @@ impl Backend {
 
     /// Stores a file as an object; large files are uploaded in parts.
     pub(super) async fn put_file(&self, key: &Key, file: &Path) -> Result<(), ObjectError> {
+        if let Some(copies) = &self.copies {
+            return copies.put_file(key, file).await;
+        }
         let mut source = tokio::fs::File::open(file).await.map_err(io("open", file))?;
         let first = read_part(&mut source, file).await?;
         if first.len() < PART_BYTES {
@@ -130,6 +159,9 @@ impl Backend {
 
     /// Deletes an object; succeeds if it does not exist.
     pub(super) async fn delete(&self, key: &Key) -> Result<(), ObjectError> {
+        if let Some(copies) = &self.copies {
+            return copies.delete(key).await;
+        }
         match self.store.delete(key).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(failed(key)(error)),

@@ -1,6 +1,7 @@
 //! Object storage: the logs of executions and the bytes of artifacts.
 //!
-//! Both are stored as objects in a [`Backend`]: a local folder, or an S3 bucket. Objects cannot be appended to, so logs
+//! Both are stored as objects in a [`Backend`]: a local folder, an S3 bucket, or [copies](copies) on all servers of a cluster.
+//! Objects cannot be appended to, so logs
 //! grow in files of this server first; see [`Logs`]. Artifacts are addressed by their hash, so that storing the same
 //! bytes twice costs no space; see [`Artifacts`].
 //!
@@ -10,6 +11,7 @@
 
 mod artifacts;
 mod backend;
+pub(crate) mod copies;
 mod logs;
 
 use std::path::PathBuf;
@@ -20,8 +22,9 @@ use futures::stream::BoxStream;
 use model::ExecutionId;
 use store::{Store, StoreError};
 
-use crate::config::ServerConfig;
-use crate::config::StoreConfig;
+use self::copies::Copies;
+use self::copies::servers::Servers;
+use crate::config::{ObjectsConfig, ServerConfig, StoreConfig};
 pub use artifacts::Artifacts;
 pub use backend::Backend;
 pub use logs::{Appended, LogLimit, LogPart, LogSize, LogWatch, LogWrite, Logs};
@@ -36,20 +39,35 @@ pub struct Objects {
     pub logs: Logs,
     /// Inputs and outputs of jobs.
     pub artifacts: Artifacts,
+    /// Copies on all servers; `None` if the objects are in shared storage, or there is one server only.
+    pub(crate) copies: Option<Arc<Copies>>,
 }
 
 impl Objects {
-    /// Opens the folders and the backend of `config`; creates missing folders.
+    /// Opens the folders and the backend of `config`; creates missing folders. `servers` are those of the cluster, which keep
+    /// copies if the store is shared and nothing else is configured.
     ///
     /// # Errors
     /// [`ObjectError`] if a folder cannot be created or the settings of the bucket are invalid. The bucket need not be
     /// reachable: logs stay on this server until it is.
-    pub fn open(config: &ServerConfig, store: Arc<dyn Store>) -> Result<Self, ObjectError> {
-        let backend = Backend::open(config)?;
+    pub(crate) fn open(
+        config: &ServerConfig,
+        store: Arc<dyn Store>,
+        servers: Option<Arc<dyn Servers>>,
+    ) -> Result<Self, ObjectError> {
         let shared = config.store != StoreConfig::Embedded;
+        let copies = match (&config.objects, servers) {
+            (ObjectsConfig::Local(None), Some(servers)) if shared => {
+                let folder = config.objects_dir().unwrap_or_default();
+                Some(Arc::new(Copies::open(folder, servers, Arc::clone(&store))?))
+            }
+            _ => None,
+        };
+        let backend = Backend::open(config, copies.clone())?;
         Ok(Self {
             logs: Logs::open(config.live_logs_dir(), backend.clone(), shared)?,
             artifacts: Artifacts::open(config.uploads_dir(), config.artifact_bytes_max, backend, store)?,
+            copies,
         })
     }
 }
@@ -125,6 +143,28 @@ pub enum ObjectError {
         #[source]
         source: object_store::Error,
     },
+    /// Fewer servers than a majority have stored the object.
+    #[error("only {copies} of {needed} servers have stored object `{key}`")]
+    TooFewCopies {
+        /// Key of the object.
+        key: String,
+        /// Servers that have it, with this one.
+        copies: usize,
+        /// Servers that a majority has.
+        needed: usize,
+        /// Why one of the others has not.
+        #[source]
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    /// This server does not have the object, and servers that may have it cannot be asked.
+    #[error("this server does not have object `{key}`, and cannot ask all others for it")]
+    Elsewhere {
+        /// Key of the object.
+        key: String,
+        /// Why one of the others did not answer.
+        #[source]
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
     /// The row of an artifact could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -144,6 +184,9 @@ impl ObjectError {
             Self::Interrupted { .. } => "send the upload again",
             Self::Io { .. } => "check that the data folder has free space and belongs to the server's user",
             Self::Backend { .. } => "check that the object store is reachable and accepts the credentials",
+            Self::TooFewCopies { .. } | Self::Elsewhere { .. } => {
+                "repeat the request; if it fails again, check that the servers are running and reach each other"
+            }
             Self::Store(error) => error.help(),
         }
     }

@@ -325,35 +325,90 @@ async fn a_cluster_without_a_majority_continues_from_one_member() {
     stop([second]).await;
 }
 
-/// D6. The default folder of objects is that of one server.
+/// D6, A11. No other storage is configured: each server has a copy of each artifact.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_whose_objects_others_cannot_read_say_so() {
+async fn an_artifact_survives_the_server_that_stored_it() {
     let site = Site::new();
-    let start = async |name: &str, raft: RaftConfig| {
-        let mut config = site.config(name, free_address().await, raft);
+    let config = async |name: &str, listen: SocketAddr, raft: RaftConfig| {
+        let mut config = site.config(name, listen, raft);
         config.objects = ObjectsConfig::Local(None);
         Box::pin(soon("the server starts", server::start(config))).await.unwrap()
     };
-    let first = start("first", bootstrap()).await;
+    let first = config("first", free_address().await, bootstrap()).await;
     soon("the first leads", first.node.wait_ready(|now| *now == Readiness::Ready)).await;
-    let objects = async || {
-        let url = format!("http://{}/readyz?verbose", first.addr);
-        let answer: serde_json::Value = site.client().get(&url).send().await.unwrap().json().await.unwrap();
-        let checks = answer["checks"].as_array().unwrap();
-        checks.iter().find(|check| check["name"] == "objects").unwrap().clone()
+    let put = async |server: SocketAddr, name: &str| {
+        let url = format!("http://{server}/api/v1/artifacts/{name}");
+        let answer = site.client().put(&url).body(format!("bytes of {name}")).send().await.unwrap();
+        assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
     };
-    assert_eq!(objects().await["ok"], true, "no other server needs them");
-    let second = start("second", site.join(first.addr)).await;
-    let problem = async {
-        loop {
-            let check = objects().await;
-            if check["ok"] == false {
-                break check["detail"].as_str().unwrap().to_owned();
-            }
+    let read = async |server: SocketAddr, name: &str| {
+        let url = format!("http://{server}/api/v1/artifacts/{name}");
+        let answer = site.client().get(&url).send().await.unwrap();
+        (answer.status() == StatusCode::OK).then_some(answer.text().await.unwrap())
+    };
+    put(first.addr, "alone").await;
+    let second = config("second", free_address().await, site.join(first.addr)).await;
+    let third = config("third", free_address().await, site.join(first.addr)).await;
+    put(second.addr, "together").await;
+    // A server that joins gets what the others have.
+    let copies = |name: &str| {
+        let folder = site.path(name).join("objects/artifacts/default");
+        std::fs::read_dir(folder).map_or(0, Iterator::count)
+    };
+    let all_have_both = async {
+        while ["first", "second", "third"].iter().any(|name| copies(name) < 2) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
+    soon("all servers have both", all_have_both).await;
+    // Programs that are no servers get nothing.
+    let names = format!("http://{}/internal/objects/folders", second.addr);
+    assert_eq!(site.client().get(&names).send().await.unwrap().status(), StatusCode::NOT_FOUND);
+    stop([first]).await;
+    for server in [&second, &third] {
+        for name in ["alone", "together"] {
+            let found = async {
+                loop {
+                    if let Some(text) = read(server.addr, name).await {
+                        break text;
+                    }
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            };
+            assert_eq!(soon("the artifact is read", found).await, format!("bytes of {name}"));
+        }
+    }
+    stop([second, third]).await;
+}
+
+/// E7. Servers that share a store decrypt each other's secrets.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_joins_gets_the_secret_key() {
+    let site = Site::new();
+    let first = Box::pin(site.first()).await;
+    let address = free_address().await;
+    let second = Box::pin(site.start("second", address, site.join(first.addr))).await.unwrap();
+    let key_of = |name: &str| std::fs::read_to_string(site.path(name).join("secret.key")).unwrap();
+    assert_eq!(key_of("second"), key_of("first"));
+    // An operator replaces the file of one server.
+    stop([second]).await;
+    let zeros = format!("{}=", "A".repeat(43));
+    std::fs::write(site.path("second").join("secret.key"), zeros).unwrap();
+    let second = Box::pin(site.start("second", address, RaftConfig::default())).await.unwrap();
+    let problem = async {
+        loop {
+            let url = format!("http://{}/readyz?verbose", first.addr);
+            let answer: serde_json::Value =
+                site.client().get(&url).send().await.unwrap().json().await.unwrap();
+            let checks = answer["checks"].as_array().unwrap();
+            let check = checks.iter().find(|check| check["name"] == "secret_key").unwrap();
+            if check["ok"] == false {
+                break check["detail"].as_str().unwrap().to_owned();
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
     let problem = soon("the problem is reported", problem).await;
-    assert!(problem.contains("server.objects_url"), "{problem}");
+    assert!(problem.contains("server `second` has another secret key"), "{problem}");
     stop([second, first]).await;
 }

@@ -119,7 +119,7 @@ impl World {
         let options = Options { shards: 4, ballast_bytes: 0, ..Options::default() };
         let faulty = Arc::new(FaultyStore::new(SqliteStore::open(config.store_path(), options).unwrap()));
         let store: Arc<dyn Store> = Arc::clone(&faulty) as _;
-        let objects = Objects::open(&config, Arc::clone(&store)).unwrap();
+        let objects = Objects::open(&config, Arc::clone(&store), None).unwrap();
         let access = Arc::new(AccessControl::load(Arc::clone(&store)).await.unwrap());
         let admin = new_token(&access, Bearer::Admin("ann".into()), IdentityKind::Admin).await;
         let worker = new_token(&access, Bearer::Worker("wanda".into()), IdentityKind::Worker).await;
@@ -133,6 +133,7 @@ impl World {
         let networks = crate::networks::Networks::loopback();
         let alerts = crate::alerts::AlertService::new(Arc::clone(&faulty) as _, sealer, networks, None);
         let config = Arc::new(config);
+        let requests = Arc::new(crate::between_servers::Requests::new(members.clone(), keys.forwards));
         let services = Services {
             node,
             objects,
@@ -147,6 +148,8 @@ impl World {
             config,
             addr,
             forwards_to_leader: true,
+            requests,
+            secret_keys: Arc::default(),
         };
         let driver = driver.spawn().unwrap();
         let ready = soon("the node", services.node.wait_ready(|r| *r == Readiness::Ready)).await;

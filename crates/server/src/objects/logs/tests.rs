@@ -8,7 +8,7 @@ use crate::config::ServerConfig;
 /// Returns logs of a server that shares its store.
 fn shared_logs(data: &std::path::Path) -> Logs {
     let config = ServerConfig::new(data);
-    Logs::open(config.live_logs_dir(), Backend::open(&config).unwrap(), true).unwrap()
+    Logs::open(config.live_logs_dir(), Backend::open(&config, None).unwrap(), true).unwrap()
 }
 
 fn frame(text: &str) -> Bytes {
