@@ -1,5 +1,7 @@
 //! Changes of the directory that users request.
 
+use std::collections::BTreeMap;
+
 use model::Timestamp;
 
 use crate::entry::{AccountKind, Bearer, PasswordHash, Subject, SubmitRate, TokenHash, TokenScope};
@@ -116,6 +118,23 @@ pub enum Change {
         account: String,
         /// Hash that the password of the actor matched; `None` for an administrator.
         password: Option<PasswordHash>,
+    },
+    /// Creates or replaces a secret. The caller has checked the fields, and encrypted the values.
+    PutSecret {
+        namespace: String,
+        name: String,
+        description: Option<String>,
+        /// Encrypted values by key. An unchanged value has the same text as the stored one.
+        values: BTreeMap<String, String>,
+        /// Version that the caller has seen, 0 if the secret did not exist; `None` for any.
+        expected: Option<u64>,
+    },
+    /// Deletes a secret, with its values.
+    DeleteSecret {
+        namespace: String,
+        name: String,
+        /// Version that the caller has seen; `None` for any.
+        expected: Option<u64>,
     },
 }
 

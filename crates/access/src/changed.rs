@@ -1,5 +1,6 @@
 //! Entries before and after a change, for the audit log.
 
+use model::alert::HIDDEN;
 use serde_json::Value;
 
 use crate::directory::Directory;
@@ -9,7 +10,7 @@ use crate::role::Role;
 /// Entry that a change writes, before and after the change, without secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
-    /// Kind of the entry: `account`, `role`, `binding`, `token` or `login`.
+    /// Kind of the entry: `account`, `role`, `binding`, `token`, `login` or `secret`.
     pub kind: String,
     /// Key of the entry within its kind.
     pub key: String,
@@ -49,15 +50,23 @@ impl Directory {
             }
             EntryKind::Token => self.token(&row.key).cloned().map(Entry::Token),
             EntryKind::Login => self.login(&row.key).cloned().map(Entry::Login),
+            EntryKind::Secret => {
+                let (namespace, name) = row.key.rsplit_once('/')?;
+                self.secret(namespace, name).map(|secret| Entry::Secret(secret.as_ref().clone()))
+            }
         }
     }
 }
 
-/// Returns an entry without the hashes of tokens, invitations and passwords, and without second factors.
+/// Returns an entry without the hashes of tokens, invitations and passwords, without second factors, and without the
+/// values of secrets.
 fn shown(body: &str) -> Option<Value> {
     let mut value: Value = serde_json::from_str(body).ok()?;
     let fields = value.as_object_mut()?;
     fields.remove("hash");
+    if let Some(values) = fields.get_mut("values").and_then(Value::as_object_mut) {
+        values.values_mut().for_each(|value| *value = HIDDEN.into());
+    }
     for (part, secret) in [
         ("password", "hash"),
         ("invitation", "hash"),

@@ -18,14 +18,15 @@
 mod compile;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use model::Timestamp;
 
 use self::compile::Touched;
 use crate::entry::{
-    Account, AccountKind, Bearer, Binding, Deletion, Entry, EntryKind, Invitation, Login, Row, Subject,
-    SubmitRate, Token, Unreadable, split_binding_key,
+    Account, AccountKind, Bearer, Binding, Deletion, Entry, EntryKind, Invitation, Login, Row, Secret,
+    Subject, SubmitRate, Token, Unreadable, secret_key, split_binding_key,
 };
 use crate::identity::{Ceiling, Grants, Identity, IdentityKind};
 use crate::names::Names;
@@ -33,7 +34,7 @@ use crate::permissions::Permissions;
 use crate::read::{self, Stored};
 use crate::role::{BuiltInRole, CustomRole, Role};
 
-/// All accounts, roles, bindings, tokens and logins, with the compiled rights of each account.
+/// All accounts, roles, bindings, tokens, logins and secrets, with the compiled rights of each account.
 #[derive(Debug, Clone)]
 pub struct Directory {
     accounts: BTreeMap<Arc<str>, AccountRecord>,
@@ -47,6 +48,8 @@ pub struct Directory {
     invitations: BTreeMap<Box<str>, Arc<str>>,
     /// Account of each identity at an OpenID provider, by issuer and subject.
     identities: BTreeMap<(Arc<str>, Box<str>), Arc<str>>,
+    /// By `namespace/name`.
+    secrets: BTreeMap<Box<str>, Arc<Secret>>,
     deletions: BTreeMap<(EntryKind, Box<str>), Deletion>,
     unreadable: BTreeSet<(EntryKind, Box<str>)>,
     /// Grants of each admin token.
@@ -96,6 +99,7 @@ impl Default for Directory {
             logins: BTreeMap::new(),
             invitations: BTreeMap::new(),
             identities: BTreeMap::new(),
+            secrets: BTreeMap::new(),
             deletions: BTreeMap::new(),
             unreadable: BTreeSet::new(),
             admin: Arc::new(compile::grants_of_admin_token(&mut names)),
@@ -180,6 +184,9 @@ impl Directory {
             EntryKind::Token => {
                 self.tokens.remove(key);
             }
+            EntryKind::Secret => {
+                self.secrets.remove(key);
+            }
             EntryKind::Login => {
                 let Some((account, login)) = self.logins.remove_entry(key) else { return };
                 if let Some(invitation) = &login.invitation
@@ -240,6 +247,10 @@ impl Directory {
                 let bearer_name = self.names.share(token.bearer.name());
                 self.tokens.insert(Arc::clone(&id), TokenRecord { entry: token, bearer_name, ceiling: None });
                 touched.tokens.insert(id);
+            }
+            Entry::Secret(secret) => {
+                let key = secret_key(&secret.namespace, &secret.name);
+                self.secrets.insert(key.into(), Arc::new(secret));
             }
             Entry::Login(login) => {
                 let account = self.names.share(&login.account);
@@ -414,6 +425,23 @@ impl Directory {
     /// Returns the login of an account; `None` if it has no password, invitation or identity, and never had.
     pub fn login(&self, account: &str) -> Option<&Login> {
         self.logins.get(account).filter(|login| self.is_current(login))
+    }
+
+    /// Returns the secret with this name.
+    pub fn secret(&self, namespace: &str, name: &str) -> Option<&Arc<Secret>> {
+        self.secrets.get(secret_key(namespace, name).as_str())
+    }
+
+    /// Returns all secrets, by namespace and name.
+    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        self.secrets.values().map(Arc::as_ref)
+    }
+
+    /// Returns the number of secrets of a namespace.
+    pub(crate) fn secret_count(&self, namespace: &str) -> usize {
+        let first = secret_key(namespace, "");
+        let from = self.secrets.range::<str, _>((Bound::Included(first.as_str()), Bound::Unbounded));
+        from.take_while(|(key, _)| key.starts_with(first.as_str())).count()
     }
 
     /// Returns whether a login has the name of this account, also that of an earlier account.

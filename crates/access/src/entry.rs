@@ -1,16 +1,17 @@
-//! Entries: accounts, custom roles, bindings, tokens and logins, as the store keeps them.
+//! Entries: accounts, custom roles, bindings, tokens, logins and secrets, as the store keeps them.
 //!
 //! The store knows only the kind, the key and the JSON body of an entry ([`Row`]). Reading fails closed: an unknown
 //! field or value makes the whole entry [unreadable](Unreadable), and it then gives no right. So a server of an older
 //! version never ignores a restriction that a newer one wrote.
 //!
-//! A deletion of an account, a role, a binding or a login is a body too (`{"deleted_at": …}`), so that all servers see
+//! A deletion of an account, a role, a binding, a login or a secret is a body too (`{"deleted_at": …}`), so that all servers see
 //! it. A token is never deleted, only revoked. Both are over after [`KEPT_AFTER_END`], and sessions after
 //! [`SESSION_KEPT_AFTER_END`].
 //!
 //! A login is a row of its own, and not a part of its account: a server of an older version ignores the row and accepts
 //! the tokens of the account.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 pub use model::access::{AccountKind, SubmitRate};
@@ -34,10 +35,11 @@ pub enum Entry {
     Binding(Binding),
     Token(Token),
     Login(Login),
+    Secret(Secret),
 }
 
 impl Entry {
-    /// Returns the kind of the entry: `account`, `role`, `binding`, `token` or `login`.
+    /// Returns the kind of the entry: `account`, `role`, `binding`, `token`, `login` or `secret`.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Account(_) => EntryKind::Account.as_str(),
@@ -45,13 +47,14 @@ impl Entry {
             Self::Binding(_) => EntryKind::Binding.as_str(),
             Self::Token(_) => EntryKind::Token.as_str(),
             Self::Login(_) => EntryKind::Login.as_str(),
+            Self::Secret(_) => EntryKind::Secret.as_str(),
         }
     }
 
     /// Returns the key of the entry, unique within its kind.
     ///
     /// It is the name of an account or a role, the id of a token, and the name of the account of a login. For a binding it
-    /// is `role/subject/namespace`; only the namespace can contain a `/`.
+    /// is `role/subject/namespace`, and for a secret `namespace/name`; only the namespace can contain a `/`.
     pub fn key(&self) -> String {
         match self {
             Self::Account(account) => account.name.clone(),
@@ -59,6 +62,7 @@ impl Entry {
             Self::Binding(binding) => binding_key(&binding.role, &binding.subject, &binding.namespace),
             Self::Token(token) => token.id.clone(),
             Self::Login(login) => login.account.clone(),
+            Self::Secret(secret) => secret_key(&secret.namespace, &secret.name),
         }
     }
 
@@ -70,8 +74,9 @@ impl Entry {
             Self::Binding(binding) => serde_json::to_string(binding),
             Self::Token(token) => serde_json::to_string(token),
             Self::Login(login) => serde_json::to_string(login),
+            Self::Secret(secret) => serde_json::to_string(secret),
         };
-        let body = body.expect("entries have no maps and no failing serializers");
+        let body = body.expect("entries have only text keys and no failing serializers");
         Row { kind: self.kind().to_owned(), key: self.key(), body }
     }
 }
@@ -84,6 +89,7 @@ pub(crate) enum EntryKind {
     Binding,
     Token,
     Login,
+    Secret,
 }
 
 impl EntryKind {
@@ -94,13 +100,18 @@ impl EntryKind {
             Self::Binding => "binding",
             Self::Token => "token",
             Self::Login => "login",
+            Self::Secret => "secret",
         }
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let all = [Self::Account, Self::Role, Self::Binding, Self::Token, Self::Login];
+        let all = [Self::Account, Self::Role, Self::Binding, Self::Token, Self::Login, Self::Secret];
         all.into_iter().find(|kind| kind.as_str() == text)
     }
+}
+
+pub(crate) fn secret_key(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
 }
 
 pub(crate) fn binding_key(role: &str, subject: &Subject, namespace: &str) -> String {
@@ -113,6 +124,36 @@ pub(crate) fn split_binding_key(key: &str) -> Option<(&str, Subject, &str)> {
     let (role, rest) = key.split_once('/')?;
     let (subject, namespace) = rest.split_once('/')?;
     Some((role, Subject::parse(&subject.replace("%2F", "/").replace("%25", "%")), namespace))
+}
+
+/// Secret of a namespace. The caller encrypts the values; this crate never has them in plain text.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Secret {
+    /// Namespace of the secret.
+    pub namespace: String,
+    /// Name, unique in the namespace.
+    pub name: String,
+    /// Description for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Encrypted values by key.
+    pub values: BTreeMap<String, String>,
+    /// Number of the change, from 1.
+    pub version: u64,
+    /// Time of creation.
+    pub created_at: Timestamp,
+    /// Time of the last change.
+    pub updated_at: Timestamp,
+    /// Name of the identity that made the last change.
+    pub updated_by: String,
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { namespace, name, version, .. } = self;
+        write!(f, "Secret({namespace}/{name}, version {version})")
+    }
 }
 
 /// Account of a person or a program.

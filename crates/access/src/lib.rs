@@ -19,6 +19,9 @@
 //! - A [`Login`] is the password of a person, the invitation to set one, and the identity at an OpenID provider. A login
 //!   with one of them creates a session: a token that ends soon.
 //!
+//! - A [`Secret`] has encrypted values for jobs of its namespace. It gives no right. It is an entry because every server
+//!   needs all of them in memory, to check references and to give values to workers.
+//!
 //! # Rules of a decision
 //! [`decide`] denies by default. The rules, in order:
 //!
@@ -79,8 +82,8 @@ pub use decide::{Denied, DeniedReason, decide};
 pub use directory::Directory;
 pub use entry::{
     Account, AccountKind, Bearer, Binding, Deletion, Entry, Invitation, KEPT_AFTER_END, Login, OidcIdentity,
-    Password, PasswordHash, Row, SESSION_KEPT_AFTER_END, Subject, SubmitRate, Token, TokenHash, TokenScope,
-    Totp, Unreadable,
+    Password, PasswordHash, Row, SESSION_KEPT_AFTER_END, Secret, Subject, SubmitRate, Token, TokenHash,
+    TokenScope, Totp, Unreadable,
 };
 pub use identity::{Identity, IdentityKind};
 pub use namespace::Namespaces;

@@ -17,10 +17,12 @@
 //! - `roles`: custom roles and bindings.
 //! - `tokens`: tokens.
 //! - `logins`: passwords, invitations and sessions.
+//! - `secrets`: secrets.
 
 mod accounts;
 mod logins;
 mod roles;
+mod secrets;
 mod tokens;
 
 use model::Timestamp;
@@ -78,6 +80,12 @@ impl Directory {
             }
             Change::DeleteTotp { account, password } => plan.delete_totp(&account, password.as_ref()),
             Change::EndSessions { account } => plan.end_sessions(&account),
+            Change::PutSecret { namespace, name, description, values, expected } => {
+                plan.put_secret(secrets::NewSecret { namespace, name, description, values }, expected)
+            }
+            Change::DeleteSecret { namespace, name, expected } => {
+                plan.delete_secret(&namespace, &name, expected)
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use model::validate::Invalid;
 use serde::de::DeserializeOwned;
 
 use crate::check::Check;
-use crate::entry::{Account, Binding, Deletion, Entry, EntryKind, Login, Row, Token, Unreadable};
+use crate::entry::{Account, Binding, Deletion, Entry, EntryKind, Login, Row, Secret, Token, Unreadable};
 use crate::role::{BuiltInRole, CustomRole};
 
 /// Contents of a row.
@@ -43,6 +43,7 @@ fn entry(kind: EntryKind, body: &str) -> serde_json::Result<Entry> {
         EntryKind::Binding => parse::<Binding>(body, Entry::Binding),
         EntryKind::Token => parse::<Token>(body, Entry::Token),
         EntryKind::Login => parse::<Login>(body, Entry::Login),
+        EntryKind::Secret => parse::<Secret>(body, Entry::Secret),
     }
 }
 
@@ -82,6 +83,8 @@ fn check(entry: &Entry) -> Result<(), Invalid> {
                 check.oidc(identity);
             }
         }
+        // No decision depends on a secret.
+        Entry::Secret(_) => {}
     }
     check.finish()
 }

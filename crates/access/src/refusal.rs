@@ -13,7 +13,7 @@ use crate::permissions::Permissions;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Refusal {
-    /// `what` is `account`, `role`, `binding`, `token` or `login`; `name` is the key of the entry.
+    /// `what` is `account`, `role`, `binding`, `token`, `login` or `secret`; `name` is the key of the entry.
     #[error("{what} `{name}` does not exist")]
     NotFound { what: &'static str, name: String },
     #[error("{what} `{name}` already exists")]
@@ -53,6 +53,11 @@ pub enum Refusal {
     /// The password, or the invitation, was used or replaced since the caller has verified it.
     #[error("the password or the invitation is no longer valid")]
     StaleProof,
+    #[error("namespace `{namespace}` has {max} secrets, which is the limit")]
+    SecretLimit { namespace: String, max: usize },
+    /// `expected` is the version that the caller has seen, 0 if the entry did not exist.
+    #[error("{what} `{name}` was changed meanwhile: expected version {expected} but got {found}")]
+    Outdated { what: &'static str, name: String, expected: u64, found: u64 },
     #[error(transparent)]
     Denied(#[from] Denied),
 }
@@ -83,6 +88,8 @@ impl Refusal {
             Self::NoLogin { .. } => "no_login",
             Self::LimitedToken { .. } => "limited_token",
             Self::StaleProof => "stale_proof",
+            Self::SecretLimit { .. } => "secret_limit",
+            Self::Outdated { .. } => "outdated",
             Self::Denied(_) => "denied",
         }
     }
@@ -110,6 +117,8 @@ impl Refusal {
             Self::NoLogin { .. } => "use an enabled account of a person; programs use tokens",
             Self::LimitedToken { .. } => "log in with the password, and change it then",
             Self::StaleProof => "repeat the request with the new password or invitation",
+            Self::SecretLimit { .. } => "delete secrets that are not used any more",
+            Self::Outdated { .. } => "read the secret again, and repeat the change",
             Self::Denied(_) => {
                 "ask an administrator for a role that includes it, or use a token without a scope"
             }

@@ -41,6 +41,7 @@ const READABLE: Permissions = Permissions::of(
         Resource::Server,
         Resource::Alerts,
         Resource::Namespaces,
+        Resource::Secrets,
     ],
 );
 
@@ -69,6 +70,7 @@ const DEFINABLE: Permissions = Permissions::of(
         Resource::Calendars,
         Resource::Artifacts,
         Resource::Alerts,
+        Resource::Secrets,
     ],
 );
 
@@ -106,14 +108,16 @@ impl BuiltInRole {
     /// Returns a sentence for lists of roles.
     pub const fn description(self) -> &'static str {
         match self {
-            Self::Viewer => "Reads everything except accounts, roles, bindings and tokens",
+            Self::Viewer => {
+                "Reads everything except accounts, roles, bindings, tokens and the values of secrets"
+            }
             Self::Operator => {
                 "Reads like a viewer; cancels, retries and starts jobs and runs; pauses schedules, queues and workers; \
                  acknowledges and silences alerts"
             }
             Self::Developer => {
                 "Operates like an operator; creates, changes and deletes jobs, schedules, workflows, runs, calendars, \
-                 artifacts, alert rules and channels"
+                 artifacts, secrets, alert rules and channels"
             }
             Self::Admin => "All permissions, also on queues, workers, accounts, roles, bindings and tokens",
         }

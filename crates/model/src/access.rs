@@ -73,6 +73,8 @@ pub enum Resource {
     Namespaces,
     /// Services: their replicas, revisions and rollouts.
     Services,
+    /// Secrets: their names, keys and versions. No right shows a value.
+    Secrets,
 }
 
 crate::status::words! { Resource, "a resource", {
@@ -93,6 +95,7 @@ crate::status::words! { Resource, "a resource", {
     Alerts = "alerts";
     Namespaces = "namespaces";
     Services = "services";
+    Secrets = "secrets";
 } }
 
 impl Resource {

@@ -11,6 +11,7 @@
 //!   scheduled time.
 //! - [`workflow`]: DAGs of steps, with [`expression`]s and templates; [`run`]: states of runs and steps.
 //! - [`service`]: long-running jobs that are kept at a number of replicas, with their revisions and rollouts.
+//! - [`secret`]: secrets of jobs; a spec refers to them by [`spec::SecretReference`].
 //! - [`checkpoint`]: data that an execution saves for the next execution of its job.
 //! - [`worker`], [`queue`]: workers, and settings of queues.
 //! - [`record`]: rows that the engine changes and the store keeps.
@@ -41,6 +42,7 @@ pub mod record;
 pub mod refusal;
 pub mod run;
 pub mod schedule;
+pub mod secret;
 pub mod service;
 pub mod spec;
 pub mod statistics;

@@ -246,6 +246,20 @@ pub const PORTS_MAX: usize = 16;
 pub const PORT_NAME_LEN_MAX: usize = 15;
 /// Maximum number of volumes of a job.
 pub const VOLUMES_MAX: usize = 16;
+/// Maximum number of values of secrets of a job.
+pub const SECRET_REFERENCES_MAX: usize = 64;
+/// Maximum number of secrets in a namespace.
+pub const SECRETS_MAX: usize = 1_000;
+/// Maximum number of values of a secret.
+pub const SECRET_VALUES_MAX: usize = 64;
+/// Maximum length of a key of a secret, and of the name of a file of a secret, in bytes.
+pub const SECRET_KEY_LEN_MAX: usize = 255;
+/// Maximum size of a value of a secret, in bytes.
+pub const SECRET_VALUE_BYTES_MAX: usize = 64 << 10;
+/// Maximum size of all values of a secret together, in bytes.
+pub const SECRET_BYTES_MAX: usize = 256 << 10;
+/// Minimum length of a line of a value that logs hide, in bytes. A shorter text occurs in logs by chance.
+pub const SECRET_MASKED_MIN: usize = 4;
 /// Maximum number of volumes of a worker.
 pub const WORKER_VOLUMES_MAX: usize = 256;
 /// Maximum interval and initial delay of a health check.

@@ -14,6 +14,7 @@ mod http;
 mod log;
 mod requires;
 mod sandbox;
+mod secret;
 mod sidecar;
 mod spread;
 mod stop_signal;
@@ -35,6 +36,7 @@ pub use http::{HttpMethod, HttpPoll, HttpRun, StatusRange};
 pub use log::{LogKeep, LogPolicy};
 pub use requires::RequiredService;
 pub use sandbox::{Sandbox, SandboxLevel, SandboxNetwork};
+pub use secret::SecretReference;
 pub use sidecar::{Sidecar, SidecarCheck};
 pub use spread::JobSpread;
 pub use stop_signal::StopSignal;
@@ -134,6 +136,10 @@ pub struct JobSpec {
     /// job. The worker passes their paths in environment variables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<Volume>,
+    /// Values of secrets that the task gets, in environment variables or in files; at most 64. The secrets belong to the
+    /// namespace of the job, and exist when the job is submitted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretReference>,
     /// Resource requests and resource limits of the job.
     #[serde(default)]
     pub resources: Resources,
@@ -212,6 +218,7 @@ impl JobSpec {
             ports: Vec::new(),
             health: None,
             volumes: Vec::new(),
+            secrets: Vec::new(),
             resources: Resources::default(),
             constraints: Vec::new(),
             placement: Placement::default(),

@@ -23,11 +23,13 @@ mod alert;
 mod health;
 mod runtimes;
 mod schedule;
+mod secret;
 mod service;
 mod workflow;
 
 pub use alert::{alert_rule, channel, monitor, ping, silence};
 pub use schedule::{calendar, name, note, own_name, schedule};
+pub use secret::secret;
 pub use service::{replicas, service};
 pub use workflow::{definition, workflow, workflow_warnings};
 
@@ -270,19 +272,23 @@ impl Check {
         self.ensure(env.len() <= limits::ENV_VARS_MAX, at, || too_many(env.len(), limits::ENV_VARS_MAX));
         for (name, value) in env {
             let at = format!("{at}.{}", shown(name));
-            let well_formed = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-            self.ensure(well_formed, &at, || {
-                "is not a valid environment variable name: expected [A-Za-z_][A-Za-z0-9_]*".into()
-            });
-            self.ensure(!name.starts_with("BELFRY_") && !name.starts_with("LD_"), &at, || {
-                "is reserved: Belfry sets `BELFRY_*`, and `LD_*` controls the dynamic linker".into()
-            });
+            self.env_name(&at, name);
             self.ensure(name.len() + value.len() <= limits::ENV_VAR_BYTES_MAX, &at, || {
                 too_long(name.len() + value.len(), limits::ENV_VAR_BYTES_MAX)
             });
             self.no_nul(&at, value);
         }
+    }
+
+    fn env_name(&mut self, at: &str, name: &str) {
+        let well_formed = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        self.ensure(well_formed, at, || {
+            "is not a valid environment variable name: expected [A-Za-z_][A-Za-z0-9_]*".into()
+        });
+        self.ensure(!name.starts_with("BELFRY_") && !name.starts_with("LD_"), at, || {
+            "is reserved: Belfry sets `BELFRY_*`, and `LD_*` controls the dynamic linker".into()
+        });
     }
 
     fn backoff(&mut self, at: &str, backoff: &Backoff) {
@@ -389,6 +395,7 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
     files(&mut check, spec);
     health::ports_and_checks(&mut check, spec);
     volumes(&mut check, spec);
+    secret::references(&mut check, spec);
     resources(&mut check, spec);
     check.ensure(spec.constraints.len() <= limits::CONSTRAINTS_MAX, "constraints", || {
         too_many(spec.constraints.len(), limits::CONSTRAINTS_MAX)

@@ -5,6 +5,7 @@
 //! - `refusals`: names, fields, and states of entries.
 //! - `last_admin`: the last way to administrate everything.
 //! - `logins`: passwords, invitations and sessions.
+//! - `secrets`: secrets.
 //! - `oidc`: identities at an OpenID provider, and roles of groups.
 
 mod last_admin;
@@ -12,6 +13,7 @@ mod logins;
 mod oidc;
 mod refusals;
 mod rights;
+mod secrets;
 mod tokens;
 
 use super::{Scenario, account, days, now, scope, token};

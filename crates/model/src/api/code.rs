@@ -66,6 +66,7 @@ codes! {
     AlertNotFound = 404, "alert_not_found", "The alert does not exist.", "GET /api/v1/alerts lists the alerts; a resolved alert is deleted after 30 days";
     AlertRuleNotFound = 404, "alert_rule_not_found", "The alert rule does not exist.", "GET /api/v1/alert-rules lists all rules; check the namespace";
     ChannelNotFound = 404, "channel_not_found", "The channel does not exist.", "GET /api/v1/channels lists all channels; check the namespace";
+    SecretNotFound = 404, "secret_not_found", "The secret does not exist.", "GET /api/v1/secrets lists all secrets; check the namespace";
     MonitorNotFound = 404, "monitor_not_found", "The monitor does not exist.", "GET /api/v1/monitors lists all monitors; check the namespace, or the ping URL";
     SilenceNotFound = 404, "silence_not_found", "The silence does not exist.", "GET /api/v1/silences lists all silences; a silence is deleted when it ends";
     NotFound = 404, "not_found", "There is no resource at this address.", "see /docs for all routes";
@@ -96,6 +97,7 @@ codes! {
     LastAdmin = 409, "last_admin", "This is the last way to administrate everything.", "create another admin token, or bind `admin` in `*` to an account with a password or a token, and repeat the request";
     AlertResolved = 409, "alert_resolved", "The alert is already resolved.", "GET /api/v1/alerts lists the open alerts";
     AlertLasting = 409, "alert_lasting", "The condition of the alert is still met.", "acknowledge the alert, or create a silence; it is resolved when its condition is no longer met";
+    SecretLimit = 409, "secret_limit", "The namespace has reached its limit of secrets.", "delete secrets that are not used any more, or store several values in one secret";
     AlertLimit = 409, "alert_limit", "The namespace has reached a limit of alerts.", "delete rules, channels, silences or monitors that are not used any more";
     ChannelInUse = 409, "channel_in_use", "The channel is in use.", "remove the channel from the rules that notify it first";
     JobStarted = 409, "job_started", "The job has already started.", "only a job that has not started can be changed; cancel this job and submit a new one";

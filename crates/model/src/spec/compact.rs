@@ -51,6 +51,7 @@ impl Serialize for Compact<'_> {
             ports,
             health,
             volumes,
+            secrets,
             resources,
             constraints,
             placement,

@@ -70,7 +70,7 @@ fn an_administrator_of_everything_invites_people() {
     assert_codes(&manager, "escalation", [("bob", invite("chief")), ("bob", invite("bob"))]);
     insta::assert_snapshot!(
         manager.refusal("bob", invite("dev")),
-        @"`bob` may not invite `dev`: `bob` itself may not read jobs, operate jobs, create jobs and 80 more"
+        @"`bob` may not invite `dev`: `bob` itself may not read jobs, operate jobs, create jobs and 85 more"
     );
     assert_eq!(scenario.act("chief", invite("ann")), ["login ann"]);
     let (account, invitation) = scenario.directory.invitation("inv", now()).unwrap();

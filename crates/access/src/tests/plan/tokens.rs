@@ -25,7 +25,7 @@ fn a_token_of_another_bearer_needs_the_role_admin_in_all_namespaces() {
     assert_codes(&scenario, "escalation", refused.map(|bearer| ("eve", create_token(bearer, None))));
     insta::assert_snapshot!(
         scenario.refusal("eve", create_token(of("bob"), None)),
-        @"`eve` may not create a token of `bob`: `eve` itself may not read jobs, operate jobs, create jobs and 81 more"
+        @"`eve` may not create a token of `bob`: `eve` itself may not read jobs, operate jobs, create jobs and 86 more"
     );
 }
 
