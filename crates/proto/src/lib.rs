@@ -16,4 +16,10 @@ pub mod logframe;
 )]
 pub mod v1 {
     tonic::include_proto!("belfry.worker.v1");
+
+    impl std::fmt::Debug for SecretValue {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "SecretValue({}/{}, version {})", self.secret, self.key, self.version)
+        }
+    }
 }

@@ -14,6 +14,7 @@
 //! - [`api`]: REST, SSE and the pages; [`auth`]: tokens, roles and sessions.
 //! - [`alerts`]: alert rules and notifications; `alert_feed` evaluates them on the leader. [`networks`]: addresses that
 //!   requests of users may reach. [`oidc`]: logins at an OpenID provider.
+//! - [`seal`]: encryption of what the store keeps secret; `secrets`: secrets of jobs, and who gets their values.
 //! - [`objects`]: logs and artifacts, in a local folder, in S3, or as copies on all servers.
 //! - `between_servers`: requests of servers to each other; `server_clients`: HTTP clients for them; `marks`: how servers are known
 //!   behind proxies.
@@ -58,6 +59,8 @@ mod private_files;
 mod raft_member;
 pub mod repair;
 mod running;
+pub mod seal;
+mod secrets;
 mod server_clients;
 pub mod service_metrics;
 mod services;

@@ -19,8 +19,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::alerts::seal::SealError;
-use crate::alerts::{AlertService, Sealer};
+use crate::alerts::AlertService;
 use crate::audit::AuditLog;
 use crate::auth::first_start::{ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE};
 use crate::auth::{AccessControl, FirstStartError, Keys, first_start};
@@ -38,6 +37,7 @@ use crate::objects::{ObjectError, Objects};
 use crate::peers::Identity;
 use crate::private_files::make_private_dir;
 use crate::raft_member::{self, RaftMember, RaftMemberError};
+use crate::seal::{SealError, Sealer};
 use crate::services::Services;
 
 /// Why a server did not start.
@@ -399,7 +399,7 @@ impl Running {
         if services.forwards_to_leader && services.config.store != StoreConfig::Embedded {
             let services = services.clone();
             self.spawn_until_stop(async move {
-                services.secret_keys.run(&services.requests, services.alerts.sealer().key_id()).await;
+                services.secret_keys.run(&services.requests, services.alerts.sealer()).await;
             });
         }
         tracing::info!(addr = %self.addr, "listening");

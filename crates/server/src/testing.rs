@@ -117,6 +117,8 @@ struct Shared {
     options: FakeOptions,
     journal: Mutex<Journal>,
     starts: AtomicU64,
+    /// Number of the newest session.
+    session: AtomicU64,
     sessions: watch::Sender<u64>,
     grants: watch::Sender<u64>,
     /// Incremented to end the current session.
@@ -158,6 +160,7 @@ impl FakeWorker {
             options,
             journal: Mutex::default(),
             starts: AtomicU64::new(0),
+            session: AtomicU64::new(0),
             sessions: watch::Sender::new(0),
             grants: watch::Sender::new(0),
             cut: watch::Sender::new(0),
@@ -180,6 +183,11 @@ impl FakeWorker {
     /// Returns the worker's id.
     pub fn id(&self) -> WorkerId {
         self.id
+    }
+
+    /// Returns the number of its newest session.
+    pub fn session(&self) -> u64 {
+        self.shared.session.load(Ordering::Relaxed)
     }
 
     /// Returns the number of executions that it has started.
@@ -315,6 +323,7 @@ async fn session(
         other => return Err(Status::internal(format!("expected a welcome but got {other:?}"))),
     };
     welcome.stops.iter().for_each(|stop| forget_or_stop(shared, stop, &mut Vec::new()));
+    shared.session.store(welcome.session, Ordering::Relaxed);
     shared.sessions.send_modify(|count| *count += 1);
     let unacknowledged = shared.journal().entries.values().filter_map(|entry| entry.ended.clone()).collect();
     send_reports(&to_server, unacknowledged).await?;

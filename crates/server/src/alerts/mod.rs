@@ -5,7 +5,6 @@
 //! - [`service`]: the state of the leader, its writes, and changes by users.
 //! - `deliver`: sends messages by HTTP and SMTP, only to addresses that [`crate::networks`] allows.
 //! - `pings`: pings of monitors, which are recorded in batches.
-//! - [`seal`]: encryption of the secrets of channels, and of ping URLs.
 //!
 //! # Invariants
 //! - A notification is delivered only after its alert is durable.
@@ -13,9 +12,7 @@
 
 mod deliver;
 mod pings;
-pub mod seal;
 pub mod service;
 
 pub use pings::PingedMonitor;
-pub use seal::Sealer;
 pub use service::{AlertError, AlertService};

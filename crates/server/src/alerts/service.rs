@@ -14,12 +14,11 @@ use store::{AlertChange, Store, StoreError};
 use tokio::sync::{Mutex, Notify, Semaphore};
 use tokio::time::Instant;
 
-use super::Sealer;
 use super::deliver::Sender;
 use super::pings::{INTERVAL, PingQueue, PingedMonitor, WaitingPing};
-use super::seal::SealError;
 use crate::clock::{Clock as _, SystemClock};
 use crate::networks::Networks;
+use crate::seal::{SealError, Sealer};
 
 /// Longest time for which only the position in the feed is not written.
 const POSITION_INTERVAL: Duration = Duration::from_secs(10);

@@ -37,7 +37,7 @@ use super::problem::{ApiError, Code};
 use super::requests::{unexpected, until_applied};
 use super::routes::Routes;
 use super::submit::{self, Submission};
-use super::{Api, convert, page, patch, rows, upstream};
+use super::{Api, convert, page, patch, rows, secrets, upstream};
 use crate::api::openapi::JobPatch;
 use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
@@ -177,6 +177,9 @@ async fn submit_jobs(
     for job in &jobs {
         actor.check(&job.head.spec.namespace)?;
     }
+    let paths = |i: usize| if batch { format!("jobs[{i}].") } else { String::new() };
+    let specs = jobs.iter().enumerate().map(|(i, job)| (paths(i), job.head.spec.as_ref()));
+    secrets::check_references(&api, specs).await?;
     if params.dry_run {
         actor.note().is_read();
         upstream::check(&api, &jobs, batch).await?;
@@ -417,6 +420,7 @@ pub(super) async fn apply_patch(
             return Err(ended("change", &row).into());
         }
         let (new, actor) = (Arc::new(patched(&row, change)?), Arc::clone(&actor.name));
+        secrets::check_references(api, std::iter::once((String::new(), new.spec.as_ref()))).await?;
         let head = Arc::clone(&new);
         let input = |ticket| Input::Update { ticket, job: id, head, expected_version: Some(version), actor };
         match api.node.request(input).await? {
@@ -573,6 +577,7 @@ pub(super) async fn retry(
             Origin { cause: FiringCause::Retry, backfill: None, start_by: None, ..Origin::clone(origin) };
         job.head = Arc::new(JobHead { origin: Some(Arc::new(origin)), ..JobHead::clone(&job.head) });
     }
+    secrets::check_references(api, std::iter::once((String::new(), job.head.spec.as_ref()))).await?;
     upstream::submit(api, vec![job], false).await
 }
 

@@ -11,7 +11,7 @@
 //!   the OpenAPI document and the tests are made from it. `gate` authorizes a request and limits it; `cookie`: browser
 //!   sessions.
 //! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `workflows`, `calendars`,
-//!   `services`, `statistics`, `failures`, `alerts`, `servers`, `session`, `login`, `oidc`, `totp` and `meta` have the handlers: parse, validate, request, respond. They
+//!   `services`, `statistics`, `failures`, `alerts`, `secrets`, `servers`, `session`, `login`, `oidc`, `totp` and `meta` have the handlers: parse, validate, request, respond. They
 //!   decide nothing.
 //! - `rows`: rows by the id or name in a path, or the 404; `requests`: requests to the engine, and retries after a
 //!   version conflict; `submit`: from a body to jobs; `definitions`: shared parts of schedule and workflow definitions.
@@ -65,6 +65,7 @@ mod rows;
 mod schedules;
 mod schemas;
 mod second_factor;
+mod secrets;
 mod servers;
 mod services;
 mod session;
@@ -192,6 +193,7 @@ fn table() -> Routes {
     statistics::routes(&mut routes);
     failures::routes(&mut routes);
     alerts::routes(&mut routes);
+    secrets::routes(&mut routes);
     workflows::routes(&mut routes);
     services::routes(&mut routes);
     calendars::routes(&mut routes);

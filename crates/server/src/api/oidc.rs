@@ -39,11 +39,11 @@ use super::login::{
 use super::problem::{ApiError, Code, field_error};
 use super::routes::Routes;
 use super::{Api, cookie};
-use crate::alerts::Sealer;
 use crate::auth::{ChangeError, SessionClass, token};
 use crate::clock::{Clock, SystemClock};
 use crate::listener::network;
 use crate::oidc::{CliLogin, Failure, Grant, Oidc, Pending, Person};
+use crate::seal::Sealer;
 use crate::services::Services;
 
 /// Creator of accounts of unknown persons.

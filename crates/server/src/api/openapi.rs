@@ -44,6 +44,7 @@ const TAGS: &[(&str, &str)] = &[
     ("backfills", "Backfills of past schedule ranges."),
     ("alerts", "Alert rules, alerts, channels, silences and notifications."),
     ("monitors", "Monitors of jobs that Belfry does not run, and their pings."),
+    ("secrets", "Secrets of jobs, without their values."),
     ("calendars", "Named sets of days that schedules refer to."),
     ("artifacts", "Files that jobs read and store."),
     ("statistics", "What happened over time, and by namespace, queue, job name, schedule and worker."),
@@ -140,6 +141,7 @@ const NAMES: &[(&str, &[&str])] = &[
     ("WorkflowSpec", &["name", "namespace"]),
     ("CalendarSpec", &["name", "namespace"]),
     ("MonitorSpec", &["name", "namespace"]),
+    ("SecretSpec", &["name", "namespace"]),
     ("StepSpec", &["name"]),
     ("OutputFile", &["artifact"]),
 ];

@@ -32,7 +32,7 @@ pub(super) fn routes(routes: &mut Routes) {
 /// Show the JSON Schema of a definition file
 ///
 /// `job.json` describes files for `belfry submit -f`; `schedule.json`, `service.json`, `workflow.json`,
-/// `calendar.json`, `channel.json`, `alert.json` and `monitor.json` describe files for `belfry apply -f`.
+/// `calendar.json`, `channel.json`, `alert.json`, `monitor.json` and `secret.json` describe files for `belfry apply -f`.
 #[utoipa::path(get, path = "/schemas/{name}", tag = "server", params(("name" = String, Path)), responses(
     (status = 200, description = "JSON Schema 2020-12", content_type = "application/schema+json", body = Object),
 ))]
@@ -61,6 +61,7 @@ fn all(document: &OpenApi) -> Vec<(&'static str, bytes::Bytes)> {
         ("channel.json", alone(schemas, "A channel of Belfry", file("channel", &schemas["ChannelSpec"]))),
         ("alert.json", alone(schemas, "An alert rule of Belfry", file("alert", &schemas["AlertRuleSpec"]))),
         ("monitor.json", alone(schemas, "A monitor of Belfry", file("monitor", &schemas["MonitorSpec"]))),
+        ("secret.json", alone(schemas, "A secret of Belfry", file("secret", &schemas["SecretSpec"]))),
     ];
     let text = |schema: &Value| serde_json::to_string_pretty(schema).unwrap_or_default() + "\n";
     made.into_iter().map(|(name, schema)| (name, text(&schema).into())).collect()

@@ -23,9 +23,9 @@ use super::login::{invalid, own_hash, verify_own};
 use super::problem::{ApiError, Code};
 use super::routes::Routes;
 use super::second_factor::{context, seconds};
-use crate::alerts::Sealer;
 use crate::auth::{Actor, ChangeError, TotpSecret, recovery_codes, recovery_hash};
 use crate::clock::{Clock, SystemClock};
+use crate::seal::Sealer;
 
 /// Time between the start and the first code.
 const SETUP_FOR: Duration = Duration::from_secs(600);

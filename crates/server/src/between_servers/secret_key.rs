@@ -1,7 +1,7 @@
 //! The key that encrypts secrets in the store: all servers of a cluster need the same one.
 //!
-//! The first server creates the key. A server without the file gets it from a server that started earlier. A server with
-//! another key than the others cannot decrypt what they have encrypted: that is logged, and shown by `/readyz?verbose`.
+//! The first server creates the key. A server without the file gets it from a server that started earlier. A server that
+//! lacks the key with which another one encrypts is reported: in the log, and by `/readyz?verbose`.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::{RequestError, Requests};
 use crate::alerts::AlertService;
 use crate::private_files::write_secret;
+use crate::seal::Sealer;
 
 const KEY: &str = "/internal/secret-key";
 const ID: &str = "/internal/secret-key/id";
@@ -78,7 +79,7 @@ pub(crate) async fn receive(requests: &Requests, file: &Path) -> Result<(), Secr
         for server in &earlier {
             match requests.read::<String>("get the secret key of", server, KEY).await {
                 Ok(Some(key)) => {
-                    let written = write_secret(file, format!("{key}\n").as_bytes());
+                    let written = write_secret(file, key.as_bytes());
                     written.map_err(|source| SecretKeyError::File { path: file.to_owned(), source })?;
                     tracing::info!(server = server.name, "got the secret key of the cluster");
                     return Ok(());
@@ -100,10 +101,10 @@ pub(crate) async fn receive(requests: &Requests, file: &Path) -> Result<(), Secr
     }
 }
 
-/// Servers that have another key than this one.
+/// Servers whose secrets this one cannot decrypt.
 #[derive(Default)]
 pub(crate) struct KeyComparison {
-    /// Whether the key of a server is the same.
+    /// Name of each other server, and whether this one has its key.
     known: Mutex<HashMap<ServerId, (String, bool)>>,
 }
 
@@ -111,15 +112,15 @@ impl KeyComparison {
     /// Returns the problem, if a server has another key.
     pub(crate) fn trouble(&self) -> Option<String> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let (server, _) = known.values().find(|(_, is_same)| !is_same)?;
+        let (server, _) = known.values().find(|(_, is_known)| !is_known)?;
         Some(format!(
-            "server `{server}` has another secret key, so the secrets of channels and jobs cannot be decrypted on both: give all \
-             servers the same file `secret.key`"
+            "server `{server}` encrypts secrets with a key that this server does not have: give all servers the same file \
+             `secret.key`"
         ))
     }
 
-    /// Compares the keys of all servers with that of this one, until the future is dropped.
-    pub(crate) async fn run(&self, requests: &Requests, key: &str) {
+    /// Compares the keys of all servers with those of this one, until the future is dropped.
+    pub(crate) async fn run(&self, requests: &Requests, sealer: &Sealer) {
         loop {
             let others = requests.others();
             let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,15 +133,15 @@ impl KeyComparison {
                 let Ok(Some(id)) = requests.read::<String>("get the secret key of", server, ID).await else {
                     continue;
                 };
-                let is_same = id == key;
-                if !is_same {
+                let is_known = sealer.knows(&id);
+                if !is_known {
                     tracing::warn!(
                         server = server.name,
-                        "the secret key of this server differs from that of another server: give all servers the same file \
-                         `secret.key`"
+                        "another server encrypts secrets with a key that this server does not have: give all servers the same \
+                         file `secret.key`"
                     );
                 }
-                lock().insert(server.id, (server.name.clone(), is_same));
+                lock().insert(server.id, (server.name.clone(), is_known));
             }
             tokio::time::sleep(COMPARE_EVERY).await;
         }
@@ -153,7 +154,7 @@ pub(super) fn router(alerts: Arc<AlertService>) -> Router {
 }
 
 async fn give(State(alerts): State<Arc<AlertService>>) -> Json<String> {
-    Json(alerts.sealer().key_text())
+    Json(alerts.sealer().file_text())
 }
 
 async fn give_id(State(alerts): State<Arc<AlertService>>) -> Json<String> {

@@ -3,6 +3,7 @@
 //! Workers open all streams. Each call carries a worker's token. A stream ends when its token is revoked or expires.
 //!
 //! - `session`: assignments to a worker, and its reports; `heartbeat`: heartbeats and leases.
+//! - `secrets`: values of secrets for executions; `sessions`: the open sessions, by which they are given out.
 //! - `logs`: log output of executions; `artifacts`: their files; `tasks`: requests of running tasks.
 //! - `audited`: entries of the audit log.
 //! - `convert`: translates messages into inputs of the engine, and effects into messages.
@@ -16,7 +17,9 @@ mod audited;
 pub(crate) mod convert;
 mod heartbeat;
 mod logs;
+mod secrets;
 mod session;
+mod sessions;
 mod tasks;
 
 use audit::{Entry, Outcome};
@@ -25,15 +28,16 @@ use model::WorkerId;
 use proto::v1::worker_server::{Worker, WorkerServer};
 use proto::v1::{
     AddElementsRequest, AddElementsResponse, ArtifactChunk, Checkpoint, GetArtifactRequest,
-    GetCheckpointRequest, GetEndpointsRequest, GetEndpointsResponse, Heartbeat, LeaseGrant, LogAck, LogChunk,
-    PutArtifactRequest, PutArtifactResponse, SaveCheckpointRequest, SaveCheckpointResponse, ServerMessage,
-    WorkerMessage,
+    GetCheckpointRequest, GetEndpointsRequest, GetEndpointsResponse, GetSecretsRequest, GetSecretsResponse,
+    Heartbeat, LeaseGrant, LogAck, LogChunk, PutArtifactRequest, PutArtifactResponse, SaveCheckpointRequest,
+    SaveCheckpointResponse, ServerMessage, WorkerMessage,
 };
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::auth::{Actor, Resource, RightsWatch, Verb, token};
 use crate::listener::Peer;
 use crate::services::Services;
+use sessions::Sessions;
 
 /// Largest accepted message: a batch of reports with their output values.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
@@ -44,7 +48,7 @@ type Replies<T> = futures::stream::BoxStream<'static, Result<T, Status>>;
 
 /// Returns the routes of the gRPC service.
 pub fn router(services: Services) -> Router {
-    let lanes = WorkerServer::new(WorkerService { services })
+    let lanes = WorkerServer::new(WorkerService { services, sessions: Sessions::default() })
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     Router::new().route_service("/belfry.worker.v1.Worker/{call}", lanes)
@@ -53,6 +57,7 @@ pub fn router(services: Services) -> Router {
 /// Implementation of the gRPC service.
 struct WorkerService {
     services: Services,
+    sessions: Sessions,
 }
 
 impl WorkerService {
@@ -126,7 +131,12 @@ impl Worker for WorkerService {
         request: Request<Streaming<WorkerMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
         let rights = self.admit(&request, Resource::Workers).await?;
-        Ok(Response::new(session::open(self.services.clone(), rights, request.into_inner())))
+        Ok(Response::new(session::open(
+            self.services.clone(),
+            self.sessions.clone(),
+            rights,
+            request.into_inner(),
+        )))
     }
 
     async fn heartbeat(
@@ -193,6 +203,15 @@ impl Worker for WorkerService {
     ) -> Result<Response<GetEndpointsResponse>, Status> {
         self.admit(&request, Resource::Workers).await?;
         tasks::get_endpoints(&self.services, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_secrets(
+        &self,
+        request: Request<GetSecretsRequest>,
+    ) -> Result<Response<GetSecretsResponse>, Status> {
+        let rights = self.admit(&request, Resource::Workers).await?;
+        let caller = rights.identity();
+        secrets::get(&self.services, &self.sessions, caller, request.into_inner()).await.map(Response::new)
     }
 }
 

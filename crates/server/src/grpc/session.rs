@@ -19,6 +19,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Status, Streaming};
 
 use super::convert::{self, Malformed};
+use super::sessions::Sessions;
 use super::{FIRST_MESSAGE_TIMEOUT, Replies, audited, malformed, revoked};
 use crate::auth::{Identity, RightsWatch};
 use crate::members::{Leader, Members};
@@ -34,6 +35,7 @@ const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Opens a session and reads the worker's messages.
 pub(super) fn open(
     services: Services,
+    sessions: Sessions,
     mut rights: RightsWatch,
     inbound: Streaming<WorkerMessage>,
 ) -> Replies<ServerMessage> {
@@ -46,7 +48,7 @@ pub(super) fn open(
     tokio::spawn(async move {
         let mut joined = None;
         tokio::select! {
-            verdict = read(&services, &identity, inbound, outbox, &mut joined) => {
+            verdict = read(&services, &sessions, &identity, inbound, outbox, &mut joined) => {
                 // The worker may have disconnected. It gets the end of the session even while the engine is busy.
                 let _gone = verdict_tx.send(verdict);
             }
@@ -56,6 +58,7 @@ pub(super) fn open(
             () = gone.cancelled() => {}
         }
         if let Some((worker, session)) = joined {
+            sessions.close(worker, session);
             let _stopping = services.node.report(vec![Input::Disconnect { worker, session }]).await;
         }
     });
@@ -103,6 +106,7 @@ fn ended() -> Status {
 /// the session.
 async fn read(
     services: &Services,
+    sessions: &Sessions,
     identity: &Identity,
     mut inbound: Streaming<WorkerMessage>,
     outbox: mpsc::Sender<ToWorker>,
@@ -132,6 +136,7 @@ async fn read(
     if node.join(join, outbox).await.is_err() {
         return ended();
     }
+    sessions.open(worker, session, &identity.token_id);
     *joined = Some((worker, session));
     if !is_known {
         audited::registered(services, identity, worker, &name);

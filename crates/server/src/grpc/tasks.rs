@@ -86,12 +86,7 @@ pub(super) async fn get_endpoints(
 ) -> Result<GetEndpointsResponse, Status> {
     let execution = execution_id(services, &request.execution_id, "endpoints")?;
     let row = current(services, execution, Fence(request.fence)).await?;
-    let job = services.node.store().job(row.record.job).await;
-    let job = job.map_err(|error| unreadable(execution, &error))?;
-    let spec = job.and_then(|job| serde_json::from_str::<JobSpec>(&job.body).ok());
-    let spec = spec.ok_or_else(|| {
-        Status::internal(format!("the spec of job `{}` cannot be read from the store", row.record.job))
-    })?;
+    let spec = spec(services, &row).await?;
     let name = &request.service;
     if !spec.requires.iter().any(|required| required.service == *name) {
         let shown: String = name.chars().take(NAME_LEN_MAX).collect();
@@ -103,6 +98,14 @@ pub(super) async fn get_endpoints(
         endpoints::after_change(&services.node, &spec.namespace, name, &request.known_version, wait).await;
     let Snapshot { version, body, .. } = found.map_err(|error| unreadable(execution, &error))?;
     Ok(GetEndpointsResponse { version, endpoints: body.into() })
+}
+
+/// Returns the spec of the job of an execution.
+pub(super) async fn spec(services: &Services, row: &ExecutionRow) -> Result<JobSpec, Status> {
+    let id = row.record.job;
+    let job = services.node.store().job(id).await.map_err(|error| unreadable(row.record.id, &error))?;
+    let spec = job.and_then(|job| serde_json::from_str(&job.body).ok());
+    spec.ok_or_else(|| Status::internal(format!("the spec of job `{id}` cannot be read from the store")))
 }
 
 /// Sends a request to the engine; returns its reply after the commit.
@@ -119,19 +122,27 @@ async fn send_request(
 }
 
 /// Returns the row of a live execution with this fence.
-async fn current(services: &Services, execution: ExecutionId, fence: Fence) -> Result<ExecutionRow, Status> {
+pub(super) async fn current(
+    services: &Services,
+    execution: ExecutionId,
+    fence: Fence,
+) -> Result<ExecutionRow, Status> {
     let row = services.node.store().execution(execution).await;
     let row = row.map_err(|error| unreadable(execution, &error))?;
     row.filter(|row| row.record.fence == fence && !row.record.status.is_final())
         .ok_or_else(|| Status::failed_precondition(Refusal::ExecutionNotCurrent { execution }.to_string()))
 }
 
-fn unreadable(execution: ExecutionId, error: &StoreError) -> Status {
+pub(super) fn unreadable(execution: ExecutionId, error: &StoreError) -> Status {
     tracing::warn!(execution_id = %execution, error = %Chain(error), "cannot read the execution of a task");
     Status::unavailable(format!("cannot read execution `{execution}`: the store is unavailable; retry later"))
 }
 
-fn execution_id(services: &Services, text: &str, what: &'static str) -> Result<ExecutionId, Status> {
+pub(super) fn execution_id(
+    services: &Services,
+    text: &str,
+    what: &'static str,
+) -> Result<ExecutionId, Status> {
     convert::execution_id(text, what).map_err(|error| malformed(services, None, &error))
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::alerts::Sealer;
+use crate::seal::Sealer;
 
 /// Time between the start and the callback of a login.
 pub(crate) const PENDING_FOR: Duration = Duration::from_secs(600);

@@ -518,6 +518,13 @@ impl Worker for FakeServer {
         .await
     }
 
+    async fn get_secrets(
+        &self,
+        _: Request<GetSecretsRequest>,
+    ) -> Result<Response<GetSecretsResponse>, Status> {
+        Err(Status::unimplemented("this server has no secrets"))
+    }
+
     async fn get_checkpoint(&self, _: Request<GetCheckpointRequest>) -> Result<Response<Checkpoint>, Status> {
         let last = self.state().checkpoint.clone();
         last.map(Response::new).ok_or_else(|| Status::not_found("there is none"))

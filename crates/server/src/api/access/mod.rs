@@ -100,6 +100,8 @@ pub(super) fn refused(error: ChangeError) -> ApiError {
         Refusal::TokenLimit { .. } => Code::TokenLimit,
         Refusal::LastAdmin { .. } => Code::LastAdmin,
         Refusal::Unreadable { .. } => Code::StoreUnavailable,
+        Refusal::SecretLimit { .. } => Code::SecretLimit,
+        Refusal::Outdated { .. } => Code::VersionMismatch,
         _ => return ApiError::internal(&refusal),
     };
     ApiError::new(code, refusal.to_string()).hint(refusal.hint())
@@ -121,6 +123,7 @@ fn not_found(what: &str) -> Code {
         "account" => Code::AccountNotFound,
         "role" => Code::RoleNotFound,
         "binding" => Code::BindingNotFound,
+        "secret" => Code::SecretNotFound,
         _ => Code::TokenNotFound,
     }
 }

@@ -75,7 +75,11 @@ struct PutScope {
 }
 
 /// Checks that name and namespace of a spec are those of the address.
-fn check_address(spec: (&str, &mut String), name: &str, namespace: Option<String>) -> Result<(), ApiError> {
+pub(super) fn check_address(
+    spec: (&str, &mut String),
+    name: &str,
+    namespace: Option<String>,
+) -> Result<(), ApiError> {
     let (found, found_namespace) = spec;
     let wrong = |field: &str, found: &str, expected: &str| {
         let wrong = format!(

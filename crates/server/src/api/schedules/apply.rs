@@ -32,6 +32,7 @@ use crate::api::headers::{Precondition, etag};
 use crate::api::problem::{ApiError, Code, field_error, fields_at};
 use crate::api::requests::{self, NotApplied, unexpected, until_applied};
 use crate::api::routes::Routes;
+use crate::api::secrets;
 use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
 use crate::node::RequestError;
@@ -102,6 +103,7 @@ async fn put_schedule(
         actor.note().is_read();
         return Ok(Json(ScheduleSpec::clone(&head.spec)).into_response());
     }
+    check_references(&api, std::slice::from_ref(&head), Batch::One).await?;
     let (applied, before) = until_applied(format!("schedule `{name}`"), || async {
         let found = api.node.store().schedule_named(&head.spec.namespace, &head.spec.name).await?;
         let version = async { Ok(found.as_ref().map(|row| row.state.version)) };
@@ -159,6 +161,7 @@ async fn create_schedule(
         actor.note().is_read();
         return Ok(Json(ScheduleSpec::clone(&head.spec)).into_response());
     }
+    check_references(&api, std::slice::from_ref(&head), Batch::One).await?;
     let new = NewSchedule { head: Arc::clone(&head), expected: Expected::Absent };
     let applied = send(&api, &actor, vec![new]).await.map_err(refused::<ApiError>)?;
     note(&actor, std::slice::from_ref(&head), &applied, Vec::new());
@@ -206,6 +209,7 @@ async fn apply_schedules(
         actor.note().is_read();
         return would_apply(&api, &heads).await.map(Json);
     }
+    check_references(&api, &heads, Batch::Several("schedules")).await?;
     let mut before = Vec::new();
     for head in heads.iter().take(COMPARED_MAX) {
         let found = api.node.store().schedule_named(&head.spec.namespace, &head.spec.name).await?;
@@ -401,6 +405,13 @@ impl Checked {
         all.extend(timings.into_iter().filter(|error| !known.contains(&error.path)));
         if all.is_empty() { Ok(self.heads) } else { Err(ApiError::invalid_fields(all)) }
     }
+}
+
+/// Refuses schedules whose secrets do not exist.
+async fn check_references(api: &Api, heads: &[Arc<ScheduleHead>], batch: Batch) -> Result<(), ApiError> {
+    let jobs = heads.iter().enumerate();
+    let jobs = jobs.filter_map(|(i, head)| Some((format!("{}job.", batch.path(i)), head.spec.job()?)));
+    secrets::check_references(api, jobs).await
 }
 
 /// Returns all errors of the timings of these schedules.

@@ -30,6 +30,7 @@ use crate::api::problem::{ApiError, Code, field_error, fields_at};
 use crate::api::requests::{self, unexpected, until_applied};
 use crate::api::routes::Routes;
 use crate::api::rows::{self, Scope};
+use crate::api::secrets;
 use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
 use crate::node::RequestError;
@@ -115,6 +116,7 @@ async fn put_service(
         actor.note().is_read();
         return Ok(Json(ServiceSpec::clone(&head.spec)).into_response());
     }
+    check_references(&api, &heads, Batch::One).await?;
     let object = format!("service `{}`", head.spec.name);
     let (applied, before) = until_applied(object.clone(), || async {
         let found = api.node.store().service_named(&head.spec.namespace, &head.spec.name).await?;
@@ -185,6 +187,7 @@ async fn apply_services(
         actor.note().is_read();
         return would_apply(&api, &heads).await.map(Json);
     }
+    check_references(&api, &heads, Batch::Several("services")).await?;
     let mut before = Vec::new();
     for head in heads.iter().take(COMPARED_MAX) {
         let found = api.node.store().service_named(&head.spec.namespace, &head.spec.name).await?;
@@ -296,6 +299,13 @@ fn heads(
     }
     let all: Vec<_> = wrong.iter().flat_map(|(&i, errors)| batch.located(i, errors)).collect();
     if all.is_empty() { Ok(heads) } else { Err(ApiError::invalid_fields(all)) }
+}
+
+/// Refuses services whose secrets do not exist.
+async fn check_references(api: &Api, heads: &[Head], batch: Batch) -> Result<(), ApiError> {
+    let jobs =
+        heads.iter().enumerate().map(|(i, head)| (format!("{}job.", batch.path(i)), head.spec.job.as_ref()));
+    secrets::check_references(api, jobs).await
 }
 
 /// Returns the invalid cron expressions and time zones of the scaling of a service.

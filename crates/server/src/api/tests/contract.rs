@@ -299,6 +299,7 @@ async fn responses_match_the_document() {
     api.send(Method::PATCH, &later, json!({"priority": "x"})).await;
     schedules(&mut api).await;
     monitors(&mut api).await;
+    secrets(&mut api).await;
     api.get("/api/v1/artifacts/none").await;
     api.send(Method::POST, &format!("{later}/cancel"), json!({"reason": "done"})).await;
     assert!(api.seen.len() >= 70, "{:#?}", api.seen);
@@ -327,6 +328,20 @@ async fn monitors(api: &mut Checked) {
         json!({"name": "backup", "timing": {"every": "1h"}}),
     )
     .await;
+    api.send(Method::DELETE, path, Value::Null).await;
+}
+
+async fn secrets(api: &mut Checked) {
+    let path = "/api/v1/secrets/db";
+    let spec = json!({"name": "db", "description": "the database", "values": {"password": "hunter2"}});
+    api.send(Method::PUT, path, spec.clone()).await;
+    api.send(Method::PUT, &format!("{path}?dry_run=true"), spec).await;
+    api.send(Method::PUT, path, json!({"name": "db", "values": {}})).await;
+    for path in [path, "/api/v1/secrets", "/api/v1/secrets/none"] {
+        api.get(path).await;
+    }
+    let secrets = json!([{"secret": "db", "key": "password", "env": "A"}]);
+    api.send(Method::POST, "/api/v1/jobs", job(json!({"secrets": secrets}))).await;
     api.send(Method::DELETE, path, Value::Null).await;
 }
 

@@ -31,6 +31,7 @@ mod refusals;
 mod schedule_lists;
 mod schedules;
 mod schedules_of_workflows;
+mod secrets;
 mod servers;
 mod services;
 mod statistics;
@@ -129,7 +130,7 @@ impl World {
         let members = Members::new(Arc::clone(&store), &config, config.url_at(addr));
         let (node, driver) = Node::new(store, NodeConfig::new(&config, members.clone(), metrics.clone()));
         let audit = crate::audit::AuditLog::new(Arc::clone(&faulty) as _, &config.name);
-        let sealer = crate::alerts::Sealer::with_key([7; 32]);
+        let sealer = crate::seal::Sealer::with_key([7; 32]);
         let networks = crate::networks::Networks::loopback();
         let alerts = crate::alerts::AlertService::new(Arc::clone(&faulty) as _, sealer, networks, None);
         let config = Arc::new(config);

@@ -112,6 +112,10 @@ impl Tenant {
         let path = format!("/api/v1/monitors/{TRACE}-monitor");
         let created = world.json(Method::PUT, &path, monitor, &[]).await;
         assert_eq!(created.status, StatusCode::OK, "{}", created.text());
+        let secret = named("secret", json!({"values": {"payroll": "payroll-password"}}));
+        let path = format!("/api/v1/secrets/{TRACE}-secret");
+        let created = world.json(Method::PUT, &path, secret, &[]).await;
+        assert_eq!(created.status, StatusCode::OK, "{}", created.text());
         let alert = open_alert(world, ended_job.parse().unwrap()).await;
         Self {
             job,
@@ -297,11 +301,17 @@ pub(super) fn request(tenant: &Tenant, method: &Method, route: &str) -> (String,
             }
             named("monitor")
         }
+        path if path.starts_with("/secrets/{name}") => {
+            if method == Method::PUT {
+                body = object("secret", json!({"values": {"payroll": "other-password"}}));
+            }
+            named("secret")
+        }
         "/stats/series" => (format!("{route}?namespace=finance"), Refused),
         "/stats/totals" => (format!("{route}?by=job"), WithoutTrace),
         "/executions" | "/schedules" | "/backfills" | "/services" | "/workflows" | "/runs" | "/calendars"
         | "/artifacts" | "/failures" | "/alerts" | "/alert-rules" | "/channels" | "/silences"
-        | "/notifications" | "/monitors" => all(),
+        | "/notifications" | "/monitors" | "/secrets" => all(),
         // The cluster itself: rights in a namespace suffice to read it.
         "/workers" | "/queues" | "/namespaces" | "/servers" | "/cluster/members" | "/me" | "/version"
         | "/roles" | "/tokens" | "/session"
@@ -419,6 +429,7 @@ async fn contents(world: &World, tenant: &Tenant) -> Vec<String> {
         "/api/v1/channels?namespace=finance".to_owned(),
         "/api/v1/silences?namespace=finance".to_owned(),
         "/api/v1/monitors?namespace=finance".to_owned(),
+        "/api/v1/secrets?namespace=finance".to_owned(),
         "/api/v1/accounts".to_owned(),
         "/api/v1/bindings".to_owned(),
         "/api/v1/roles".to_owned(),

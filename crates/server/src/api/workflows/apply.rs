@@ -36,6 +36,7 @@ use crate::api::problem::{ApiError, Code, field_error, fields_at};
 use crate::api::requests::{self, deleted, unexpected, until_applied};
 use crate::api::routes::Routes;
 use crate::api::rows::{self, Scope};
+use crate::api::secrets;
 use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
 use crate::node::RequestError;
@@ -112,6 +113,7 @@ async fn put_workflow(
         actor.note().is_read();
         return Ok(Json(WorkflowSpec::clone(&head.spec)).into_response());
     }
+    check_references(&api, heads.iter().map(|head| &*head.spec), Batch::One).await?;
     let (applied, before) = until_applied(format!("workflow `{}`", head.spec.name), || async {
         let found = api.node.store().workflow_named(&head.spec.namespace, &head.spec.name).await?;
         let version = async { Ok(found.as_ref().map(|row| row.state.version)) };
@@ -195,6 +197,7 @@ async fn apply_workflows(
         actor.note().is_read();
         return would_apply(&api, &heads).await.map(Json);
     }
+    check_references(&api, heads.iter().map(|head| &*head.spec), Batch::Several("workflows")).await?;
     let mut before = Vec::new();
     for head in heads.iter().take(COMPARED_MAX) {
         let found = api.node.store().workflow_named(&head.spec.namespace, &head.spec.name).await?;
@@ -330,6 +333,17 @@ impl Checked {
         let all = self.wrong.iter().flat_map(|(&i, errors)| batch.located(i, errors));
         Err(ApiError::invalid_fields(all.collect()))
     }
+}
+
+/// Refuses workflows whose secrets do not exist.
+async fn check_references(
+    api: &Api,
+    specs: impl Iterator<Item = &WorkflowSpec>,
+    batch: Batch,
+) -> Result<(), ApiError> {
+    let jobs: Vec<_> =
+        specs.enumerate().flat_map(|(i, spec)| secrets::jobs_of(spec, &batch.path(i))).collect();
+    secrets::check_references(api, jobs.into_iter()).await
 }
 
 /// Delete a workflow

@@ -25,7 +25,7 @@ use crate::api::headers::IdempotencyKey;
 use crate::api::limits::Caller;
 use crate::api::problem::{ApiError, Code, field_error, fields_at};
 use crate::api::routes::Routes;
-use crate::api::{Api, submit};
+use crate::api::{Api, secrets, submit};
 use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
 
@@ -101,6 +101,7 @@ async fn start_definition(
         actor.note().is_read();
         return Ok(Json(WorkflowSpec::clone(&spec)).into_response());
     }
+    secrets::check_references(&api, secrets::jobs_of(&spec, "definition.").into_iter()).await?;
     api.shared.limits.charge(&actor, &caller, cost::jobs(&definition, &parameters, &[]))?;
     let new = NewRun {
         workflow: None,

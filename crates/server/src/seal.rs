@@ -2,9 +2,16 @@
 //!
 //! Each text is encrypted with AES-256-GCM under a key of its own, which HKDF-SHA256 derives from the key of the file and a
 //! random salt. So a nonce never repeats, whatever the number of texts. The context, such as the name of a channel, is
-//! authenticated too: a text cannot be moved to another object.
+//! authenticated too: a text cannot be moved to another object. The key file and the store together are enough to read the texts.
 //!
 //! The format is `v1.KEY.DATA`: the first 8 digits of the SHA-256 of the key, and base64 of salt and ciphertext.
+//!
+//! # Rotation
+//! The file has one key per line. The first one encrypts; all of them decrypt. To rotate the key, add a new first line on all
+//! servers, after all of them know the new key as a further line. A text gets the new key when it is written again. A server
+//! without the file gets it from another server of its cluster (`between_servers`).
+//!
+//! Callers: alert channels and ping URLs (`alerts`), second factors and logins (`api`), and secrets of jobs (`secrets`).
 
 use std::fmt;
 use std::io::Write as _;
@@ -32,17 +39,17 @@ pub enum SealError {
         source: std::io::Error,
     },
     /// The file does not contain a key.
-    #[error("the key file `{}` is invalid: expected base64 of 32 bytes", path.display())]
+    #[error("the key file `{}` is invalid: expected one key per line, each as base64 of 32 bytes", path.display())]
     Invalid {
         /// Path of the file.
         path: PathBuf,
     },
-    /// The text was encrypted with the key of another file.
+    /// The text was encrypted with a key that is not in the file.
     #[error("the secret was encrypted with another key (`{found}`) than that of this server (`{expected}`)")]
     OtherKey {
         /// Beginning of the hash of the key of the text.
         found: String,
-        /// Beginning of the hash of this key.
+        /// Beginning of the hash of the first key of this server.
         expected: String,
     },
     /// The text is damaged, or belongs to another object.
@@ -59,27 +66,54 @@ impl SealError {
                 "restore the file from a backup; without it, the secrets must be entered again"
             }
             Self::OtherKey { .. } => {
-                "give all servers the same `server.secret_key_file`, or enter the secrets of the channel again"
+                "give all servers the same `server.secret_key_file`, or enter the secret again"
             }
-            Self::Damaged => "enter the secrets of the channel again",
+            Self::Damaged => "enter the secret again",
         }
     }
 }
 
 /// Encrypts and decrypts secrets.
 pub struct Sealer {
-    key: [u8; KEY_LEN],
+    /// Encrypts, and decrypts.
+    current: Key,
+    /// Decrypt only.
+    older: Vec<Key>,
+}
+
+struct Key {
+    bytes: [u8; KEY_LEN],
+    /// Beginning of the hash of the key.
     id: String,
+}
+
+impl Key {
+    fn new(bytes: [u8; KEY_LEN]) -> Self {
+        Self { bytes, id: crate::hash::sha256_hex(&bytes)[..8].to_owned() }
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        BASE64.decode(line.trim()).ok().and_then(|bytes| bytes.try_into().ok()).map(Self::new)
+    }
+
+    /// Derives the key of one text.
+    fn derive(&self, salt: &[u8]) -> LessSafeKey {
+        let mut key = [0; KEY_LEN];
+        let derived = Salt::new(HKDF_SHA256, salt).extract(&self.bytes);
+        let filled = derived.expand(&[b"belfry secret v1"], HKDF_SHA256).and_then(|okm| okm.fill(&mut key));
+        filled.expect("HKDF-SHA256 returns 32 bytes");
+        LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &key).expect("the key has 32 bytes"))
+    }
 }
 
 impl fmt::Debug for Sealer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sealer").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Sealer").field("key_id", &self.key_id()).finish_non_exhaustive()
     }
 }
 
 impl Sealer {
-    /// Reads the key of a file; creates the file with a random key if it is missing.
+    /// Reads the keys of a file; creates the file with a random key if it is missing.
     ///
     /// # Errors
     /// [`SealError::File`] or [`SealError::Invalid`].
@@ -92,36 +126,51 @@ impl Sealer {
             }
             Err(error) => return Err(failed(error)),
         };
-        let key = BASE64.decode(text.trim()).ok().and_then(|bytes| <[u8; KEY_LEN]>::try_from(bytes).ok());
-        let key = key.ok_or_else(|| SealError::Invalid { path: path.to_owned() })?;
-        Ok(Self::with_key(key))
+        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        let mut keys = lines.map(Key::parse).collect::<Option<Vec<_>>>().unwrap_or_default().into_iter();
+        let current = keys.next().ok_or_else(|| SealError::Invalid { path: path.to_owned() })?;
+        Ok(Self { current, older: keys.collect() })
     }
 
     /// Encrypts with a given key.
     pub fn with_key(key: [u8; KEY_LEN]) -> Self {
-        let id = crate::hash::sha256_hex(&key)[..8].to_owned();
-        Self { key, id }
+        Self { current: Key::new(key), older: Vec::new() }
     }
 
-    /// Returns the beginning of the hash of the key, which identifies it.
+    /// Returns the beginning of the hash of the key that encrypts, which identifies it.
     pub fn key_id(&self) -> &str {
-        &self.id
+        &self.current.id
     }
 
-    /// Returns the key as the file has it, for another server of the cluster.
-    pub(crate) fn key_text(&self) -> String {
-        BASE64.encode(self.key)
+    /// Returns whether a text was encrypted with the key that encrypts now.
+    pub fn is_current(&self, sealed: &str) -> bool {
+        sealed.split('.').nth(1) == Some(self.key_id())
+    }
+
+    /// Whether this server can decrypt what another one encrypts with the key of this id.
+    pub(crate) fn knows(&self, key_id: &str) -> bool {
+        self.keys().any(|key| key.id == key_id)
+    }
+
+    /// Returns the content of the key file, for another server of the cluster.
+    pub(crate) fn file_text(&self) -> String {
+        self.keys().map(|key| format!("{}\n", BASE64.encode(key.bytes))).collect()
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &Key> {
+        std::iter::once(&self.current).chain(&self.older)
     }
 
     /// Encrypts a text for a context.
     pub fn seal(&self, context: &str, text: &str) -> String {
         let salt: [u8; SALT_LEN] = rand::random();
         let mut data = text.as_bytes().to_vec();
-        let sealed = self.key_for(&salt).seal_in_place_append_tag(nonce(), Aad::from(context), &mut data);
+        let sealed =
+            self.current.derive(&salt).seal_in_place_append_tag(nonce(), Aad::from(context), &mut data);
         sealed.expect("a secret is shorter than 64 GiB");
         let mut out = salt.to_vec();
         out.extend_from_slice(&data);
-        format!("v1.{}.{}", self.id, BASE64.encode(out))
+        format!("v1.{}.{}", self.key_id(), BASE64.encode(out))
     }
 
     /// Decrypts a text of a context.
@@ -133,26 +182,17 @@ impl Sealer {
         let (Some("v1"), Some(id), Some(data)) = (parts.next(), parts.next(), parts.next()) else {
             return Err(SealError::Damaged);
         };
-        if id != self.id {
-            return Err(SealError::OtherKey { found: id.to_owned(), expected: self.id.clone() });
-        }
+        let key = self.keys().find(|key| key.id == id);
+        let other = || SealError::OtherKey { found: id.to_owned(), expected: self.key_id().to_owned() };
+        let key = key.ok_or_else(other)?;
         let mut salt = BASE64.decode(data).map_err(|_| SealError::Damaged)?;
         if salt.len() < SALT_LEN {
             return Err(SealError::Damaged);
         }
         let mut data = salt.split_off(SALT_LEN);
-        let opened = self.key_for(&salt).open_in_place(nonce(), Aad::from(context), &mut data);
+        let opened = key.derive(&salt).open_in_place(nonce(), Aad::from(context), &mut data);
         let text = opened.map_err(|_| SealError::Damaged)?;
         String::from_utf8(text.to_vec()).map_err(|_| SealError::Damaged)
-    }
-
-    /// Derives the key of one text.
-    fn key_for(&self, salt: &[u8]) -> LessSafeKey {
-        let mut key = [0; KEY_LEN];
-        let derived = Salt::new(HKDF_SHA256, salt).extract(&self.key);
-        let filled = derived.expand(&[b"belfry secret v1"], HKDF_SHA256).and_then(|okm| okm.fill(&mut key));
-        filled.expect("HKDF-SHA256 returns 32 bytes");
-        LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &key).expect("the key has 32 bytes"))
     }
 }
 
@@ -208,7 +248,28 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let sealed = first.seal("a", "text");
         assert_eq!(Sealer::open(&path).unwrap().open_text("a", &sealed).unwrap(), "text");
-        std::fs::write(&path, "short").unwrap();
-        assert!(matches!(Sealer::open(&path), Err(SealError::Invalid { .. })));
+        for wrong in ["short", "", "\n"] {
+            std::fs::write(&path, wrong).unwrap();
+            assert!(matches!(Sealer::open(&path), Err(SealError::Invalid { .. })), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_key_of_a_file_encrypts_and_all_of_them_decrypt() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret.key");
+        let (old, new) = (BASE64.encode([1; KEY_LEN]), BASE64.encode([2; KEY_LEN]));
+        std::fs::write(&path, &old).unwrap();
+        let before = Sealer::open(&path).unwrap().seal("a", "text");
+        std::fs::write(&path, format!("{new}\n{old}\n")).unwrap();
+        let both = Sealer::open(&path).unwrap();
+        assert_eq!(both.open_text("a", &before).unwrap(), "text");
+        assert!(!both.is_current(&before));
+        let after = both.seal("a", "text");
+        assert!(both.is_current(&after));
+        std::fs::write(&path, &new).unwrap();
+        let rotated = Sealer::open(&path).unwrap();
+        assert_eq!(rotated.open_text("a", &after).unwrap(), "text");
+        assert!(matches!(rotated.open_text("a", &before), Err(SealError::OtherKey { .. })));
     }
 }
