@@ -27,6 +27,7 @@
 //! - Nothing of the job runs before the shim says so, even if the other program is late and the shim has ended.
 //! - What it creates elsewhere has a mark, so that `belfry shim sweep` removes it when its shim has ended.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
@@ -59,6 +60,9 @@ pub struct ShimOrder {
     /// Environment of a process as `NAME=value`; in other runtimes it is that of the shim.
     #[serde(default)]
     pub environment: Vec<String>,
+    /// Values of secrets by variable, for the runtime `http`; other runtimes have them in their environment.
+    #[serde(default)]
+    pub secrets: BTreeMap<String, String>,
     /// What a sandbox shows and hides of the worker.
     #[serde(default)]
     pub sandbox: SandboxPaths,
@@ -223,6 +227,7 @@ mod tests {
             volumes: Vec::new(),
             command: Vec::new(),
             environment: Vec::new(),
+            secrets: BTreeMap::new(),
             sandbox: SandboxPaths::default(),
             engine: None,
         };

@@ -38,6 +38,12 @@
 //! If a startup or liveness check fails too often, the agent requests the supervisor to end the execution. The end is
 //! reported with the error `unhealthy`. Whether the job runs again is a decision of the server.
 //!
+//! # Secrets
+//! The agent requests the values of the secrets of a job before each start, as the worker that holds the execution. It passes
+//! them to the supervisor with the start. The supervisor keeps them in memory while the task runs: it sets variables, writes
+//! files into a directory in memory (`supervisor::secret_files`), and hides the values in the log and in reports (`mask`). No
+//! value is in the journal. A lost supervisor loses them with its tasks.
+//!
 //! # Limitations
 //! - A worker without an agent runs no health checks. A new agent continues with the last status, and counts failures
 //!   from zero.
@@ -61,6 +67,7 @@ mod disk;
 mod fuse;
 mod layout;
 mod link;
+mod mask;
 mod process;
 mod supervisor;
 #[cfg(feature = "testing")]

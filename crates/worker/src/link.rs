@@ -119,6 +119,9 @@ pub(crate) struct Start {
     /// Versions of the artifacts in that folder.
     #[prost(message, repeated, tag = "4")]
     pub(crate) inputs: Vec<v1::FileVersion>,
+    /// Values of the secrets of the job.
+    #[prost(message, repeated, tag = "5")]
+    pub(crate) secrets: Vec<v1::SecretValue>,
 }
 
 /// End of the lease on `CLOCK_BOOTTIME`.
@@ -381,6 +384,9 @@ pub(crate) struct Watched {
     /// Health as an earlier agent sent it in [`Checked`]; absent before the first result.
     #[prost(message, optional, tag = "10")]
     pub(crate) health: Option<CheckedHealth>,
+    /// Secrets whose values the results of checks must not contain.
+    #[prost(message, repeated, tag = "11")]
+    pub(crate) secrets: Vec<v1::SecretValue>,
 }
 
 /// The main process of a watched execution has exited.

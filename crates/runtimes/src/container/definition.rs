@@ -162,6 +162,7 @@ mod tests {
             run: Run::Container(Box::default()),
             command: Vec::new(),
             environment: Vec::new(),
+            secrets: Default::default(),
             sandbox: shim::SandboxPaths::default(),
             limits: Limits {
                 memory: Some(Bytes(1 << 20)),

@@ -52,10 +52,16 @@ const FAILED_POLLS_MAX: usize = 10;
 const SIGNAL_BASE: i32 = 128;
 
 /// Sends the request of an execution, until it has a result or a stop signal arrives.
-pub(crate) async fn run(_order: &ShimOrder, http: &HttpRun, stop: &mut Stop) -> End {
+pub(crate) async fn run(order: &ShimOrder, http: &HttpRun, stop: &mut Stop) -> End {
     let (mut output, mut errors) = (io::stdout(), io::stderr());
     let mut log = Log::new(&mut output, &mut errors);
-    run_until(stop.next(), http, &|name| std::env::var(name).ok(), &mut log).await
+    let variables = |name: &str| match order.secrets.get(name) {
+        Some(secret) => Some(secret.clone()),
+        // The others belong to the worker.
+        None if name.starts_with(variables::PREFIX) => std::env::var(name).ok(),
+        None => None,
+    };
+    run_until(stop.next(), http, &variables, &mut log).await
 }
 
 /// Sends the request of an execution, until it has a result or `stop` returns a signal.

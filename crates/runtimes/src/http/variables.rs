@@ -1,7 +1,7 @@
 //! Variables in the texts of a request: `${NAME}`.
 //!
-//! - `${BELFRY_JOB_ID}` is the value of the variable. Only variables that start with `BELFRY_` are available: the
-//!   others belong to the worker.
+//! - `${BELFRY_JOB_ID}` is the value of the variable. The variables `BELFRY_*` of the execution are available, and those
+//!   with secrets of the job.
 //! - `${response.EXPRESSION}` is the value of an expression over the first response, in a template only.
 //! - `$${` is the text `${`, and `${{` is text too: other template languages use it.
 //! - Any other `${` is an error, so that a misspelled name does not become a part of a request.
@@ -11,11 +11,11 @@ use std::fmt;
 use model::expression::{self, Expression, Scope};
 use serde_json::Value;
 
-/// Source of the variables of the execution.
+/// Source of the variables of the execution that a request may have.
 pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Prefix of the available variables.
-const PREFIX: &str = "BELFRY_";
+/// Prefix of the variables of each execution.
+pub(super) const PREFIX: &str = "BELFRY_";
 /// Prefix of an expression over the first response.
 const RESPONSE_PREFIX: &str = "response.";
 /// Most characters of a wrong reference that an error shows.
@@ -139,14 +139,12 @@ fn lookup(name: &str, variables: Variables<'_>) -> Result<Piece, String> {
             .map(Piece::Response)
             .map_err(|error| format!("`${{{}}}`: {error}", shown(name)));
     }
-    let is_available = name.starts_with(PREFIX)
+    let is_of_belfry = name.starts_with(PREFIX)
         && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
-    if !is_available {
-        return Err(format!("`${{{}}}` is not a variable of the execution: {Help}", shown(name)));
-    }
-    variables(name)
-        .map(Piece::Text)
-        .ok_or_else(|| format!("the execution has no variable `{}`: {Help}", shown(name)))
+    variables(name).map(Piece::Text).ok_or_else(|| match is_of_belfry {
+        true => format!("the execution has no variable `{}`: {Help}", shown(name)),
+        false => format!("`${{{}}}` is not a variable of the execution: {Help}", shown(name)),
+    })
 }
 
 /// What to write instead of a wrong reference.
@@ -174,7 +172,7 @@ mod tests {
         match name {
             "BELFRY_JOB_ID" => Some("job_1".into()),
             "BELFRY_ATTEMPT" => Some("2".into()),
-            "HOME" => Some("/root".into()),
+            "API_TOKEN" => Some("s3cret".into()),
             _ => None,
         }
     }
@@ -186,6 +184,7 @@ mod tests {
             ("plain $5 $ {}", "plain $5 $ {}"),
             ("${BELFRY_JOB_ID}", "job_1"),
             ("a-${BELFRY_JOB_ID}-${BELFRY_ATTEMPT}é", "a-job_1-2é"),
+            ("Bearer ${API_TOKEN}", "Bearer s3cret"),
             ("$${BELFRY_JOB_ID}", "${BELFRY_JOB_ID}"),
             ("$$${BELFRY_JOB_ID}", "$${BELFRY_JOB_ID}"),
             ("${{ inputs.x }} ${BELFRY_ATTEMPT}", "${{ inputs.x }} 2"),

@@ -32,7 +32,7 @@ use crate::link::Owner;
 /// Maximum number of artifacts that are downloaded at the same time.
 const FETCHES: usize = 4;
 /// Maximum number of download attempts before the start fails; the server may then retry on another worker.
-const ATTEMPTS_MAX: usize = 4;
+pub(super) const ATTEMPTS_MAX: usize = 4;
 
 /// Why an input could not be downloaded.
 #[derive(Debug, thiserror::Error)]
@@ -223,7 +223,7 @@ pub(super) fn is_retryable(status: &Status) -> bool {
 pub(super) const STALL_MAX: Duration = Duration::from_secs(60);
 
 /// Waits for an answer of the server for at most [`STALL_MAX`]. The timeout error may be retried.
-async fn in_time<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+pub(super) async fn in_time<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
     let late = |_| Err(Status::unavailable(format!("no data from the server for {STALL_MAX:?}")));
     tokio::time::timeout(STALL_MAX, answer).await.unwrap_or_else(late)
 }

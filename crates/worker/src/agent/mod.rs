@@ -37,6 +37,7 @@ pub(crate) mod machine;
 mod outputs;
 mod pending_requests;
 mod runtimes;
+mod secrets;
 mod server_rotation;
 mod session;
 mod session_error;

@@ -26,6 +26,7 @@ use tonic::{Code, Status, Streaming};
 use super::artifacts::{self, Artifacts};
 use super::connect::Server;
 use super::health_checks::HealthTable;
+use super::secrets::Secrets;
 use super::server_rotation::{ServerRotation, SessionResult};
 use super::session_error::SessionError;
 use super::{Shared, heartbeat, runtimes};
@@ -200,7 +201,7 @@ impl Session<'_> {
 
         let ended = tokio::select! {
             ended = report(&to_server, reports, events, health) => ended,
-            ended = self.listen(&mut inbox) => ended,
+            ended = self.listen(&mut inbox, welcome.session) => ended,
             ended = Box::pin(heartbeat::run(self.shared, self.server, &welcome)) => ended,
             ended = runtimes::changed(&self.shared.runtimes, &runtimes) => ended,
         };
@@ -258,8 +259,9 @@ impl Session<'_> {
     async fn listen(
         &self,
         inbox: &mut Streaming<ServerMessage>,
+        session: u64,
     ) -> Result<std::convert::Infallible, SessionError> {
-        let mut fetches = Downloads::new(self.shared, self.server);
+        let mut fetches = Downloads::new(self.shared, self.server, session);
         loop {
             let message = inbox.message().await?.ok_or(SessionError::Closed)?;
             match message.body {
@@ -351,27 +353,30 @@ fn fitting(reports: &[v1::Report]) -> usize {
     reports.iter().take(REPORTS_A_MESSAGE).take_while(fits).count().max(1).min(reports.len())
 }
 
-/// Running downloads of inputs. They are aborted with the session; the server then assigns the executions again that
+/// Running downloads of inputs, and requests of secrets. They are aborted with the session; the server then assigns the executions again that
 /// the supervisor does not hold.
 struct Downloads<'a> {
     shared: &'a Shared,
     artifacts: Artifacts,
+    secrets: Secrets,
     tasks: JoinSet<()>,
     aborts: HashMap<String, AbortHandle>,
 }
 
 impl<'a> Downloads<'a> {
-    fn new(shared: &'a Shared, server: &Server) -> Self {
-        let artifacts = Artifacts::new(shared, server.connect_lazily());
-        Self { shared, artifacts, tasks: JoinSet::new(), aborts: HashMap::new() }
+    fn new(shared: &'a Shared, server: &Server, session: u64) -> Self {
+        let client = server.connect_lazily();
+        let secrets = Secrets::new(client.clone(), &shared.worker_id, session);
+        let artifacts = Artifacts::new(shared, client);
+        Self { shared, artifacts, secrets, tasks: JoinSet::new(), aborts: HashMap::new() }
     }
 
-    /// Starts the necessary downloads; returns the executions without inputs.
+    /// Starts the necessary downloads; returns the executions without inputs and secrets.
     fn begin(&mut self, assignments: Vec<v1::Assignment>) -> Vec<Start> {
         while self.tasks.try_join_next().is_some() {}
         self.aborts.retain(|_, task| !task.is_finished());
         let (later, now): (Vec<_>, Vec<_>) =
-            assignments.into_iter().partition(|a| self.artifacts.are_needed(a));
+            assignments.into_iter().partition(|a| self.artifacts.are_needed(a) || Secrets::are_needed(a));
         for assignment in later {
             self.fetch(assignment);
         }
@@ -383,13 +388,15 @@ impl<'a> Downloads<'a> {
             return;
         }
         let id = assignment.execution_id.clone();
-        let (artifacts, shared) = (self.artifacts.clone(), self.shared.clone());
+        let (artifacts, secrets, shared) =
+            (self.artifacts.clone(), self.secrets.clone(), self.shared.clone());
         let task = self.tasks.spawn(async move {
-            let (inputs, failure) = match Box::pin(artifacts.stage(&assignment)).await {
-                Ok(inputs) => (inputs, None),
-                Err(failure) => (Vec::new(), Some(failure)),
+            let start = match Box::pin(prepare(&artifacts, &secrets, &assignment)).await {
+                Ok(start) => Start { assignment: Some(assignment), ..start },
+                Err(failure) => {
+                    Start { assignment: Some(assignment), failure: Some(failure), ..Start::default() }
+                }
             };
-            let start = Start { staged: failure.is_none(), assignment: Some(assignment), failure, inputs };
             shared.send_request(Request::Starts(Starts { starts: vec![start] })).await;
         });
         self.aborts.insert(id, task);
@@ -403,6 +410,21 @@ impl<'a> Downloads<'a> {
             }
         }
     }
+}
+
+/// Fetches what an execution needs before its start. Secrets come last, so that they are the current ones.
+async fn prepare(
+    artifacts: &Artifacts,
+    secrets: &Secrets,
+    assignment: &v1::Assignment,
+) -> Result<Start, v1::StartFailed> {
+    let staged = artifacts.are_needed(assignment);
+    let inputs = if staged { artifacts.stage(assignment).await? } else { Vec::new() };
+    let secrets = match Secrets::are_needed(assignment) {
+        true => secrets.fetch(assignment).await?,
+        false => Vec::new(),
+    };
+    Ok(Start { staged, inputs, secrets, ..Start::default() })
 }
 
 #[cfg(test)]

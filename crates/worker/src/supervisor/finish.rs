@@ -29,6 +29,7 @@ use super::start::Launching;
 use super::task::is_success;
 use crate::clock::{BootMillis, boot_millis};
 use crate::fuse::guards::Guarded;
+use crate::mask::Mask;
 use crate::process::cgroup::Group;
 use crate::process::spawn::{Exit, reap_any};
 use crate::process::tree;
@@ -191,7 +192,7 @@ impl Supervisor {
         self.ports.release(&task.ports);
         let mut finished = task.finished(&exit, verdict);
         let report = task.control.as_ref().and_then(shim::read_report);
-        let not_started = report
+        let mut not_started = report
             .filter(|_| verdict == EndReason::ByItself)
             .and_then(|report| add_report(&mut finished, report));
         if let Some(group) = task.group.take() {
@@ -205,6 +206,9 @@ impl Supervisor {
         add_detail(&mut finished.detail, refusal.unwrap_or_default());
         finished.log_bytes = log_bytes;
         take_output(&task.folder.path, &mut finished);
+        if let Some((mask, _)) = task.mask.as_deref() {
+            hide_secrets(mask, &mut finished, not_started.as_mut());
+        }
         // The folder, which has the name of the execution, is kept until the agent has stored the outputs in it.
         let stores = has_outputs && is_success(&finished);
         let outputs = stores.then_some(task.order.assignment);
@@ -237,12 +241,7 @@ impl Supervisor {
                 Ok(0) => open = false,
                 Ok(len) => {
                     let stream = if index == 0 { Stream::Stdout } else { Stream::Stderr };
-                    if let Some(log) = self.logs.get_mut(&id) {
-                        log.append(stream, &buffer[..len]);
-                    }
-                    if let Some(task) = self.tasks.get_mut(&id) {
-                        task.last_output.append(stream, &buffer[..len]);
-                    }
+                    self.take_written(id, stream, &buffer[..len]);
                     if len == buffer.len() {
                         continue;
                     }
@@ -256,12 +255,45 @@ impl Supervisor {
         open
     }
 
+    /// Appends output of a task to its log, after its mask.
+    fn take_written(&mut self, id: ExecutionId, stream: Stream, data: &[u8]) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let masked = task
+            .mask
+            .as_deref_mut()
+            .map(|(mask, held)| mask.next_part(&mut held[usize::from(stream == Stream::Stderr)], data));
+        let data = masked.as_deref().unwrap_or(data);
+        self.append_output(id, stream, data);
+    }
+
+    fn append_output(&mut self, id: ExecutionId, stream: Stream, data: &[u8]) {
+        if data.is_empty() {
+            return;
+        }
+        if let Some(log) = self.logs.get_mut(&id) {
+            log.append(stream, data);
+        }
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.last_output.append(stream, data);
+        }
+    }
+
+    /// Appends what the mask of a task has held back of a stream that has ended.
+    fn take_held_back(&mut self, id: ExecutionId, index: usize) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let Some((mask, held)) = task.mask.as_deref_mut() else { return };
+        let rest = mask.last_part(&mut held[index]);
+        let stream = if index == 0 { Stream::Stdout } else { Stream::Stderr };
+        self.append_output(id, stream, &rest);
+    }
+
     fn close_pipe(&mut self, id: ExecutionId, index: usize) {
         if let Some((token, pipe)) = self.tasks.get_mut(&id).and_then(|task| task.pipes[index].take()) {
             self.pipes.remove(&token);
             // A dying process may still hold the other end; its output is discarded.
             self.poller.unwatch(&pipe);
         }
+        self.take_held_back(id, index);
     }
 
     /// Reads the remaining output of an ended task, and closes its pipes.
@@ -302,6 +334,17 @@ impl Supervisor {
         if self.logs.get(&id).is_some_and(ExecutionLog::has_chunk) && self.unsent_set.insert(id) {
             self.unsent.push_back(id);
         }
+    }
+}
+
+/// Hides secrets in the texts of a report and in the output of the job.
+fn hide_secrets(mask: &Mask, finished: &mut v1::Finished, not_started: Option<&mut StartFailure>) {
+    finished.detail = mask.text(&finished.detail);
+    if let Some(output) = mask.json(&finished.output) {
+        finished.output = output.into();
+    }
+    if let Some(failure) = not_started {
+        failure.detail = mask.text(&failure.detail);
     }
 }
 

@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 
-use model::ExecutionId;
 use model::spec::{ProcessRun, Run, Volume};
+use model::{ExecutionId, JobSpec};
 use proto::v1;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::Rlimit;
@@ -334,6 +334,7 @@ pub(super) fn environment(
     let no_variables = BTreeMap::new();
     let own = order.spec.run.as_process().map_or(&no_variables, |process| &process.env);
     let door = folder.task_socket.as_ref();
+    let secret_files = order.secret_files.as_ref().map(|files| files.path().display().to_string());
     let folder = folder.path.display();
     let defaults = [
         ("PATH", PATH.to_owned()),
@@ -343,10 +344,17 @@ pub(super) fn environment(
     ];
     let mut env: Vec<_> = defaults
         .into_iter()
-        .filter(|(name, _)| !own.contains_key(*name))
+        .filter(|(name, _)| {
+            !own.contains_key(*name) && !order.secret_variables().any(|(its, _)| its == *name)
+        })
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     env.extend(own.iter().map(|(name, value)| format!("{name}={value}")));
+    // The shims of other runtimes get them in their order, so that they are not in the environment of the shim.
+    if order.spec.run.as_process().is_some() {
+        env.extend(order.secret_variables().map(|(name, value)| format!("{name}={value}")));
+    }
+    env.extend(secret_files.map(|path| format!("{}={path}", JobSpec::SECRETS_VARIABLE)));
     let assignment = &order.assignment;
     env.extend([
         format!("{EXECUTION_VARIABLE}={id}"),
@@ -501,6 +509,8 @@ mod tests {
             spec,
             staged: false,
             inputs: Vec::new(),
+            secrets: Vec::new(),
+            secret_files: None,
         });
         let folder = Folder::of_test(dir.path().to_str().unwrap());
         let streams = Streams { stdin: None, stdout: pipe(), stderr: pipe() };
@@ -550,7 +560,14 @@ mod tests {
         process.env.insert("PATH".into(), "/opt/bin".into());
         process.env.insert("A".into(), "b=c".into());
         let assignment = v1::Assignment::default();
-        let order = StartRequest { assignment, spec, staged: false, inputs: Vec::new() };
+        let order = StartRequest {
+            assignment,
+            spec,
+            staged: false,
+            inputs: Vec::new(),
+            secrets: Vec::new(),
+            secret_files: None,
+        };
         let env = environment(
             ExecutionId::from_bits(1),
             &order,

@@ -11,6 +11,7 @@
 //! - [`start`]: prepares a task, and follows its launch.
 //! - [`finish`]: ended children, and their remaining processes and files.
 //! - [`task_socket`]: passes connections of tasks to the agent; [`checkpoint`]: reads the checkpoint files of tasks.
+//! - [`secret_files`]: files with secrets, in memory.
 //! - [`ports`]: ports of executions; [`volumes`]: directories that outlive them; [`watches`]: executions whose health checks the agent runs.
 //! - [`usage`]: measures running tasks; [`task_usage`]: what was measured of one task.
 //! - [`exits`]: ended and orphaned children, and the executions that they belong to.
@@ -33,6 +34,7 @@ mod launcher;
 mod logs;
 mod poller;
 mod ports;
+mod secret_files;
 mod setup;
 mod start;
 pub(crate) mod task;
@@ -69,6 +71,7 @@ use launcher::{Launch, Launcher};
 use logs::ExecutionLog;
 use poller::{Alarm, Poller, Token, token};
 use ports::Ports;
+use secret_files::SecretFolder;
 use start::Launching;
 use task::Task;
 use task_socket::Calls;
@@ -112,6 +115,7 @@ struct Supervisor {
     folders: Folders,
     launcher: Launcher,
     ports: Ports,
+    secret_folder: SecretFolder,
 
     poller: Poller,
     /// Time for which the alarm of the core is set.

@@ -34,6 +34,7 @@ use super::launcher::Launcher;
 use super::logs;
 use super::poller::{Poller, token};
 use super::ports::Ports;
+use super::secret_files::SecretFolder;
 use super::task_socket::Calls;
 use super::usage::Meter;
 use super::writer::Writer;
@@ -104,6 +105,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     watched.into_iter().collect::<io::Result<()>>().map_err(failed("watch its files"))?;
 
     let folder_remover = FolderRemover::start().map_err(failed("start its cleanup thread"))?;
+    let secret_folder = SecretFolder::new(&format!("{}-{folder_id}", state.worker), &layout);
     let calls = Calls::new(&layout).map_err(failed("prepare the sockets of its tasks"))?;
     let owner = user.as_ref().map(|user| (user.uid, user.gid));
     let worker = state.worker;
@@ -117,6 +119,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
         folders: Folders::new(layout.clone(), owner, folder_remover),
         launcher,
         ports: Ports::new(config.port_range, entropy().unwrap_or_default()),
+        secret_folder,
         poller,
         core_alarm: None,
         signals,

@@ -11,6 +11,7 @@
 //! Programs are loaded on threads, because an unresponsive file system can block a load for minutes.
 //! `trouble` reports that to the server, and `kill_launches` ends such a load.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 
 use crashpoint::Point;
 use model::spec::{Limits, ProcessRun, Run, Volume};
-use model::{ExecutionId, Fence};
+use model::{ExecutionId, Fence, JobSpec};
 use proto::logframe::Stream;
 use proto::v1;
 use rustix::fs::{MemfdFlags, OFlags};
@@ -44,11 +45,14 @@ use crate::clock::{BootMillis, ClockReading, boot_millis, now};
 use crate::disk::DiskSpace;
 use crate::fuse::guards::Guarded;
 use crate::link::Start;
+use crate::mask::HeldBack;
 use crate::process::cgroup::Group;
 use crate::process::tree::{self, Root};
 
 /// Maximum number of tasks that are launched in one turn of the loop.
 const STARTS_A_TURN: usize = 16;
+/// Name of the mount with the files of secrets in a container. No volume has a name with a dot.
+const SECRETS_MOUNT: &str = ".secrets";
 /// Time in milliseconds after which a warning about a program that is still loading is logged.
 const SLOW: BootMillis = 10_000;
 
@@ -98,7 +102,7 @@ impl Supervisor {
             let (fence, job) = (Fence(assignment.fence), assignment.job_id.parse().ok());
             let order = match start.failure {
                 Some(v1::StartFailed { code, detail }) => Err(StartFailure { code, detail }),
-                None => StartRequest::new(assignment, start.staged, start.inputs),
+                None => StartRequest::new(assignment, start.staged, start.inputs, start.secrets),
             };
             let terms = order.as_ref().map(StartRequest::terms).unwrap_or_default();
             let assigned = Assigned { execution, fence, job, policy: terms, order, disk_full };
@@ -132,8 +136,9 @@ impl Supervisor {
         }
     }
 
-    fn launch(&mut self, id: ExecutionId, order: Box<StartRequest>) {
-        match self.prepare(id, &order) {
+    fn launch(&mut self, id: ExecutionId, mut order: Box<StartRequest>) {
+        let written = self.write_secret_files(id, &mut order);
+        match written.and_then(|()| self.prepare(id, &order)) {
             Ok(prepared) => {
                 let launch_state = Arc::<LaunchState>::default();
                 let procs = prepared.group.as_ref().and_then(Group::procs_path);
@@ -239,6 +244,27 @@ impl Supervisor {
         }
     }
 
+    /// Writes the files with secrets, if the job has any. They are removed with the order.
+    fn write_secret_files(&mut self, id: ExecutionId, order: &mut StartRequest) -> Result<(), LaunchFailure> {
+        let files: Vec<_> = order
+            .spec
+            .secrets
+            .iter()
+            .filter_map(|reference| Some((reference.file.as_deref()?, order.secret(reference)?)))
+            .collect();
+        if files.is_empty() {
+            return Ok(());
+        }
+        // The shim of a container, which reads them for it, is a process of the worker's user.
+        let owner = self.user.as_ref().filter(|_| !order.is_foreign()).map(|user| (user.uid, user.gid));
+        let written = self.secret_folder.write(id, &files, owner);
+        order.secret_files = Some(written.map_err(|error| {
+            let detail = format!("cannot create the files of secrets: {error}");
+            LaunchFailure::Failed(start_failed("no_resources", detail))
+        })?);
+        Ok(())
+    }
+
     /// Returns the paths of the job's volumes. The launching thread checks them, because their file systems may not
     /// respond.
     fn volumes_of(&self, order: &StartRequest) -> Result<VolumePaths, StartFailure> {
@@ -338,15 +364,31 @@ impl Supervisor {
             variable: volume.variable(),
             path: path.clone(),
         });
+        // A sandbox and a container see the files of secrets as they see a volume.
+        let secret_files = order.secret_files.iter().map(|files| MountedVolume {
+            name: SECRETS_MOUNT.to_owned(),
+            variable: JobSpec::SECRETS_VARIABLE.to_owned(),
+            path: files.path().to_owned(),
+        });
         let process = order.spec.run.as_process();
+        let variables = || order.secret_variables().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let mut run = order.spec.run.clone();
+        if let Run::Container(container) = &mut run {
+            container.env.extend(variables());
+        }
         ShimOrder {
             execution: id,
             job_name: order.spec.name.clone(),
             worker: self.worker.to_string(),
-            run: order.spec.run.clone(),
+            run,
+            secrets: if matches!(order.spec.run, Run::Http(_)) {
+                variables().collect()
+            } else {
+                BTreeMap::new()
+            },
             limits: order.spec.resources.limits.clone(),
             ports: ports.collect(),
-            volumes: volumes.collect(),
+            volumes: volumes.chain(secret_files).collect(),
             command: process.map(|process| arguments(process, &folder.path)).unwrap_or_default(),
             environment: match process {
                 Some(_) => environment(id, order, folder, (port_numbers, volume_paths)),
@@ -398,6 +440,7 @@ impl Supervisor {
         let given = order.staged && order.assignment.checkpoint_version > 0;
         let task = Task {
             last_output: LastOutput::default(),
+            mask: order.mask().map(|mask| Box::new((mask, <[HeldBack; 2]>::default()))),
             checkpoint: CheckpointFile::from_start(&folder.path, given),
             order,
             pid,

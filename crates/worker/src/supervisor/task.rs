@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use model::ExecutionId;
-use model::spec::{Delivery, JobSpec, Run, SandboxLevel};
+use model::spec::{Delivery, JobSpec, Run, SandboxLevel, SecretReference};
 use proto::v1;
 use proto::v1::finished::How;
 use supervisor::{BootMillis, EndReason, ExecutionPolicy, StartFailure};
@@ -14,10 +14,12 @@ use super::error_line::LastOutput;
 use super::folders::Folder;
 use super::poller::Token;
 use super::ports::PortNumbers;
+use super::secret_files::SecretFiles;
 use super::task_usage::TaskUsage;
 use super::volumes::VolumePaths;
 use crate::clock::unix_millis;
 use crate::link::CheckedHealth;
+use crate::mask::{HeldBack, Mask};
 use crate::process::cgroup::Group;
 use crate::process::spawn::{Exit, own_peak_memory, signal_name};
 use crate::process::tree::Root;
@@ -34,6 +36,10 @@ pub(crate) struct StartRequest {
     pub(super) staged: bool,
     /// Versions of the artifacts in that folder.
     pub(super) inputs: Vec<v1::FileVersion>,
+    /// Values of the secrets of the job.
+    pub(super) secrets: Vec<v1::SecretValue>,
+    /// Files with secrets; written before the launch.
+    pub(super) secret_files: Option<SecretFiles>,
 }
 
 impl StartRequest {
@@ -42,17 +48,53 @@ impl StartRequest {
         assignment: v1::Assignment,
         staged: bool,
         inputs: Vec<v1::FileVersion>,
+        secrets: Vec<v1::SecretValue>,
     ) -> Result<Self, StartFailure> {
         match serde_json::from_slice::<JobSpec>(&assignment.spec) {
             Ok(spec) => match model::validate::sandbox_conflict(&spec) {
                 Some(problem) => Err(start_failed("sandbox_conflict", problem)),
-                None => Ok(Self { assignment, spec, staged, inputs }),
+                None => {
+                    let order = Self { assignment, spec, staged, inputs, secrets, secret_files: None };
+                    order.check_secrets().map(|()| order)
+                }
             },
             Err(error) => {
                 let detail = format!("this worker cannot parse the job spec: {error}");
                 Err(start_failed("spec_not_understood", detail))
             }
         }
+    }
+
+    /// Checks that each reference to a secret has a value that an environment variable can have.
+    fn check_secrets(&self) -> Result<(), StartFailure> {
+        for reference in &self.spec.secrets {
+            let value = self.secret(reference);
+            if !value.is_some_and(|value| std::str::from_utf8(value).is_ok_and(|text| !text.contains('\0'))) {
+                let detail = format!("the worker got no valid value of secret `{}`", reference.secret);
+                return Err(start_failed("secrets_unavailable", detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the value of a reference to a secret.
+    pub(super) fn secret(&self, reference: &SecretReference) -> Option<&[u8]> {
+        let is_its =
+            |value: &&v1::SecretValue| value.secret == reference.secret && value.key == reference.key;
+        self.secrets.iter().find(is_its).map(|value| &*value.value)
+    }
+
+    /// Returns the variables with values of secrets.
+    pub(super) fn secret_variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.spec.secrets.iter().filter_map(|reference| {
+            let name = reference.env.as_deref()?;
+            Some((name, std::str::from_utf8(self.secret(reference)?).ok()?))
+        })
+    }
+
+    /// Returns what hides the values of the secrets in logs and reports; `None` if there are none.
+    pub(super) fn mask(&self) -> Option<Mask> {
+        Mask::new(self.secrets.iter().map(|secret| &*secret.value))
     }
 
     /// Returns whether the task continues without a lease, because the server never starts it elsewhere.
@@ -130,6 +172,8 @@ pub(super) struct Task {
     pub(super) pipes: [Option<(Token, OwnedFd)>; 2],
     /// The end of its output.
     pub(super) last_output: LastOutput,
+    /// What hides its secrets, with the held back ends of both streams; `None` if it has no secrets.
+    pub(super) mask: Option<Box<(Mask, [HeldBack; 2])>>,
     pub(super) group: Option<Group>,
     /// Exit of the main process, once it has ended.
     pub(super) exit: Option<Exit>,

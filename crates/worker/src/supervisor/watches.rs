@@ -103,5 +103,6 @@ fn watched(id: ExecutionId, task: &Task) -> Watched {
         working_directory: launcher::working_directory(&task.order, &task.folder).display().to_string(),
         environment,
         health: task.health.clone(),
+        secrets: task.order.secrets.clone(),
     }
 }

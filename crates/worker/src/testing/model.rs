@@ -278,7 +278,7 @@ impl Supervisor {
         let Ok(execution) = assignment.execution_id.parse::<ExecutionId>() else { return };
         let (fence, job) = (Fence(assignment.fence), assignment.job_id.parse().ok());
         self.world.record_step(execution, Step::Heard { fence });
-        let order = StartRequest::new(assignment, start.staged, start.inputs);
+        let order = StartRequest::new(assignment, start.staged, start.inputs, start.secrets);
         let terms = order.as_ref().map(StartRequest::terms).unwrap_or_default();
         let assigned = Assigned { execution, fence, job, policy: terms, order, disk_full: false };
         self.handle(Event::Assigned(Box::new(assigned)));

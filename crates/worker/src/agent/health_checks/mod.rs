@@ -34,6 +34,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::Shared;
 use crate::clock::BootMillis;
 use crate::link::{Checked, CheckedHealth, Request, Unhealthy, Watched};
+use crate::mask::Mask;
 use command::CommandContext;
 use probe::Probe;
 use state::{CheckResult, Health, Kind, MustEnd, State};
@@ -83,6 +84,8 @@ struct Watch {
     state: State,
     probes: Vec<(Kind, Arc<Probe>)>,
     context: Arc<CommandContext>,
+    /// Hides secrets in the results of checks.
+    mask: Option<Arc<Mask>>,
 }
 
 impl Watch {
@@ -107,7 +110,9 @@ impl Watch {
             environment: std::mem::take(&mut watched.environment),
             owner: shared.owner,
         };
-        Self { probes: probes.collect(), context: Arc::new(context), shared, watched, state }
+        let secrets = std::mem::take(&mut watched.secrets);
+        let mask = Mask::new(secrets.iter().map(|secret| &*secret.value)).map(Arc::new);
+        Self { probes: probes.collect(), context: Arc::new(context), shared, watched, state, mask }
     }
 
     /// Runs the checks without end; returns if there are none.
@@ -145,6 +150,7 @@ impl Watch {
         let probe = self.probes.iter().find(|(of, _)| *of == kind).map(|(_, probe)| Arc::clone(probe));
         let (shared, context) = (self.shared.clone(), Arc::clone(&self.context));
         let needs_lease = self.watched.needs_lease;
+        let mask = self.mask.clone();
         async move {
             let Some(probe) = probe else { return (kind, CheckResult::Ignored) };
             let period = || shared.lease.period(shared.machine.boot_millis());
@@ -154,7 +160,10 @@ impl Watch {
             let result = match result {
                 _ if was_frozen => CheckResult::Ignored,
                 Ok(()) => CheckResult::Succeeded,
-                Err(reason) => CheckResult::Failed(reason),
+                Err(reason) => CheckResult::Failed(match &mask {
+                    Some(mask) => mask.text(&reason),
+                    None => reason,
+                }),
             };
             (kind, result)
         }
