@@ -64,6 +64,7 @@ mod page;
 mod retry;
 pub mod runs;
 pub mod schedules;
+mod secrets;
 pub mod server;
 mod servers;
 pub mod services;

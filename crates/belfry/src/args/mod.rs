@@ -10,7 +10,7 @@
 //! - [`reference`]: IDs of jobs, runs and backfills, or `@last`.
 //! - [`schedule`]: `schedule`, `backfill`, `calendar`, `apply`, `diff`; [`workflow`]: `workflow`, `run`;
 //!   [`forecast`]: `forecast`; [`service`]: `service`.
-//! - [`alert`]: `alert`; [`monitor`]: `monitor`, `ping`.
+//! - [`alert`]: `alert`; [`monitor`]: `monitor`, `ping`; [`secret`]: `secret`.
 //! - [`access`]: `login`, `logout`, `auth`, `account`, `role`, `token`.
 //! - [`serve`]: `dev`, `server`, `worker`; [`store`]: `store`; [`task`]: `task`; [`context`]: `context`;
 //!   [`more`]: `queue`, `artifact`, `events`, `config`.
@@ -35,6 +35,7 @@ pub(crate) mod multiple;
 pub(crate) mod namespace;
 pub(crate) mod reference;
 pub(crate) mod schedule;
+pub(crate) mod secret;
 pub(crate) mod serve;
 pub(crate) mod service;
 pub(crate) mod spec;
@@ -185,7 +186,7 @@ pub(crate) enum Command {
         "belfry service logs web -f"
     })]
     Service(Box<service::ServiceCommand>),
-    /// Create or update calendars, queues, services, schedules, workflows, channels, alert rules and monitors from files
+    /// Create or update calendars, queues, services, schedules, workflows, channels, alert rules, monitors and secrets from files
     Apply(schedule::ApplyArgs),
     /// Show the changes that `belfry apply` would make, and exit with code 1 if there are any
     Diff(schedule::DiffArgs),
@@ -259,6 +260,13 @@ pub(crate) enum Command {
     Monitor(monitor::MonitorCommand),
     /// Report to a monitor that a job starts, succeeded or failed
     Ping(monitor::PingArgs),
+    /// Manage secrets: values that jobs use and that no spec contains
+    #[command(subcommand, visible_alias = "secrets", before_help = examples! {
+        "belfry secret put db password=@db-password.txt"
+        "belfry secret list"
+        "belfry submit --env-from DB_PASSWORD=db/password -- ./report.sh"
+    })]
+    Secret(secret::SecretCommand),
     /// Log in to a server with an account and a password
     Login(access::LoginArgs),
     /// Log out: end the session of the context

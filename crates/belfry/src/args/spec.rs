@@ -356,6 +356,12 @@ pub(crate) struct SpecArgs {
     /// Volume that the job needs: a directory of its worker; repeatable
     #[arg(long = "volume", value_name = "NAME", help_heading = "Resources")]
     pub(crate) volumes: Vec<String>,
+    /// Environment variable with a value of a secret: DB_PASSWORD=db/password; repeatable
+    #[arg(long = "env-from", value_name = "NAME=SECRET/KEY", value_parser = value_of, help_heading = "Secrets")]
+    pub(crate) env_from: Vec<(String, String, String)>,
+    /// File with a value of a secret, in $BELFRY_SECRETS: ca.pem=db/ca; repeatable
+    #[arg(long = "file-from", value_name = "FILE=SECRET/KEY", value_parser = value_of, help_heading = "Secrets")]
+    pub(crate) file_from: Vec<(String, String, String)>,
     /// CPU limit; the job is throttled when it reaches the limit [default: unlimited]
     #[arg(long, value_name = "CORES", help_heading = "Resources")]
     pub(crate) cpu_limit: Option<Millicores>,
@@ -531,6 +537,10 @@ impl SpecArgs {
         patch.set("resources.custom", (!custom.is_empty()).then_some(custom))?;
         let volumes: Vec<_> = self.volumes.iter().map(|name| json!({"name": name})).collect();
         patch.set_list("volumes", &volumes)?;
+        let reference = |field: &'static str| move |(name, secret, key): &(String, String, String)| json!({"secret": secret, "key": key, field: name});
+        let variables = self.env_from.iter().map(reference("env"));
+        let secrets: Vec<_> = variables.chain(self.file_from.iter().map(reference("file"))).collect();
+        patch.set_list("secrets", &secrets)?;
         patch.set("resources.limits.cpu", self.cpu_limit)?;
         patch.set("resources.limits.memory", self.memory_limit)?;
         patch.set("resources.limits.pids", self.pids_limit)?;
@@ -585,6 +595,13 @@ impl ProcessArgs {
         }
         Ok(())
     }
+}
+
+/// Parses `NAME=SECRET/KEY`.
+fn value_of(text: &str) -> Result<(String, String, String), String> {
+    let parts = text.split_once('=').and_then(|(name, rest)| Some((name, rest.split_once('/')?)));
+    let (name, (secret, key)) = parts.ok_or("expected NAME=SECRET/KEY")?;
+    Ok((name.to_owned(), secret.to_owned(), key.to_owned()))
 }
 
 /// Reads a file as text; `-` is standard input.

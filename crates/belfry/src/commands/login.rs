@@ -232,7 +232,7 @@ async fn ask(prompt: &str) -> Result<String, Failure> {
     Ok(read_line().await?.trim().to_owned())
 }
 
-/// Asks for a password or a code on the terminal, without echo.
+/// Asks for a password, a code or the value of a secret on the terminal, without echo.
 pub(super) async fn ask_secret(prompt: &str) -> Result<PasswordText, Failure> {
     ensure_terminal("the password", "use a terminal; `belfry login` also has `--password-stdin`")?;
     let silent = Silent::begin()?;

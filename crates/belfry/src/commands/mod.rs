@@ -37,6 +37,7 @@ mod queues;
 mod roles;
 mod runs;
 mod schedules;
+mod secrets;
 pub(crate) mod serve;
 mod servers;
 mod services;
@@ -210,6 +211,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Alert(command) => block_on(&context, alerts::run(&context, command)),
         Command::Monitor(command) => block_on(&context, monitors::run(&context, command)),
         Command::Ping(args) => block_on(&context, monitors::ping(&context, args)),
+        Command::Secret(command) => block_on(&context, secrets::run(&context, command)),
         Command::Login(args) => block_on(&context, login::log_in(&context, args)),
         Command::Logout => block_on(&context, login::log_out(&context)),
         Command::Account(command) => block_on(&context, accounts::run(&context, command)),

@@ -35,6 +35,7 @@ pub(crate) mod running_elements;
 pub(crate) mod runs;
 pub(crate) mod schedules;
 pub(crate) mod screen;
+mod secrets;
 pub(crate) mod services;
 mod statistics;
 pub(crate) mod step_why;

@@ -65,6 +65,12 @@ pub(super) async fn sides(client: &Client, object: &Object) -> Result<(String, S
             let current = optional(client.monitor(&spec.namespace, &spec.name).await)?;
             Ok((text(current.map(|monitor| monitor.spec).as_ref())?, text(Some(spec.as_ref()))?))
         }
+        Object::Secret(spec) => {
+            let current = optional(client.secret(&spec.namespace, &spec.name).await)?;
+            let mut wanted = spec.clone();
+            wanted.hide_values();
+            Ok((text(current.map(|secret| secret.spec).as_ref())?, text(Some(wanted.as_ref()))?))
+        }
         Object::Queue { name, settings } => {
             let current = optional(client.queue(name).await)?.filter(|queue| queue.version > 0);
             let current: Option<QueueSettings> = current.map(|queue| queue.settings);

@@ -17,6 +17,7 @@ use model::alert::{AlertRuleSpec, ChannelSpec, MonitorSpec};
 use model::api::FieldError;
 use model::calendar::CalendarSpec;
 use model::queue::QueueSettings;
+use model::secret::SecretSpec;
 use model::workflow::Action;
 use model::{ScheduleSpec, ServiceSpec, WorkflowSpec};
 use serde::Deserialize;
@@ -58,6 +59,7 @@ pub(in crate::commands) enum Object {
     Channel(Box<ChannelSpec>),
     AlertRule(Box<AlertRuleSpec>),
     Monitor(Box<MonitorSpec>),
+    Secret(Box<SecretSpec>),
 }
 
 impl Object {
@@ -72,12 +74,20 @@ impl Object {
             Self::Channel(spec) => format!("channel {}/{}", spec.namespace, spec.name),
             Self::AlertRule(spec) => format!("alert {}/{}", spec.namespace, spec.name),
             Self::Monitor(spec) => format!("monitor {}/{}", spec.namespace, spec.name),
+            Self::Secret(spec) => format!("secret {}/{}", spec.namespace, spec.name),
         }
     }
 }
 
+/// Returns the errors of secrets that cannot be read.
+fn unreadable(wrong: Vec<(String, String)>, is_document: bool) -> Vec<SpecError> {
+    let at = |path| if is_document { format!("spec.{path}") } else { path };
+    wrong.into_iter().map(|(path, detail)| SpecError { path: at(path), detail }).collect()
+}
+
 /// Supported kinds, for messages.
-const KINDS: &str = "`workflow`, `schedule`, `service`, `calendar`, `queue`, `channel`, `alert` or `monitor`";
+const KINDS: &str =
+    "`workflow`, `schedule`, `service`, `calendar`, `queue`, `channel`, `alert`, `monitor` or `secret`";
 
 /// Metadata of a document. A file without `spec` and `kind` is a bare spec.
 #[derive(Debug, Default, Deserialize)]
@@ -315,13 +325,7 @@ impl Part<'_> {
                 {
                     one(namespace)?.clone_into(&mut spec.namespace);
                 }
-                secrets::fill(&mut spec.to).map_err(|wrong| {
-                    let at = |path| if is_document { format!("spec.{path}") } else { path };
-                    wrong
-                        .into_iter()
-                        .map(|(path, detail)| SpecError { path: at(path), detail })
-                        .collect::<Vec<_>>()
-                })?;
+                secrets::fill(&mut spec.to).map_err(|wrong| unreadable(wrong, is_document))?;
                 Ok(Object::Channel(Box::new(spec)))
             }
             "alert" => {
@@ -341,6 +345,16 @@ impl Part<'_> {
                     one(namespace)?.clone_into(&mut spec.namespace);
                 }
                 Ok(Object::Monitor(Box::new(spec)))
+            }
+            "secret" => {
+                let mut spec: SecretSpec = self.spec(&metadata, is_document)?;
+                if namespace.by_flag()
+                    || spec.namespace == model::spec::DEFAULT && metadata.namespace.is_none()
+                {
+                    one(namespace)?.clone_into(&mut spec.namespace);
+                }
+                secrets::fill_values(&mut spec).map_err(|wrong| unreadable(wrong, is_document))?;
+                Ok(Object::Secret(Box::new(spec)))
             }
             "queue" => {
                 let Some(name) = metadata.name else { return wrong("name", "is missing".to_owned()) };

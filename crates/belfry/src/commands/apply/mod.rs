@@ -1,10 +1,10 @@
 //! `belfry apply` and `belfry diff`: apply the definitions in files to the server, or show what would change.
 //!
 //! - `documents`: parses files into objects and reports all errors together.
-//! - `secrets`: secrets of channels, from the environment or from files.
+//! - `secrets`: secrets of channels and values of secrets, from the environment or from files.
 //! - `diff`: formats the changes of an object as a unified diff.
 //!
-//! Calendars are applied first, then queues, channels, alert rules, monitors, services, workflows and schedules, because
+//! Calendars are applied first, then queues, secrets, channels, alert rules, monitors, services, workflows and schedules, because
 //! later kinds refer to earlier ones. All workflows are applied in one transaction, because they may call each other; services
 //! and schedules are applied in transactions of at most [`SERVICES_AT_ONCE`] and [`SCHEDULES_AT_ONCE`]. Objects that were applied before an error stay applied. Applying the same files again
 //! is idempotent.
@@ -20,10 +20,12 @@ use model::alert::{AlertRuleSpec, ChannelSpec, MonitorSpec};
 use model::api::{AppliedSchedules, AppliedServices, AppliedWorkflows, ApplyChange};
 use model::calendar::{CalendarSpec, CalendarStep, Days};
 use model::queue::QueueSettings;
+use model::secret::SecretSpec;
 use model::timing::{Filter, Timing};
 use model::{ScheduleSpec, ServiceSpec, WorkflowSpec};
 
 use self::documents::{Document, Object, read};
+pub(super) use self::secrets::trimmed;
 use super::schedules::with_carets;
 use super::{Context, schedules, workflows};
 use crate::args::schedule::{ApplyArgs, DiffArgs};
@@ -101,7 +103,7 @@ struct Applier {
 
 impl Applier {
     async fn all(&mut self, documents: &[Document], done: &mut Vec<AppliedObject>) -> Result<(), Failure> {
-        let (mut calendars, mut queues) = (Vec::new(), Vec::new());
+        let (mut calendars, mut queues, mut secrets) = (Vec::new(), Vec::new(), Vec::new());
         let (mut channels, mut rules, mut monitors) = (Vec::new(), Vec::new(), Vec::new());
         let (mut services, mut workflows, mut schedules) = (Vec::new(), Vec::new(), Vec::new());
         for document in documents {
@@ -111,6 +113,7 @@ impl Applier {
                 Object::Channel(spec) => channels.push((document, spec.as_ref())),
                 Object::AlertRule(spec) => rules.push((document, spec.as_ref())),
                 Object::Monitor(spec) => monitors.push((document, spec.as_ref())),
+                Object::Secret(spec) => secrets.push((document, spec.as_ref())),
                 Object::Service(spec) => services.push((document, spec.as_ref())),
                 Object::Workflow(spec) => workflows.push((document, spec.as_ref())),
                 Object::Schedule(spec) => schedules.push((document, spec.as_ref())),
@@ -126,6 +129,11 @@ impl Applier {
             let change = self.queue(name, settings).await.map_err(|error| with_document(document, error))?;
             let (name, warnings) = (name.clone(), Vec::new());
             done.push(AppliedObject { kind: "queue", name, namespace: None, change, warnings });
+        }
+        for (document, spec) in secrets {
+            let change = self.secret(spec).await.map_err(|error| with_document(document, error))?;
+            let (name, namespace) = (spec.name.clone(), Some(spec.namespace.clone()));
+            done.push(AppliedObject { kind: "secret", name, namespace, change, warnings: Vec::new() });
         }
         for (document, spec) in channels {
             let change = self.channel(spec).await.map_err(|error| with_document(document, error))?;
@@ -205,6 +213,21 @@ impl Applier {
             });
         }
         let after = self.client.put_channel(spec).await?;
+        Ok(changed(before.map(|before| before.version), after.version))
+    }
+
+    /// Applies a secret. Only the server can tell whether its values differ; a dry run compares everything else.
+    async fn secret(&self, spec: &SecretSpec) -> Result<ApplyChange, client::Error> {
+        let before = optional(self.client.secret(&spec.namespace, &spec.name).await)?;
+        if self.dry_run {
+            let wanted = self.client.put_secret_dry_run(spec).await?;
+            return Ok(match before {
+                None => ApplyChange::Created,
+                Some(before) if before.spec == wanted => ApplyChange::Unchanged,
+                Some(_) => ApplyChange::Changed,
+            });
+        }
+        let after = self.client.put_secret(spec).await?;
         Ok(changed(before.map(|before| before.version), after.version))
     }
 

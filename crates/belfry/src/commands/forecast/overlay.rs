@@ -45,6 +45,7 @@ fn check(plan: &Plan, document: &Document) -> Result<(), Invalid> {
         Object::Channel(spec) => validate::channel(spec),
         Object::AlertRule(spec) => validate::alert_rule(spec),
         Object::Monitor(spec) => validate::monitor(spec),
+        Object::Secret(spec) => validate::secret(spec),
     }
 }
 
@@ -85,7 +86,7 @@ fn put(plan: &mut Plan, object: Object) {
                 None => plan.services.push(Service::from(*spec)),
             }
         }
-        // Alerts change no run.
-        Object::Channel(_) | Object::AlertRule(_) | Object::Monitor(_) => {}
+        // Alerts and secrets change no run.
+        Object::Channel(_) | Object::AlertRule(_) | Object::Monitor(_) | Object::Secret(_) => {}
     }
 }
