@@ -20,6 +20,7 @@ export const VIEWS = [
   "/queues",
   "/namespaces",
   "/artifacts",
+  "/secrets",
   "/events",
   "/alerts",
   "/alerts/rules",

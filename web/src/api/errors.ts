@@ -139,6 +139,7 @@ const HINTS = {
   channel_not_found: "gone",
   silence_not_found: "gone",
   monitor_not_found: "gone",
+  secret_not_found: "gone",
   alert_resolved: "reload",
   alert_lasting: "reload",
   worker_not_found: "gone",

@@ -70,6 +70,7 @@ const PAGES = [
   "servers",
   "queues",
   "artifacts",
+  "secrets",
   "events",
   "namespaces",
   "access",

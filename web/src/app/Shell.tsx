@@ -71,6 +71,7 @@ const NAV_ITEMS = [
   { to: "/servers", key: "servers", icon: Network },
   { to: "/queues", key: "queues", icon: Rows3 },
   { to: "/artifacts", key: "artifacts", icon: Boxes },
+  { to: "/secrets", key: "secrets", icon: KeyRound },
   { to: "/events", key: "events", icon: Activity },
   { to: "/namespaces", key: "namespaces", icon: Layers },
   { to: "/access", key: "access", icon: ShieldCheck },

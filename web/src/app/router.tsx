@@ -543,6 +543,13 @@ const monitor = createRoute({
   component: lazyPage(() => import("../pages/alerts/MonitorPage"), "MonitorPage"),
 });
 
+const secrets = createRoute({
+  getParentRoute: () => root,
+  path: "/secrets",
+  validateSearch: namespaceSearch,
+  component: lazyPage(() => import("../pages/secrets/SecretsPage"), "SecretsPage"),
+});
+
 const silences = createRoute({
   getParentRoute: () => root,
   path: "/alerts/silences",
@@ -700,6 +707,7 @@ const routes = [
   alert,
   alertRules,
   channels,
+  secrets,
   monitors,
   monitor,
   silences,

@@ -14,6 +14,7 @@ export const RESOURCES = [
   "services",
   "calendars",
   "artifacts",
+  "secrets",
   "queues",
   "workers",
   "server",

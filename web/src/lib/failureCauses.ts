@@ -48,6 +48,8 @@ const ADVICE: Record<keyof typeof english.result, Advice> = {
   no_free_port: "ports",
   port_in_use: "ports",
   volume_missing: "volume",
+  secret_not_found: "secret",
+  secrets_unavailable: "worker",
   sandbox_unavailable: "sandbox",
   sandbox_conflict: "sandboxConflict",
   sandbox_lost: "sandboxLost",

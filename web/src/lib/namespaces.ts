@@ -9,6 +9,7 @@ export const SCOPED_LISTS: ReadonlySet<string> = new Set([
   "/runs",
   "/services",
   "/artifacts",
+  "/secrets",
   "/alerts",
   "/alerts/rules",
   "/alerts/channels",

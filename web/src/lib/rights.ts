@@ -120,6 +120,7 @@ const PAGES: ReadonlyArray<readonly [path: string, ...Permission]> = [
   ["/queues", "read", "queues"],
   ["/namespaces", "read", "namespaces"],
   ["/artifacts", "read", "artifacts"],
+  ["/secrets", "read", "secrets"],
   ["/events", "read", "events"],
   ["/alerts", "read", "alerts"],
   ["/access", "read", "access"],

@@ -18,6 +18,7 @@ import type {
   Origin,
   ReplicaOrigin,
   RequiredService,
+  SecretReference,
   StepOrigin,
   UpstreamJob,
 } from "../../api/schema";
@@ -193,6 +194,9 @@ export function Summary({ job, execution, selected, isExplained }: Props) {
               : null,
             spec?.volumes?.length
               ? [t("job.details.volumes"), spec.volumes.map(({ name }) => name).join(", ")]
+              : null,
+            spec?.secrets?.length
+              ? [t("job.details.secrets"), spec.secrets.map(secretText).join(", ")]
               : null,
             job.retry_of
               ? [
@@ -471,4 +475,9 @@ function ResultCard({ result, isExplained }: { result: JobResult; isExplained: b
       )}
     </Card>
   );
+}
+
+/** Returns a reference to a secret as a text: “DB_PASSWORD = db/password”. */
+function secretText({ secret, key, env, file }: SecretReference): string {
+  return `${env ?? file ?? ""} = ${secret}/${key}`;
 }
