@@ -64,6 +64,20 @@ async fn the_alerts_of_the_examples_are_applied() {
     site.belfry(&["diff", "-f", folder]).await.success();
 }
 
+/// H2.
+#[tokio::test]
+async fn the_secret_of_the_examples_is_used_by_its_job() {
+    let site = Site::start().await;
+    let folder = repository().join("examples/secrets");
+    let script = format!(
+        "echo certificate > ca.pem; DB_PASSWORD=correct-horse belfry apply -f {0}/secret.yaml
+         belfry submit --wait -f {0}/job.yaml && belfry logs @last",
+        folder.display()
+    );
+    let log = site.script(&site.path(""), &script).await.success();
+    assert!(log.contains("with the password ******") && !log.contains("correct-horse"), "{log}");
+}
+
 /// F3.
 #[tokio::test]
 async fn the_services_of_the_examples_become_available() {

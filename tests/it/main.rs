@@ -35,6 +35,7 @@ mod repository_rules;
 mod restoring;
 mod runtimes;
 mod sandbox;
+mod secrets;
 mod services;
 mod survival;
 mod timekeeping;

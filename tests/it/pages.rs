@@ -297,8 +297,10 @@ fn count(value: u64) -> String {
 
 /// Returns the value of a constant for people, from its name and its source expression.
 fn value(name: &str, expression: &str) -> String {
+    let number = |text: &str| text.trim().replace('_', "").parse::<u64>().unwrap();
     let product = |text: &str| -> u64 {
-        text.split('*').map(|n| n.trim().replace('_', "").parse::<u64>().unwrap()).product()
+        let (factors, bits) = text.split_once(" << ").unwrap_or((text, "0"));
+        factors.split('*').map(number).product::<u64>() << number(bits)
     };
     let inner = |kind: &str| expression.strip_prefix(kind)?.strip_suffix(')');
     if let Some(bytes) = inner("Bytes(") {
