@@ -224,7 +224,7 @@ pub fn plain(message: &str) -> String {
     }
     // The path already names the field, so the position in the text is dropped.
     let message = message.split(" at line ").next().unwrap_or(message);
-    let message: String = message.chars().take(400).collect();
+    let message: String = message.chars().take(600).collect();
     let message =
         message.replace("floating point", "number").replace("invalid type: map", "invalid type: object");
     let message = message.replace("invalid value: map", "invalid value: object");

@@ -576,7 +576,7 @@ mod tests {
         let wrong = r#"{"run": {"process": {"command": [1, "a", 2], "env": 5}}, "name": "x", "priority": 900,
             "timeout": "5", "retry": {"max_retries": "many"}, "prio": 1}"#;
         insta::assert_snapshot!(all(Format::Json, wrong), @r#"
-        prio: unknown field `prio`, expected one of `name`, `namespace`, `owner`, `labels`, `queue`, `priority_class`, `priority`, `run_at`, `start_deadline`, `finish_by`, `after`, `requires`, `run`, `inputs`, `outputs`, `ports`, `health`, `volumes`, `secrets`, `resources`, `constraints`, `placement`, `spread`, `retry`, `timeout`, `grace`, `stop_signal`, `log`, `delivery`, `concurrency`, `idempotency_key`, `ret
+        prio: unknown field `prio`, expected one of `name`, `namespace`, `owner`, `labels`, `queue`, `priority_class`, `priority`, `run_at`, `start_deadline`, `finish_by`, `after`, `requires`, `run`, `inputs`, `outputs`, `ports`, `health`, `volumes`, `secrets`, `resources`, `constraints`, `placement`, `spread`, `retry`, `timeout`, `grace`, `stop_signal`, `log`, `delivery`, `concurrency`, `idempotency_key`, `retention`
         priority: invalid value: integer `900`, expected a whole number from 0 to 255
         retry.max_retries: invalid type: string "many", expected a whole number from 0 to 4294967295
         run.process.command[0]: invalid type: integer `1`, expected a string
@@ -586,7 +586,7 @@ mod tests {
         "#);
         let yaml = "run: {process: {command: [echo, 1]}}\npriority: high\ntimeout: 5\nprio: 1\n";
         insta::assert_snapshot!(all(Format::Yaml, yaml), @r#"
-        prio: unknown field `prio`, expected one of `name`, `namespace`, `owner`, `labels`, `queue`, `priority_class`, `priority`, `run_at`, `start_deadline`, `finish_by`, `after`, `requires`, `run`, `inputs`, `outputs`, `ports`, `health`, `volumes`, `resources`, `constraints`, `placement`, `spread`, `retry`, `timeout`, `grace`, `stop_signal`, `log`, `delivery`, `concurrency`, `idempotency_key`, `retention`
+        prio: unknown field `prio`, expected one of `name`, `namespace`, `owner`, `labels`, `queue`, `priority_class`, `priority`, `run_at`, `start_deadline`, `finish_by`, `after`, `requires`, `run`, `inputs`, `outputs`, `ports`, `health`, `volumes`, `secrets`, `resources`, `constraints`, `placement`, `spread`, `retry`, `timeout`, `grace`, `stop_signal`, `log`, `delivery`, `concurrency`, `idempotency_key`, `retention`
         priority: invalid type: string "high", expected a whole number from 0 to 255
         timeout: `5` is not a duration: expected a number with a unit, such as `500ms`, `90s`, `1h30m` or `2d`
         "#);
