@@ -409,6 +409,9 @@ async fn a_server_that_joins_gets_the_secret_key() {
         }
     };
     let problem = soon("the problem is reported", problem).await;
-    assert!(problem.contains("server `second` has another secret key"), "{problem}");
+    assert!(
+        problem.contains("server `second` encrypts secrets with a key that this server does not have"),
+        "{problem}"
+    );
     stop([second, first]).await;
 }
