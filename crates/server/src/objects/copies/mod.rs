@@ -52,6 +52,7 @@ use store::query::ArtifactFilter;
 use store::{Store, StoreError};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
 
 use self::folder::Folder;
 use self::servers::{RecentKeys, ServerError, Servers};
@@ -62,6 +63,9 @@ use crate::hash::sha256_hex;
 const KINDS: [&str; 2] = [LOGS, ARTIFACTS];
 const LOGS: &str = "logs";
 const ARTIFACTS: &str = "artifacts";
+/// Longest wait for a majority of the servers.
+const PUT_PATIENCE: Duration = Duration::from_secs(15);
+const SEND_AGAIN: Duration = Duration::from_millis(500);
 /// Interval at which a server asks the others for objects that it has missed.
 const FOLLOW_EVERY: Duration = Duration::from_secs(5);
 /// Age below which an object is kept although no row needs it yet.
@@ -189,7 +193,8 @@ impl Copies {
         })
     }
 
-    /// Stores a file as an object on a majority of the servers. The others get it afterwards.
+    /// Stores a file as an object on a majority of the servers. The others get it afterwards. Waits up to [`PUT_PATIENCE`] for
+    /// servers that do not answer: one that was killed counts until its registration expires.
     ///
     /// # Errors
     /// [`ObjectError::TooFewCopies`] or [`ObjectError::Io`]; the call may be repeated.
@@ -197,6 +202,17 @@ impl Copies {
         let source = file.to_owned();
         self.on_files(key, "store", move |folder, key| folder.add(key, &source)).await?;
         lock(&self.recent).add(key);
+        let give_up = Instant::now() + PUT_PATIENCE;
+        loop {
+            match self.send_to_majority(key).await {
+                Err(ObjectError::TooFewCopies { .. }) if Instant::now() < give_up => {}
+                sent => return sent,
+            }
+            tokio::time::sleep(SEND_AGAIN).await;
+        }
+    }
+
+    async fn send_to_majority(self: &Arc<Self>, key: &Key) -> Result<(), ObjectError> {
         let now = self.servers.now();
         let mut total = now.total.max(1);
         let sends = now.others.into_iter().map(|server| self.spawn_send(server, key.clone()));

@@ -195,19 +195,26 @@ async fn an_object_reaches_all_servers() {
     assert!(!alone.copies(0).bring(&artifact()).await.unwrap());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_object_is_stored_when_a_majority_has_it() {
     let site = Site::new(3);
     site.stop(2);
     site.put(0, &log()).await.unwrap();
     site.stop(1);
+    let begun = Instant::now();
     let error = site.put(0, &artifact()).await.unwrap_err();
+    assert!(begun.elapsed() >= PUT_PATIENCE);
     assert!(
         matches!(error, ObjectError::TooFewCopies { copies: 1, needed: 2, source: Some(_), .. }),
         "{error:?}"
     );
-    site.start(1);
-    site.put(0, &artifact()).await.unwrap();
+    // It waits for a server that is restarted.
+    let restart = async {
+        tokio::time::sleep(PUT_PATIENCE / 2).await;
+        site.start(1);
+    };
+    let key = artifact();
+    tokio::join!(site.put(0, &key), restart).0.unwrap();
     assert!(site.has(1, &artifact()).await);
 }
 
