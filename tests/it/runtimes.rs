@@ -10,7 +10,9 @@ use std::time::Duration;
 use client::{LogQuery, LogSource};
 use harness::{ContainerEngine, Role, Site, until, within};
 use model::api::Job;
-use model::spec::{ContainerRun, Delivery, HttpRun, InputFile, OutputFile, PullPolicy, Run, Volume};
+use model::spec::{
+    ContainerRun, Delivery, HttpRun, InputFile, OutputFile, PullPolicy, Run, SecretReference, Volume,
+};
 use model::{Bytes, JobId, JobSpec, JobStatus};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -134,6 +136,35 @@ async fn a_container_runs_like_a_process() {
     let stopped = site.until_status(stopped, JobStatus::Cancelled).await;
     assert!(log_of(&site, &stopped).await.contains("term"));
     assert_eq!(engine.containers(), [""; 0], "no container is left");
+}
+
+/// H2. Also a user of the image that the worker does not know reads the files.
+#[tokio::test]
+async fn a_container_gets_secrets_and_its_log_is_masked() {
+    let Some(engine) = ContainerEngine::start().await else { return };
+    let (site, _) = site_with(&engine, &[]).await;
+    let file = site.path("password.txt");
+    fs::write(&file, "correct-horse-battery\n").unwrap();
+    let value = format!("password=@{}", file.display());
+    site.belfry(&["secret", "put", "db", &value]).await.success();
+    for user in [None, Some("app")] {
+        let mut spec = container(
+            "test \"$DB_PASSWORD\" = \"$(cat $BELFRY_SECRETS/password)\" && echo \"same: $DB_PASSWORD\"",
+        );
+        let Run::Container(run) = &mut spec.run else { unreachable!() };
+        run.user = user.map(str::to_owned);
+        let reference = |env: Option<&str>, file: Option<&str>| SecretReference {
+            secret: "db".into(),
+            key: "password".into(),
+            env: env.map(str::to_owned),
+            file: file.map(str::to_owned),
+        };
+        spec.secrets = vec![reference(Some("DB_PASSWORD"), None), reference(None, Some("password"))];
+        let job = ended(&site, &spec).await;
+        let log = log_of(&site, &job).await;
+        assert_eq!(job.status, JobStatus::Succeeded, "{user:?} {:?} {log}", job.result);
+        assert!(log.contains("same: ******\n"), "{user:?} {log}");
+    }
 }
 
 /// D7, D9. A container is frozen without a lease, continues with the next one, and dies with its supervisor.
