@@ -75,7 +75,7 @@ fn a_missing_ping_takes_a_monitor_down_after_the_grace_time_and_a_success_ends_t
 }
 
 #[test]
-fn a_late_ping_within_the_grace_time_notifies_nobody() {
+fn a_late_ping_within_the_grace_time_sends_no_notification() {
     let mut t = scene();
     for _ in 0..10 {
         ping(&mut t, PingKind::Success);

@@ -69,7 +69,7 @@ async fn the_worker_of_an_execution_gets_the_current_values_of_its_job() {
 
 /// H2. Workers share a token here, so a token alone is no right to the secrets of the executions of others.
 #[tokio::test]
-async fn nobody_else_gets_the_values_of_an_execution() {
+async fn another_caller_gets_no_value_of_an_execution() {
     let server = Server::start().await;
     put(&server, VALUE).await;
     let worker = server.worker(server.fake().plan(|_| Plan::Run)).await;
