@@ -70,8 +70,16 @@ impl Copies {
                     }
                 }
             }
-            *super::lock(&self.trouble) = (!troubles.is_empty()).then(|| troubles.join("; "));
+            self.note((!troubles.is_empty()).then(|| troubles.join("; ")));
             tokio::time::sleep(FOLLOW_EVERY).await;
+        }
+    }
+
+    /// Notes why objects may be missing, and warns when that begins.
+    fn note(&self, trouble: Option<String>) {
+        let former = std::mem::replace(&mut *super::lock(&self.trouble), trouble.clone());
+        if let (None, Some(trouble)) = (former, trouble) {
+            tracing::warn!("{trouble}; retrying");
         }
     }
 
