@@ -31,6 +31,8 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Networks that can reach `listen`, and their protection.
     pub exposure: Exposure,
+    /// Files of the certificate with which this server terminates TLS itself; no TLS for clients if `None`.
+    pub tls: Option<TlsConfig>,
     /// Accepted values of the header `Host`, in addition to the loopback names.
     pub host_names: Vec<String>,
     /// Storage of logs and artifacts.
@@ -208,13 +210,22 @@ impl Default for LimitsConfig {
 /// Networks that can reach the listener, and their protection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Exposure {
-    /// Only this machine; any other listening address is refused.
+    /// Without [`TlsConfig`], only this machine: any other listening address is refused. With it, any network.
     #[default]
     Loopback,
     /// Any network, through a proxy that terminates TLS; only the proxy can reach the listener.
     BehindProxy,
-    /// Any network, without TLS. Tokens and data can be read in transit.
+    /// Any network, also without TLS. Tokens and data can be read in transit.
     Insecure,
+}
+
+/// Files of the certificate of this server. They are read again when they change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// File with the certificate of this server, followed by those of intermediate authorities (PEM).
+    pub cert_file: PathBuf,
+    /// File with the private key of the certificate (PEM).
+    pub key_file: PathBuf,
 }
 
 /// Store of the rows.
@@ -291,7 +302,7 @@ pub struct S3Config {
 pub enum ConfigError {
     /// The listening address is reachable from other machines, and no setting permits this.
     #[error(
-        "refusing to listen on {listen}: it can be reached from other machines, and this server does not speak TLS"
+        "refusing to listen on {listen}: it can be reached from other machines, and the server has no TLS certificate"
     )]
     Exposed {
         /// The listening address.
@@ -312,7 +323,8 @@ impl ConfigError {
     pub fn help(&self) -> &'static str {
         match self {
             Self::Exposed { .. } => {
-                "listen on a loopback address; or put a proxy that terminates TLS in front, and set `server.behind_proxy`"
+                "listen on a loopback address; or set `server.tls_cert_file` and `server.tls_key_file` (`belfry tls create` \
+                 creates the files); or put a proxy that terminates TLS in front, and set `server.behind_proxy`"
             }
             Self::Invalid { .. } => "correct the setting; `belfry config show` prints all of them",
         }
@@ -327,6 +339,7 @@ impl ServerConfig {
             store: StoreConfig::Embedded,
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
             exposure: Exposure::default(),
+            tls: None,
             host_names: Vec::new(),
             objects: ObjectsConfig::Local(None),
             engine: engine::Config::default(),
@@ -351,6 +364,11 @@ impl ServerConfig {
         }
     }
 
+    /// Whether browsers reach this server over HTTPS: it terminates TLS itself, or a proxy in front does.
+    pub fn is_https(&self) -> bool {
+        self.tls.is_some() || self.exposure == Exposure::BehindProxy
+    }
+
     /// Returns the file with the key that encrypts secrets.
     pub fn secret_key_path(&self) -> PathBuf {
         self.secret_key_file.clone().unwrap_or_else(|| self.data_dir.join("secret.key"))
@@ -361,7 +379,7 @@ impl ServerConfig {
     /// # Errors
     /// The first [`ConfigError`], which names the setting.
     pub fn check(&self) -> Result<(), ConfigError> {
-        if self.exposure == Exposure::Loopback && !self.listen.ip().is_loopback() {
+        if self.exposure == Exposure::Loopback && self.tls.is_none() && !self.listen.ip().is_loopback() {
             return Err(ConfigError::Exposed { listen: self.listen });
         }
         let invalid = |name, reason: String| Err(ConfigError::Invalid { name, reason });
@@ -451,13 +469,14 @@ impl ServerConfig {
         }
         if self.advertise_url.is_none() && self.listen.ip().is_unspecified() {
             let reason = format!(
-                "the other servers of the cluster cannot reach `{}`: set the address of this machine, as `http://HOST:PORT`",
-                self.listen
+                "the other servers of the cluster cannot reach `{}`: set the address of this machine, as `{}://HOST:PORT`",
+                self.listen,
+                self.scheme()
             );
             return invalid("server.advertise_url", reason);
         }
         match &self.advertise_url {
-            Some(url) if !url.starts_with("http://") => {
+            Some(url) if self.tls.is_none() && !url.starts_with("http://") => {
                 let reason = format!(
                     "the other servers of the cluster connect directly, not through a proxy: expected `http://HOST:PORT`, but got `{url}`"
                 );
@@ -469,8 +488,22 @@ impl ServerConfig {
 
     /// Returns the URL of this server for other servers and workers, if it listens at `addr`.
     pub fn url_at(&self, addr: SocketAddr) -> Option<String> {
-        let by_address = (!addr.ip().is_unspecified()).then(|| format!("http://{addr}"));
+        let by_address = (!addr.ip().is_unspecified()).then(|| format!("{}://{addr}", self.scheme()));
         self.advertise_url.clone().or(by_address)
+    }
+
+    /// Returns `HOST:PORT` of this server for the other members of a Raft cluster, which connect without HTTP.
+    pub(crate) fn raft_address_at(&self, addr: SocketAddr) -> String {
+        let url = self.url_at(addr).unwrap_or_default();
+        let (scheme, place) = url.split_once("://").unwrap_or(("http", &url));
+        let place = place.trim_end_matches('/');
+        let has_port = place.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let default = if scheme == "https" { 443 } else { 80 };
+        if has_port { place.to_owned() } else { format!("{place}:{default}") }
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
     }
 
     /// Returns the path of the embedded store.
@@ -538,7 +571,7 @@ mod tests {
     #[test]
     fn a_public_address_requires_an_exposure_setting() {
         let open: SocketAddr = "0.0.0.0:7070".parse().unwrap();
-        insta::assert_snapshot!(problem(|c| c.listen = open), @"refusing to listen on 0.0.0.0:7070: it can be reached from other machines, and this server does not speak TLS");
+        insta::assert_snapshot!(problem(|c| c.listen = open), @"refusing to listen on 0.0.0.0:7070: it can be reached from other machines, and the server has no TLS certificate");
         for exposure in [Exposure::BehindProxy, Exposure::Insecure] {
             assert_eq!(
                 problem(|c| {
@@ -547,6 +580,49 @@ mod tests {
                 }),
                 "fine"
             );
+        }
+    }
+
+    fn tls() -> Option<TlsConfig> {
+        Some(TlsConfig { cert_file: "server.pem".into(), key_file: "server-key.pem".into() })
+    }
+
+    #[test]
+    fn a_server_with_a_certificate_listens_on_any_address() {
+        let open: SocketAddr = "0.0.0.0:7070".parse().unwrap();
+        let secured = |config: &mut ServerConfig| {
+            config.listen = open;
+            config.tls = tls();
+        };
+        assert_eq!(problem(secured), "fine");
+        for exposure in [Exposure::BehindProxy, Exposure::Insecure] {
+            assert_eq!(
+                problem(|c| {
+                    secured(c);
+                    c.exposure = exposure;
+                }),
+                "fine"
+            );
+        }
+    }
+
+    #[test]
+    fn a_server_with_a_certificate_advertises_https() {
+        let mut config = ServerConfig::new("data");
+        let at: SocketAddr = "10.0.0.1:7070".parse().unwrap();
+        assert_eq!(config.url_at(at).as_deref(), Some("http://10.0.0.1:7070"));
+        assert_eq!(config.raft_address_at(at), "10.0.0.1:7070");
+        config.tls = tls();
+        assert_eq!(config.url_at(at).as_deref(), Some("https://10.0.0.1:7070"));
+        assert_eq!(config.raft_address_at(at), "10.0.0.1:7070");
+        for (url, address) in [
+            ("https://a.example:7070", "a.example:7070"),
+            ("https://a.example", "a.example:443"),
+            ("https://[fd00::1]:7070", "[fd00::1]:7070"),
+            ("https://[fd00::1]", "[fd00::1]:443"),
+        ] {
+            config.advertise_url = Some(url.into());
+            assert_eq!(config.raft_address_at(at), address);
         }
     }
 
@@ -564,6 +640,11 @@ mod tests {
             raft(|c| c.advertise_url = Some("https://proxy".into())).contains("not through a proxy"),
             "a proxy would end the TLS of the servers"
         );
+        let own_tls = |config: &mut ServerConfig| {
+            config.tls = tls();
+            config.advertise_url = Some("https://a.example:7070".into());
+        };
+        assert_eq!(raft(own_tls), "fine", "the server itself terminates this TLS");
         let anywhere = |config: &mut ServerConfig| {
             config.exposure = Exposure::Insecure;
             config.listen = "0.0.0.0:7070".parse().unwrap();

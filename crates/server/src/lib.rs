@@ -19,14 +19,14 @@
 //! - `between_servers`: requests of servers to each other; `server_clients`: HTTP clients for them; `marks`: how servers are known
 //!   behind proxies.
 //! - `raft_member`: the Raft store of this server, how it becomes a member of its cluster, and the connections to the others.
-//! - [`clock`]: the time, which tests replace. [`listener`]: the TCP listener with TLS. `web`: the files of the
+//! - [`clock`]: the time, which tests replace. [`listener`]: the TCP listener; `tls`: the certificate of its port. `web`: the files of the
 //!   dashboard. [`housekeeping`]: retention; [`metrics`]: Prometheus metrics; [`preview`]: the next scheduled times of
 //!   a timing; [`input_errors`]: error messages for input that does not deserialize.
 //!
 //! [`start`] assembles these parts from a [`ServerConfig`]; each part gets [`Services`].
 //!
 //! Imports have one direction: `running` → `api`, `grpc`, `housekeeping` → `services` → `node`, `listener` → `members`
-//! → `auth`, `objects`, `peers` → `clock`, `config`, `metrics`. The node depends on neither HTTP nor gRPC.
+//! → `auth`, `objects`, `peers`, `tls` → `clock`, `config`, `metrics`. The node depends on neither HTTP nor gRPC.
 //!
 //! # Invariants
 //! - Nothing is answered, sent to a worker or shown in a feed before its commit.
@@ -67,6 +67,7 @@ mod services;
 mod statistics;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod tls;
 mod usage;
 mod web;
 
@@ -74,3 +75,4 @@ pub use config::ServerConfig;
 pub use raft_member::RaftMemberError;
 pub use running::{EngineThread, Environment, Running, StartError, start, start_at, start_with};
 pub use services::Services;
+pub use tls::TlsError;

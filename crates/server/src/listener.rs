@@ -3,8 +3,10 @@
 //! This is `axum::serve` with limits. A connection that sends its headers too slowly, or does not answer pings, is
 //! closed. There are at most [`CONNECTIONS_MAX`] connections, and one address gets at most as many as are free.
 //!
-//! The first byte of a connection shows whether [another server](crate::peers) has connected; each connection waits for
-//! it in its own task. Connections of servers that fail authentication get only a refusal.
+//! The first byte of a connection shows whether it is TLS, and the first message of a TLS handshake whether [another
+//! server](crate::peers) has connected or a client. Each connection waits for them in its own task. Connections of servers
+//! that fail authentication get only a refusal. So do clients of other machines without TLS, if the server has
+//! [a certificate](crate::tls).
 //!
 //! A [`Door`] says what serves a connection. A member of a Raft cluster opens its port before it can read its store: the
 //! members elect a leader over it. Until the door is [open](Door::open), requests get a refusal.
@@ -24,21 +26,24 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use store::cluster::Fingerprint;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use crate::members::Members;
-use crate::peers::{self, FromServer, Identity};
+use crate::peers::{self, FromServer, Identity, Proved};
 use crate::raft_member::RaftMember;
+use crate::tls::ClientTls;
 
 /// Most concurrent connections; further ones wait in the kernel's backlog.
 const CONNECTIONS_MAX: usize = 20_000;
-/// Longest wait for the first byte of a client, for its TLS handshake, and for the headers of a request.
+/// Longest wait for the first byte of a client, for its TLS handshake with the first byte of its request, and for the headers
+/// of a request.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most bytes of headers in a request.
 const HEADER_BYTES_MAX: u32 = 32 * 1024;
@@ -72,6 +77,11 @@ pub trait Listener: Send + 'static {
     /// Returns the address of the peer, if the network has addresses.
     fn peer(_stream: &Self::Stream) -> Option<IpAddr> {
         None
+    }
+
+    /// Returns whether the connection comes from this machine, so that no network has its bytes.
+    fn is_local(_stream: &Self::Stream) -> bool {
+        true
     }
 }
 
@@ -119,6 +129,12 @@ impl Listener for TcpListener {
     fn peer(stream: &TcpStream) -> Option<IpAddr> {
         stream.peer_addr().ok().map(|address| address.ip())
     }
+
+    fn is_local(stream: &TcpStream) -> bool {
+        let (Ok(peer), Ok(own)) = (stream.peer_addr(), stream.local_addr()) else { return false };
+        // A packet with the server's own address as its source comes from the same machine.
+        peer.ip().to_canonical().is_loopback() || peer.ip() == own.ip()
+    }
 }
 
 /// HTTP services for the kinds of connections.
@@ -129,9 +145,18 @@ pub(crate) struct Routers {
     pub(crate) unauthenticated_peers: Router,
 }
 
+/// TLS of the connections of clients.
+pub(crate) struct Secured {
+    pub(crate) tls: Arc<ClientTls>,
+    /// Serves clients of other machines that connect without TLS; if `None`, they are served like all others.
+    pub(crate) plain_from_network: Option<Router>,
+}
+
 /// What serves the connections of a server.
 pub(crate) struct Door {
     identity: Arc<Identity>,
+    /// `None` if this server does not terminate the TLS of clients.
+    secured: Option<Secured>,
     /// Serves requests until the door is open.
     starting: Router,
     opened: OnceLock<Opened>,
@@ -148,8 +173,13 @@ struct Opened {
 
 impl Door {
     /// Creates the door of a server with this key. `starting` serves requests until the door is open.
-    pub(crate) fn new(identity: Arc<Identity>, starting: Router) -> Self {
-        Self { identity, starting, opened: OnceLock::new(), raft: OnceLock::new() }
+    pub(crate) fn new(identity: Arc<Identity>, starting: Router, secured: Option<Secured>) -> Self {
+        Self { identity, secured, starting, opened: OnceLock::new(), raft: OnceLock::new() }
+    }
+
+    /// Returns the TLS of the connections of clients.
+    pub(crate) fn tls(&self) -> Option<&Arc<ClientTls>> {
+        self.secured.as_ref().map(|secured| &secured.tls)
     }
 
     /// Returns the key of the server.
@@ -168,6 +198,11 @@ impl Door {
         let for_servers = main.clone().layer(Extension(FromServer));
         // A server is started once.
         let _first = self.opened.set(Opened { main, for_servers, unauthenticated_peers, members });
+    }
+
+    /// Returns the service of a connection without TLS.
+    fn plain(&self, is_local: bool) -> Option<&Router> {
+        self.secured.as_ref().filter(|_| !is_local)?.plain_from_network.as_ref()
     }
 
     fn main(&self) -> Router {
@@ -282,6 +317,12 @@ impl Drop for ConnectionCount {
     }
 }
 
+/// The other end of a TLS connection.
+enum Accepted<S> {
+    Server(TlsStream<S>, Proved),
+    Client(TlsStream<S>),
+}
+
 /// Dispatches connections to the service for their kind.
 struct Dispatcher {
     door: Arc<Door>,
@@ -311,39 +352,84 @@ impl Dispatcher {
             () = self.ends.connections.cancelled() => None,
         };
         match first {
-            Some(peers::TLS_HANDSHAKE) => self.serve_peer(stream, peer).await,
-            Some(_) => {
-                let door = Arc::clone(&self.door);
-                self.serve_http(&self.http, stream, peer, move || door.main()).await;
-            }
+            Some(peers::TLS_HANDSHAKE) => self.serve_tls(stream, peer).await,
+            Some(_) => match self.door.plain(L::is_local(&stream)).cloned() {
+                Some(refusal) => {
+                    let address = peer.map(tracing::field::display);
+                    tracing::debug!(address, "refused a connection without TLS");
+                    self.serve_http(&self.http, stream, peer, move || refusal.clone()).await;
+                }
+                None => self.serve_client(stream, peer).await,
+            },
             None => {}
         }
     }
 
-    async fn serve_peer<S>(&self, stream: S, peer: Option<IpAddr>)
+    /// Serves the requests of a client.
+    async fn serve_client<S>(&self, stream: S, peer: Option<IpAddr>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let accepted = peers::accept(&self.acceptor, stream);
+        let door = Arc::clone(&self.door);
+        self.serve_http(&self.http, stream, peer, move || door.main()).await;
+    }
+
+    /// Serves a connection that begins with a TLS handshake.
+    async fn serve_tls<S>(&self, stream: S, peer: Option<IpAddr>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let accepted = tokio::select! {
-            accepted = tokio::time::timeout(HEADERS_TIMEOUT, accepted) => accepted,
+            accepted = tokio::time::timeout(HEADERS_TIMEOUT, self.handshake(stream)) => accepted,
             () = self.ends.connections.cancelled() => return,
         };
         let address = peer.map(tracing::field::display);
         match accepted {
-            Ok(Ok((stream, proved))) => match (proved.protocol, self.door.raft.get()) {
-                (Some(protocol), Some(member)) => {
-                    let serving = member.serve(Box::new(stream), protocol, &proved, address);
-                    self.ends.connections.run_until_cancelled(serving).await;
-                }
-                (Some(_), None) => {
-                    tracing::debug!(address, "another server expects a member of a Raft cluster here")
-                }
-                (None, _) => self.serve_forwarded(stream, proved.key, peer).await,
-            },
-            // A client that speaks TLS by mistake is no reason for a warning.
+            Ok(Ok(Accepted::Server(stream, proved))) => self.serve_server(stream, &proved, peer).await,
+            Ok(Ok(Accepted::Client(stream))) => self.serve_client(stream, peer).await,
+            // A client that speaks TLS by mistake, or does not trust the certificate, is no reason for a warning.
             Ok(Err(error)) => tracing::debug!(address, error = %error, "TLS handshake failed"),
-            Err(_) => tracing::debug!(address, "TLS handshake timed out"),
+            Err(_) => tracing::debug!(address, "a TLS handshake, or the request after it, timed out"),
+        }
+    }
+
+    /// Completes the handshake, and waits for the first byte of a client.
+    async fn handshake<S>(&self, stream: S) -> io::Result<Accepted<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let begun = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
+        match self.door.tls() {
+            Some(tls) if !peers::is_server(&begun.client_hello()) => {
+                let mut stream = begun.into_stream(tls.config()).await?;
+                // As without TLS, a client that sends nothing is closed soon.
+                if stream.fill_buf().await?.is_empty() {
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the client sent no request"));
+                }
+                Ok(Accepted::Client(stream))
+            }
+            _ => {
+                let (stream, proved) = peers::accept(&self.acceptor, begun).await?;
+                Ok(Accepted::Server(stream, proved))
+            }
+        }
+    }
+
+    /// Serves another server, for the protocol that the handshake has negotiated.
+    async fn serve_server<S>(&self, stream: TlsStream<S>, proved: &Proved, peer: Option<IpAddr>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let address = peer.map(tracing::field::display);
+        match (proved.protocol, self.door.raft.get()) {
+            (Some(protocol), Some(member)) => {
+                let serving = member.serve(Box::new(stream), protocol, proved, address);
+                self.ends.connections.run_until_cancelled(serving).await;
+            }
+            (Some(_), None) => {
+                tracing::debug!(address, "another server expects a member of a Raft cluster here")
+            }
+            (None, _) => self.serve_forwarded(stream, proved.key, peer).await,
         }
     }
 
@@ -485,6 +571,67 @@ mod tests {
         assert!((3..=8).all(&mut connect), "new addresses get one");
         open.clear();
         assert!(shares.lock().is_empty());
+    }
+
+    /// Serves a port with a certificate; returns its address, and a client that trusts it.
+    async fn secured_port() -> (std::net::SocketAddr, tokio_rustls::TlsConnector) {
+        let folder = tempfile::tempdir().unwrap();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let certificate = certificate.self_signed(&key).unwrap();
+        let files = ["server.pem", "server-key.pem"].map(|name| folder.path().join(name));
+        std::fs::write(&files[0], certificate.pem()).unwrap();
+        std::fs::write(&files[1], key.serialize_pem()).unwrap();
+        let mut config = crate::ServerConfig::new(folder.path());
+        let [cert_file, key_file] = files;
+        config.tls = Some(crate::config::TlsConfig { cert_file, key_file });
+        let tls = ClientTls::load(&config).unwrap().unwrap();
+        let secured = Secured { tls, plain_from_network: None };
+        let door = Arc::new(Door::new(Arc::new(Identity::generate()), Router::new(), Some(secured)));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let ends = Ends {
+            requests: CancellationToken::new(),
+            requests_ended: CancellationToken::new(),
+            connections: CancellationToken::new(),
+        };
+        tokio::spawn(serve(listener, door, ends, Duration::ZERO));
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(certificate.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let client = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        (address, tokio_rustls::TlsConnector::from(Arc::new(client)))
+    }
+
+    /// Waits until the server closes a connection without an answer.
+    async fn until_closed(mut stream: impl AsyncRead + Unpin) {
+        let begun = tokio::time::Instant::now();
+        let mut answer = Vec::new();
+        let closed = tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut answer).await;
+        assert!(closed.is_err() || answer.is_empty(), "{answer:?}");
+        assert!((HEADERS_TIMEOUT..HEADERS_TIMEOUT * 2).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    }
+
+    /// A client that begins a handshake and does not continue takes a connection for 10 s only.
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_handshake_is_closed() {
+        let (address, _) = secured_port().await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        // The header of a message of 512 bytes, and its beginning.
+        stream.write_all(&[peers::TLS_HANDSHAKE, 3, 1, 2, 0, 1, 0]).await.unwrap();
+        until_closed(stream).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_is_silent_after_its_handshake_is_closed() {
+        let (address, client) = secured_port().await;
+        let stream = TcpStream::connect(address).await.unwrap();
+        let stream = client.connect("localhost".try_into().unwrap(), stream).await.unwrap();
+        until_closed(stream).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,8 +10,9 @@
 //!   dates of certificates would add nothing to the row.
 //! - The connecting side requires the key in the row of the wanted server. The accepting side requires the key of a
 //!   server that is present; it may be new, so the store is read before the connection is refused.
-//! - Servers connect to the same port as clients: a TLS handshake begins with a byte that no HTTP request begins with.
-//!   There is nothing to configure.
+//! - Servers connect to the same port as clients: a TLS handshake begins with a byte that no HTTP request begins with. If
+//!   the port has a [certificate](crate::tls) for clients too, the first message of the handshake tells them apart: only a
+//!   server asks for a raw public key and accepts no certificate ([`is_server`]). There is nothing to configure.
 //!
 //! A server behind a proxy that terminates TLS, at an address with `https`, is authenticated by the proxy's
 //! certificate. A forwarded request is then marked by a MAC with a key from the store (see `api::forward`).
@@ -42,8 +43,8 @@ use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, ring as provider, verify_tls13_signature_with_raw_key,
 };
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
-use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{AlwaysResolvesServerRawPublicKeys, CertificateType, ClientHello};
 use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
 use rustls::{
@@ -54,12 +55,17 @@ use sha2::{Digest as _, Sha256};
 use store::cluster::Fingerprint;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::server::TlsStream;
-use tokio_rustls::{TlsAcceptor, TlsConnector, client};
+use tokio_rustls::{StartHandshake, TlsAcceptor, TlsConnector, client};
 
 use crate::private_files::write_secret;
 
 /// First byte of a TLS handshake.
 pub(crate) const TLS_HANDSHAKE: u8 = 0x16;
+
+/// Whether the client of a TLS handshake connects as a server. What it claims is proven by the rest of the handshake.
+pub(crate) fn is_server(hello: &ClientHello<'_>) -> bool {
+    hello.server_cert_types() == Some(&[CertificateType::RawPublicKey][..])
+}
 
 /// Marks the requests of a connection that [`accept`] has authenticated as one of a server.
 #[derive(Debug, Clone, Copy)]
@@ -223,15 +229,18 @@ impl Identity {
     }
 }
 
-/// Accepts a TLS connection whose client proves a key. Any key is accepted: the caller decides about it.
+/// Continues a handshake whose client proves a key. Any key is accepted: the caller decides about it.
 ///
 /// # Errors
 /// If the TLS handshake fails: not TLS 1.3, or no proof of a key.
-pub(crate) async fn accept<S>(acceptor: &TlsAcceptor, stream: S) -> io::Result<(TlsStream<S>, Proved)>
+pub(crate) async fn accept<S>(
+    acceptor: &TlsAcceptor,
+    begun: StartHandshake<S>,
+) -> io::Result<(TlsStream<S>, Proved)>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let stream = acceptor.accept(stream).await?;
+    let stream = begun.into_stream(Arc::clone(acceptor.config())).await?;
     let proved = Proved::of(stream.get_ref().1)?;
     Ok((stream, proved))
 }
@@ -413,8 +422,12 @@ mod tests {
         let connect = async || {
             let (near, far) = tokio::io::duplex(16 * 1024);
             let acceptor = two.acceptor();
-            let (connected, accepted) =
-                tokio::join!(one.connect(near, None, Protocol::Join), accept(&acceptor, far));
+            let accepted = async {
+                let begun = tokio_rustls::LazyConfigAcceptor::new(Default::default(), far).await?;
+                assert!(is_server(&begun.client_hello()));
+                accept(&acceptor, begun).await
+            };
+            let (connected, accepted) = tokio::join!(one.connect(near, None, Protocol::Join), accepted);
             (connected.unwrap().1, accepted.unwrap().1)
         };
         let (client, server) = connect().await;

@@ -27,8 +27,8 @@ use crate::between_servers::objects::HttpServers;
 use crate::between_servers::secret_key::SecretKeyError;
 use crate::between_servers::{Requests, secret_key};
 use crate::clock::{self, Clock};
-use crate::config::{ConfigError, PostgresConfig, RaftConfig, ServerConfig, StoreConfig};
-use crate::listener::{self, Door, Ends, Listener, Routers};
+use crate::config::{ConfigError, Exposure, PostgresConfig, RaftConfig, ServerConfig, StoreConfig};
+use crate::listener::{self, Door, Ends, Listener, Routers, Secured};
 use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::node::{DriverHandle, Fatal, Node, NodeConfig, Readiness};
@@ -38,7 +38,9 @@ use crate::peers::Identity;
 use crate::private_files::make_private_dir;
 use crate::raft_member::{self, RaftMember, RaftMemberError};
 use crate::seal::{SealError, Sealer};
+use crate::server_clients::HttpsEnd;
 use crate::services::Services;
+use crate::tls::{ClientTls, TlsError};
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +73,9 @@ pub enum StartError {
     /// The key that encrypts secrets was not received from another server.
     #[error(transparent)]
     NoSecretKey(#[from] SecretKeyError),
+    /// The TLS certificate of the server, or its key, could not be used.
+    #[error("cannot use the TLS certificate")]
+    Tls(#[from] TlsError),
     /// The listening address is not available.
     #[error("cannot listen on {listen}")]
     Listen {
@@ -99,6 +104,7 @@ impl StartError {
             Self::Tokens(_) => "check that the data folder has free space and belongs to the server's user",
             Self::SecretKey(error) => error.help(),
             Self::NoSecretKey(error) => error.help(),
+            Self::Tls(error) => error.help(),
             Self::Listen { .. } => "stop the process that listens there, or choose another port",
             Self::RaftMember(error) => error.help(),
             Self::Thread(_) => "raise the limit of threads",
@@ -148,13 +154,13 @@ pub async fn start(config: ServerConfig) -> Result<Running, StartError> {
 /// Starts a member of a Raft cluster. It listens before it can read its store, because the servers elect a leader over the
 /// same port.
 async fn start_member(config: ServerConfig, raft: RaftConfig) -> Result<Running, StartError> {
+    let tls = ClientTls::load(&config)?;
     let prepared = raft_member::prepare(&config, &raft)?;
     let (listener, addr) = bind(config.listen).await?;
     let identity = Arc::clone(&prepared.identity);
-    let listening = Listening::new(identity, Keep::UntilTheEnd);
+    let listening = Listening::new(&config, identity, tls, Keep::UntilTheEnd);
     listening.serve(listener, config.shutdown_grace.to_std());
-    let url = config.url_at(addr).unwrap_or_default();
-    let address = url.strip_prefix("http://").unwrap_or(&url).trim_end_matches('/').to_owned();
+    let address = config.raft_address_at(addr);
     tracing::info!(%addr, "listening for the other servers of the cluster");
     let member =
         match prepared.open(&config, &raft, address, |member| listening.door.add_member(member)).await {
@@ -269,7 +275,9 @@ pub async fn start_at<L: Listener>(
 ) -> Result<Running, StartError> {
     config.check()?;
     let Environment { store, listener, addr, clock, engine } = site;
-    let listening = Listening::new(Arc::new(Identity::generate()), Keep::UntilTheRequestsEnd);
+    let tls = ClientTls::load(&config)?;
+    let identity = Arc::new(Identity::generate());
+    let listening = Listening::new(&config, identity, tls, Keep::UntilTheRequestsEnd);
     let grace = config.shutdown_grace.to_std();
     let running = assemble(config, Site { store, addr, clock, engine }, listening, None).await?;
     running.listening.serve(listener, grace);
@@ -298,11 +306,15 @@ async fn assemble(
     let keys = Keys::load(store.as_ref()).await?;
     let first = first_start(&access, store.as_ref(), &config.data_dir).await?;
     let metrics = Metrics::new();
+    let tls = listening.door.tls().cloned();
+    if let Some(tls) = &tls {
+        metrics.register(|registry| tls.register(registry));
+    }
     let url = config.url_at(addr);
     let identity = Arc::clone(listening.door.identity());
     let members = Members::with_clock(Arc::clone(&clock), Arc::clone(&store), &config, url, identity);
     let hands_on = engine == EngineThread::Dedicated;
-    let requests = Arc::new(Requests::new(members.clone(), keys.forwards));
+    let requests = Arc::new(Requests::new(members.clone(), keys.forwards, HttpsEnd::of(&config)));
     let is_shared = hands_on && config.store != StoreConfig::Embedded;
     let servers = is_shared.then(|| -> Arc<dyn Servers> {
         Arc::new(HttpServers::new(Arc::clone(&requests), raft_member.clone()))
@@ -342,6 +354,7 @@ async fn assemble(
         addr,
         forwards_to_leader: hands_on,
         requests,
+        tls,
         secret_keys: Arc::default(),
     };
     let driver = match engine {
@@ -466,19 +479,28 @@ enum Keep {
 }
 
 impl Listening {
-    fn new(identity: Arc<Identity>, keep: Keep) -> Self {
+    fn new(config: &ServerConfig, identity: Arc<Identity>, tls: Option<Arc<ClientTls>>, keep: Keep) -> Self {
         let requests = CancellationToken::new();
         let connections = match keep {
             Keep::UntilTheRequestsEnd => requests.clone(),
             Keep::UntilTheEnd => CancellationToken::new(),
         };
-        let door = Arc::new(Door::new(identity, crate::api::while_starting()));
+        let secured = tls.map(|tls| Secured {
+            tls,
+            // `insecure` permits both, while clients and workers move to `https`.
+            plain_from_network: (config.exposure != Exposure::Insecure).then(crate::api::tls_required),
+        });
+        let door = Arc::new(Door::new(identity, crate::api::while_starting(), secured));
         let ends = Ends { requests, requests_ended: CancellationToken::new(), connections };
         Self { door, ends, tasks: TaskTracker::new() }
     }
 
     fn serve(&self, listener: impl Listener, grace: std::time::Duration) {
         self.tasks.spawn(listener::serve(listener, Arc::clone(&self.door), self.ends.clone(), grace));
+        if let Some(tls) = self.door.tls() {
+            let (watch, ends) = (Arc::clone(tls).watch(), self.ends.connections.clone());
+            self.tasks.spawn(async move { ends.run_until_cancelled(watch).await });
+        }
     }
 
     /// Refuses new requests, and waits until the open ones have ended or their grace is over.

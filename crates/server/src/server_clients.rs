@@ -1,8 +1,11 @@
 //! HTTP clients for the other servers of the cluster.
 //!
-//! A server proves [its key](crate::peers) over TLS. There are two exceptions: a server behind a proxy that terminates TLS is
-//! authenticated by the proxy's certificate, and a server of an older release without keys is reached over plain HTTP, which
-//! is logged.
+//! A server proves [its key](crate::peers) over TLS, also if it has a certificate for clients: the key in its row needs no
+//! authority, and no host name. There are two exceptions: a server behind a proxy that terminates TLS is authenticated by the
+//! proxy's certificate, and a server of an older release without keys is reached over plain HTTP, which is logged.
+//!
+//! An address with `https` does not say whether the server or a proxy terminates TLS. All servers of a cluster do it in
+//! the same way, so this server's own settings decide ([`HttpsEnd`]).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,14 +15,33 @@ use reqwest::Client;
 use rustls::ClientConfig;
 use store::cluster::{Fingerprint, ServerRecord};
 
+use crate::config::{ServerConfig, StoreConfig};
 use crate::peers::Identity;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Servers with their own key to which connections are kept.
 const KEYS_MAX: usize = 16;
 
+/// What terminates the TLS of the servers whose address has `https`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HttpsEnd {
+    /// The servers themselves.
+    Server,
+    /// Proxies in front of them.
+    Proxy,
+}
+
+impl HttpsEnd {
+    /// Returns what these settings say about the cluster. There are no proxies between the servers of a Raft cluster.
+    pub(crate) fn of(config: &ServerConfig) -> Self {
+        let by_servers = config.tls.is_some() || matches!(config.store, StoreConfig::Raft(_));
+        if by_servers { Self::Server } else { Self::Proxy }
+    }
+}
+
 /// Clients for the servers of a cluster. Each keeps its connections.
 pub(crate) struct ServerClients {
+    https_end: HttpsEnd,
     /// For servers that do not prove a key: behind a proxy, or of an older release.
     open: Client,
     /// For the servers with these keys, the least recent one first.
@@ -40,26 +62,27 @@ enum Transport {
 }
 
 impl Transport {
-    fn to(server: &ServerRecord, url: &str) -> Self {
-        match (url.strip_prefix("http://"), server.fingerprint) {
-            (None, _) => Self::Proxied,
-            (Some(place), Some(fingerprint)) => Self::Keyed(fingerprint, format!("https://{place}")),
-            (Some(_), None) => Self::Plain,
+    fn to(server: &ServerRecord, url: &str, https_end: HttpsEnd) -> Self {
+        match (url.strip_prefix("http://"), server.fingerprint, https_end) {
+            (None, Some(fingerprint), HttpsEnd::Server) => Self::Keyed(fingerprint, url.to_owned()),
+            (None, _, _) => Self::Proxied,
+            (Some(place), Some(fingerprint), _) => Self::Keyed(fingerprint, format!("https://{place}")),
+            (Some(_), None, _) => Self::Plain,
         }
     }
 }
 
 impl ServerClients {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(https_end: HttpsEnd) -> Self {
         // Another part of the process may have installed the same provider.
         let _chosen = rustls::crypto::ring::default_provider().install_default();
-        Self { open: client(None), keyed: Mutex::default(), warned: Mutex::default() }
+        Self { https_end, open: client(None), keyed: Mutex::default(), warned: Mutex::default() }
     }
 
     /// Returns the client for a server, and the URL to use. `me` is the key of this server.
     pub(crate) fn client_for(&self, me: &Identity, server: &ServerRecord) -> (Client, String) {
         let url = server.url.as_deref().unwrap_or_default();
-        match Transport::to(server, url) {
+        match Transport::to(server, url, self.https_end) {
             Transport::Keyed(fingerprint, url) => (self.keyed(me, fingerprint), url),
             Transport::Proxied => (self.open.clone(), url.to_owned()),
             Transport::Plain => {
@@ -131,15 +154,30 @@ mod tests {
     #[test]
     fn a_server_with_a_key_is_reached_over_its_own_tls() {
         let key = Fingerprint([3; 32]);
-        let road = |fingerprint, url| Transport::to(&server(fingerprint), url);
-        assert_eq!(road(Some(key), "http://a:7070"), Transport::Keyed(key, "https://a:7070".into()));
-        assert_eq!(road(None, "http://a:7070"), Transport::Plain);
-        assert_eq!(road(Some(key), "https://a.example"), Transport::Proxied);
+        for end in [HttpsEnd::Server, HttpsEnd::Proxy] {
+            let to = |fingerprint| Transport::to(&server(fingerprint), "http://a:7070", end);
+            assert_eq!(to(Some(key)), Transport::Keyed(key, "https://a:7070".into()));
+            assert_eq!(to(None), Transport::Plain);
+        }
+        let to = |end| Transport::to(&server(Some(key)), "https://a.example:7070", end);
+        assert_eq!(to(HttpsEnd::Proxy), Transport::Proxied);
+        assert_eq!(to(HttpsEnd::Server), Transport::Keyed(key, "https://a.example:7070".into()));
+    }
+
+    #[test]
+    fn the_settings_of_a_server_say_what_terminates_tls_in_its_cluster() {
+        let mut config = ServerConfig::new("data");
+        assert_eq!(HttpsEnd::of(&config), HttpsEnd::Proxy);
+        config.store = StoreConfig::Raft(crate::config::RaftConfig::default());
+        assert_eq!(HttpsEnd::of(&config), HttpsEnd::Server, "no proxy is between servers of a Raft cluster");
+        config.store = StoreConfig::Embedded;
+        config.tls = Some(crate::config::TlsConfig { cert_file: "c".into(), key_file: "k".into() });
+        assert_eq!(HttpsEnd::of(&config), HttpsEnd::Server);
     }
 
     #[test]
     fn clients_of_the_most_recent_servers_are_kept() {
-        let (clients, me) = (ServerClients::new(), Identity::generate());
+        let (clients, me) = (ServerClients::new(HttpsEnd::Proxy), Identity::generate());
         let ask = |number: u8| {
             let server =
                 ServerRecord { url: Some("http://a:1".into()), ..server(Some(Fingerprint([number; 32]))) };

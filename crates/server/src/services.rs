@@ -15,6 +15,7 @@ use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::objects::Objects;
 use crate::raft_member::RaftMember;
+use crate::tls::ClientTls;
 use crate::usage::UsageTable;
 
 /// Handles shared by all parts of a server; clones are cheap.
@@ -48,6 +49,8 @@ pub struct Services {
     pub forwards_to_leader: bool,
     /// Requests to other servers.
     pub(crate) requests: Arc<Requests>,
+    /// TLS of the connections of clients, if this server terminates it itself.
+    pub(crate) tls: Option<Arc<ClientTls>>,
     /// Whether the other servers have the same secret key.
     pub(crate) secret_keys: Arc<KeyComparison>,
 }

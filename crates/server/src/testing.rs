@@ -17,7 +17,7 @@ use proto::v1::{self, WorkerMessage, report, server_message, worker_message};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Request, Status};
 
 use crate::clock::{Clock as _, SystemClock};
@@ -86,6 +86,8 @@ pub struct FakeOptions {
     pub token: String,
     /// Most concurrent executions.
     pub slots: u32,
+    /// Certificate authority (PEM) of an `https` server.
+    pub ca_pem: Option<String>,
     /// Determines the result of each execution.
     pub plan: Arc<dyn Fn(&Task) -> Plan + Send + Sync>,
 }
@@ -93,7 +95,13 @@ pub struct FakeOptions {
 impl FakeOptions {
     /// Returns settings with 10,000 slots, on which every execution succeeds at once.
     pub fn new(url: impl Into<String>, token: impl Into<String>) -> Self {
-        Self { url: url.into(), token: token.into(), slots: 10_000, plan: Arc::new(|_| Plan::Succeed) }
+        Self {
+            url: url.into(),
+            token: token.into(),
+            slots: 10_000,
+            ca_pem: None,
+            plan: Arc::new(|_| Plan::Succeed),
+        }
     }
 
     /// Replaces the plan.
@@ -265,12 +273,21 @@ impl Drop for FakeWorker {
 /// # Errors
 /// If the connection fails.
 pub async fn client(url: &str) -> Result<WorkerClient<Channel>, tonic::transport::Error> {
-    let channel = Endpoint::from_shared(url.to_owned())?
+    client_trusting(url, None).await
+}
+
+async fn client_trusting(
+    url: &str,
+    ca_pem: Option<&str>,
+) -> Result<WorkerClient<Channel>, tonic::transport::Error> {
+    let mut endpoint = Endpoint::from_shared(url.to_owned())?
         .initial_connection_window_size(4 << 20)
         .initial_stream_window_size(2 << 20)
-        .tcp_nodelay(true)
-        .connect()
-        .await?;
+        .tcp_nodelay(true);
+    if let Some(pem) = ca_pem {
+        endpoint = endpoint.tls_config(ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)))?;
+    }
+    let channel = endpoint.connect().await?;
     Ok(WorkerClient::new(channel).max_decoding_message_size(8 << 20).max_encoding_message_size(64 << 20))
 }
 
@@ -312,7 +329,8 @@ async fn session(
     reports: &mut mpsc::UnboundedReceiver<v1::Report>,
 ) -> Result<(), Status> {
     let options = &shared.options;
-    let mut client = client(&options.url).await.map_err(|error| Status::unavailable(error.to_string()))?;
+    let connected = client_trusting(&options.url, options.ca_pem.as_deref()).await;
+    let mut client = connected.map_err(|error| Status::unavailable(error.to_string()))?;
     let (to_server, outgoing) = mpsc::channel(64);
     let mut cut = shared.cut.subscribe();
     send(&to_server, worker_message::Body::Hello(hello(shared))).await?;

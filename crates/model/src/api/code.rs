@@ -47,6 +47,7 @@ codes! {
     InvalidParameter = 400, "invalid_parameter", "A parameter is invalid.", "see /docs for the parameters of this route";
     InvalidHeader = 400, "invalid_header", "A request header is invalid.", "see /docs for the headers of this route";
     InvalidCursor = 400, "invalid_cursor", "The cursor does not belong to this list.", "read the list again from the start, without `cursor`; use the same filter for every page";
+    TlsRequired = 400, "tls_required", "The server accepts requests from other machines only with TLS.", "use the address of the server with `https://`";
     Unauthenticated = 401, "unauthenticated", "Authentication is required.", "send `Authorization: Bearer TOKEN`; the first admin token is in the file `admin-token` in the server's data directory";
     LoginFailed = 401, "login_failed", "The account or the password is wrong.", "check the name of the account and the password; an administrator can create a link for a new password (`belfry account invite`)";
     SecondFactorRequired = 401, "second_factor_required", "The login needs a code of the second factor.", "send `code`: that of your authenticator app, or a recovery code; an administrator can delete the second factor (`belfry account reset-totp`)";

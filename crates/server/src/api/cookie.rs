@@ -17,7 +17,6 @@ use super::Api;
 use super::problem::{ApiError, Code};
 use crate::auth::{Session, SessionClass};
 use crate::clock::{Clock, SystemClock};
-use crate::config::Exposure;
 use crate::oidc::PENDING_FOR;
 
 /// Header of all changes by the dashboard, with any value.
@@ -62,7 +61,7 @@ fn named(
     if let Some(seconds) = max_age {
         text += &format!("; Max-Age={seconds}");
     }
-    if api.config.exposure == Exposure::BehindProxy {
+    if api.config.is_https() {
         text += "; Secure";
     }
     HeaderValue::try_from(text).map_err(|error| ApiError::internal(&error))
@@ -130,7 +129,7 @@ pub(super) fn pending<'a>(api: &Api, uri: &Uri, headers: &'a HeaderMap) -> Optio
 
 /// With TLS, the name has a prefix that no other host and no connection without TLS can set.
 fn pending_name(api: &Api, uri: &Uri, headers: &HeaderMap) -> String {
-    let prefix = if api.config.exposure == Exposure::BehindProxy { "__Host-" } else { "" };
+    let prefix = if api.config.is_https() { "__Host-" } else { "" };
     format!("{prefix}{}_oidc", cookie_name(uri, headers))
 }
 

@@ -10,6 +10,7 @@
 //! - [`Hosts`]: protection against DNS rebinding. [`HttpMetrics`]: metrics by route.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
@@ -32,6 +33,7 @@ use tracing::Instrument;
 use super::headers::{X_REQUEST_ID, is_known, request_id};
 use super::problem::{self, ApiError, Code};
 use super::{Api, forward};
+use crate::tls::ClientTls;
 use crate::web;
 
 /// Beginning of the paths of ping URLs.
@@ -91,7 +93,9 @@ async fn check_and_run(api: &Api, request: Request, next: Next) -> Result<Respon
         let detail = format!("the URI has {length} bytes: expected at most {URI_LEN_MAX}");
         return Err(ApiError::new(Code::UriTooLong, detail));
     }
-    api.shared.hosts.check(request.uri(), request.headers())?;
+    if !forward::is_forwarded(&request) {
+        api.shared.hosts.check(request.uri(), request.headers())?;
+    }
     AssertUnwindSafe(next.run(request)).catch_unwind().await.map_err(|panic| {
         let said =
             panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
@@ -154,14 +158,16 @@ fn add_headers(headers: &mut HeaderMap, id: &str) {
 ///
 /// A page of an attacker can point its host name at a loopback address and make a browser send requests here (DNS
 /// rebinding); such a request carries that host name. An IP address as `Host` cannot result from this, and a client
-/// without `Host` is not a browser.
+/// without `Host` is not a browser. The names of the server's own certificate are accepted too: the attacker has no
+/// certificate for them.
 pub(super) struct Hosts {
     names: Vec<String>,
+    tls: Option<Arc<ClientTls>>,
 }
 
 impl Hosts {
-    pub(super) fn new(names: &[String]) -> Self {
-        Self { names: names.iter().map(|name| name.to_ascii_lowercase()).collect() }
+    pub(super) fn new(names: &[String], tls: Option<Arc<ClientTls>>) -> Self {
+        Self { names: names.iter().map(|name| name.to_ascii_lowercase()).collect(), tls }
     }
 
     fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
@@ -169,7 +175,8 @@ impl Hosts {
         let Some(host) = uri.host().or(header.map(without_port)) else { return Ok(()) };
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-        if address.is_ok() || host == "localhost" || self.names.contains(&host) {
+        let is_certified = || self.tls.as_ref().is_some_and(|tls| tls.has_name(&host));
+        if address.is_ok() || host == "localhost" || self.names.contains(&host) || is_certified() {
             return Ok(());
         }
         let shown: String = host.chars().filter(char::is_ascii_graphic).take(100).collect();
@@ -245,7 +252,7 @@ mod tests {
 
     fn allowed(host: &str) -> bool {
         let headers = HeaderMap::from_iter([(HOST, HeaderValue::try_from(host).unwrap())]);
-        Hosts::new(&["Belfry.example".to_owned()]).check(&Uri::from_static("/x"), &headers).is_ok()
+        Hosts::new(&["Belfry.example".to_owned()], None).check(&Uri::from_static("/x"), &headers).is_ok()
     }
 
     #[test]
@@ -277,11 +284,11 @@ mod tests {
             assert!(!allowed(host), "{host}");
         }
         let uri = Uri::from_static("http://evil.example/x");
-        assert!(Hosts::new(&[]).check(&uri, &HeaderMap::new()).is_err());
+        assert!(Hosts::new(&[], None).check(&uri, &HeaderMap::new()).is_err());
     }
 
     #[test]
     fn a_request_without_a_host_is_accepted() {
-        assert!(Hosts::new(&[]).check(&Uri::from_static("/x"), &HeaderMap::new()).is_ok());
+        assert!(Hosts::new(&[], None).check(&Uri::from_static("/x"), &HeaderMap::new()).is_ok());
     }
 }

@@ -61,7 +61,7 @@ const CLIENT_ADDRESS: HeaderName = HeaderName::from_static("x-belfry-client-addr
 /// Longest wait for the leader's response after the last byte of the request, and longest pause within the response.
 /// Longer than any change of the store, and than the heartbeat of a stream.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
-/// Longest time for reading and discarding the body of an unauthenticated peer.
+/// Longest time for reading and discarding the body of a refused request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Marks a request that an authenticated server has forwarded.
@@ -87,7 +87,7 @@ pub(super) fn recognize(api: &Api, request: &mut Request) {
 /// forwarding server may report that nothing was changed.
 pub(crate) fn unauthenticated_peers() -> Router {
     Router::new().fallback(async |request: Request| {
-        let _slow = tokio::time::timeout(BODY_TIMEOUT, discard(request.into_body())).await;
+        discard(request.into_body()).await;
         let detail = "the leader cannot authenticate the forwarding server: its row in the store has expired";
         // The server may succeed with its next connection.
         let close = HeaderValue::from_static("close");
@@ -95,21 +95,28 @@ pub(crate) fn unauthenticated_peers() -> Router {
     })
 }
 
-/// Discards a body: if the connection were closed with unread bytes, the response would be lost.
-async fn discard(body: Body) {
+/// Discards a body, for a short time: if the connection were closed with unread bytes, the response would be lost.
+pub(super) async fn discard(body: Body) {
     let (mut pieces, mut bytes) = (body.into_data_stream(), 0);
-    while let Some(Ok(piece)) = pieces.next().await
-        && bytes < BATCH_BODY_BYTES_MAX
-    {
-        bytes += piece.len();
-    }
+    let read = async {
+        while let Some(Ok(piece)) = pieces.next().await
+            && bytes < BATCH_BODY_BYTES_MAX
+        {
+            bytes += piece.len();
+        }
+    };
+    let _slow = tokio::time::timeout(BODY_TIMEOUT, read).await;
+}
+
+/// Whether another server has forwarded the request. That server has checked its `Host`.
+pub(super) fn is_forwarded(request: &Request) -> bool {
+    request.extensions().get::<ForwardedRequest>().is_some()
 }
 
 /// Returns the server to forward a request to; `None` if this server handles it, also when the leader is unknown.
 pub(super) fn leader(api: &Api, request: &Request) -> Option<ServerRecord> {
-    let was_handed_on = request.extensions().get::<ForwardedRequest>().is_some();
     if matches!(api.node.ready(), Readiness::Ready | Readiness::Full)
-        || was_handed_on
+        || is_forwarded(request)
         || !api.forwards_to_leader
     {
         return None;

@@ -1,7 +1,7 @@
 //! The server itself: health, version and metrics.
 //!
 //! - `/livez` and `/healthz` do not use the store: a failure means that the process must be restarted.
-//! - `/readyz` fails while this server does not accept requests; with `verbose` it also checks store, clock, objects and secret key.
+//! - `/readyz` fails while this server does not accept requests; with `verbose` it also checks store, clock, objects, secret key and TLS certificate.
 //! - `/metrics` has its own lane of requests, so that it responds under load.
 //!
 //! Health checks need no token, so they show no details of errors, and concurrent checks of the store are merged.
@@ -25,6 +25,7 @@ use super::extract::Params;
 use super::problem::{ApiError, Chain, Code};
 use super::routes::Routes;
 use crate::auth::{Actor, Resource, Verb};
+use crate::clock::{Clock as _, SystemClock};
 use crate::metrics::Exposition;
 use crate::node::Readiness;
 
@@ -171,7 +172,12 @@ async fn get_readiness(
     let objects = Check { name: "objects", ok: missing.is_none(), detail: missing };
     let differs = api.secret_keys.trouble();
     let secret_key = Check { name: "secret_key", ok: differs.is_none(), detail: differs };
-    Ok(Json(Ready { status, checks: vec![engine, store, clock, objects, secret_key] }))
+    let mut checks = vec![engine, store, clock, objects, secret_key];
+    checks.extend(api.tls.as_ref().map(|tls| {
+        let trouble = tls.trouble(SystemClock.now());
+        Check { name: "tls", ok: trouble.is_none(), detail: trouble }
+    }));
+    Ok(Json(Ready { status, checks }))
 }
 
 /// Export metrics in the Prometheus format

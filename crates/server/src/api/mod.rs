@@ -16,7 +16,7 @@
 //! - `rows`: rows by the id or name in a path, or the 404; `requests`: requests to the engine, and retries after a
 //!   version conflict; `submit`: from a body to jobs; `definitions`: shared parts of schedule and workflow definitions.
 //! - `recorder`: entries of the audit log for requests; `audit` searches and verifies it.
-//! - `forward`: forwards requests to the leader.
+//! - `forward`: forwards requests to the leader. `tls_required`: refuses requests without TLS.
 //! - `problem`: refusals as RFC 9457 documents; `extract`, `headers`, `page`, `patch`: parsing of requests; `convert`:
 //!   rows as API types; `sse`: shared parts of event streams.
 //! - `openapi`, `operations` and `docs`: the OpenAPI document, and pages for users made from it; `schemas`: JSON
@@ -74,6 +74,7 @@ mod statistics;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod tls_required;
 mod totp;
 mod upstream;
 mod usage;
@@ -98,6 +99,7 @@ use crate::services::Services;
 
 pub(crate) use forward::unauthenticated_peers;
 pub(crate) use meta::while_starting;
+pub(crate) use tls_required::tls_required;
 
 /// Smallest response that is compressed, in bytes.
 const COMPRESSED_FROM: u64 = 1_024;
@@ -144,7 +146,7 @@ impl Api {
             passwords: Passwords::default(),
             throttle: Throttle::default(),
             oidc: oidc::Logins::new(&services),
-            hosts: Hosts::new(&services.config.host_names),
+            hosts: Hosts::new(&services.config.host_names, services.tls.clone()),
             limits,
             check: meta::StoreCheck::default(),
             counted,

@@ -25,7 +25,7 @@ use crate::marks::Marks;
 use crate::members::Members;
 use crate::objects::copies::Copies;
 use crate::peers::FromServer;
-use crate::server_clients::ServerClients;
+use crate::server_clients::{HttpsEnd, ServerClients};
 
 /// Header with the mark of a server.
 const FROM: HeaderName = HeaderName::from_static("x-belfry-server");
@@ -74,8 +74,8 @@ pub(crate) struct Requests {
 
 impl Requests {
     /// Creates it with the key in the store that marks requests.
-    pub(crate) fn new(members: Members, key: [u8; 32]) -> Self {
-        Self { members, clients: ServerClients::new(), marks: Marks::new(key, PURPOSE) }
+    pub(crate) fn new(members: Members, key: [u8; 32], https_end: HttpsEnd) -> Self {
+        Self { members, clients: ServerClients::new(https_end), marks: Marks::new(key, PURPOSE) }
     }
 
     /// Returns the servers that are present, without this one.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use reqwest::StatusCode;
-use server::config::{ObjectsConfig, PostgresConfig, StoreConfig};
+use server::config::{ObjectsConfig, PostgresConfig, StoreConfig, TlsConfig};
 use server::members::Leader;
 use server::node::Readiness;
 use server::peers::Identity;
@@ -32,17 +32,24 @@ use crate::harness::{job, soon};
 const HANDSHAKE: u8 = 0x16;
 
 /// Servers of one store in this process.
-struct Site {
+pub(crate) struct Site {
     store: Arc<dyn Store>,
     folder: TempDir,
+    /// TLS of all servers for their clients.
+    tls: Option<TlsConfig>,
 }
 
 impl Site {
     fn new() -> Self {
+        Self::with_tls(None)
+    }
+
+    /// Creates servers with a certificate for their clients.
+    pub(crate) fn with_tls(tls: Option<TlsConfig>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = Options { shards: 4, ballast_bytes: 0, ..Options::default() };
         let store = Arc::new(SqliteStore::open(folder.path().join("db"), options).unwrap());
-        Self { store, folder }
+        Self { store, folder, tls }
     }
 
     /// Starts a server that announces `url`, or its listening address.
@@ -64,11 +71,13 @@ impl Site {
         config.secret_key_file = Some(self.folder.path().join("secret.key"));
         config.shutdown_grace = model::Duration::from_millis(300);
         config.advertise_url = url.map(|url| format!("http://{url}"));
+        config.tls.clone_from(&self.tls);
+        config.host_names = vec![format!("{name}.example")];
         server::start_with(config, Arc::clone(&self.store)).await.unwrap()
     }
 
     /// Starts a leader, and a standby that knows it.
-    async fn two(&self, url_of_first: Option<SocketAddr>) -> (Running, Running) {
+    pub(crate) async fn two(&self, url_of_first: Option<SocketAddr>) -> (Running, Running) {
         let first = self.start("first", url_of_first).await;
         soon("the first leads", first.node.wait_ready(|now| *now == Readiness::Ready)).await;
         let second = self.start("second", None).await;
@@ -76,13 +85,13 @@ impl Site {
         (first, second)
     }
 
-    fn token(&self) -> String {
+    pub(crate) fn token(&self) -> String {
         let path = self.folder.path().join("first").join("admin-token");
         std::fs::read_to_string(path).unwrap().trim().to_owned()
     }
 
     /// Sends a request that only the leader can answer.
-    async fn ask(&self, server: &Running) -> StatusCode {
+    pub(crate) async fn ask(&self, server: &Running) -> StatusCode {
         self.ask_with(server, &[]).await
     }
 
@@ -108,7 +117,7 @@ async fn until_led_by(server: &Running, leader: &Running) {
     .await;
 }
 
-async fn stop(servers: impl IntoIterator<Item = Running>) {
+pub(crate) async fn stop(servers: impl IntoIterator<Item = Running>) {
     for server in servers {
         soon("the shutdown", server.shutdown()).await.unwrap();
     }
@@ -262,6 +271,21 @@ async fn a_peer_with_an_unknown_key_is_refused() {
     site.store.announce(&known, None, model::Duration::from_secs(60)).await.unwrap();
     let welcome = soon("the acceptance", answer("Connection: close\r\n")).await;
     assert!(welcome.starts_with("HTTP/1.1 405"), "{welcome}");
+    stop([second, first]).await;
+}
+
+/// D5. The leader may have another host name than the server that the client uses.
+#[tokio::test]
+async fn the_host_name_is_checked_by_the_server_of_the_client() {
+    let site = Site::new();
+    let (first, second) = site.two(None).await;
+    for (server, host, expected) in [
+        (&second, "second.example", StatusCode::OK),
+        (&second, "first.example", StatusCode::FORBIDDEN),
+        (&first, "second.example", StatusCode::FORBIDDEN),
+    ] {
+        assert_eq!(site.ask_with(server, &[("host", host)]).await, expected, "{host}");
+    }
     stop([second, first]).await;
 }
 

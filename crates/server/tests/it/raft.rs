@@ -15,17 +15,20 @@ use std::time::Duration;
 use model::JobId;
 use reqwest::StatusCode;
 use serde_json::json;
-use server::config::{Bootstrap, ObjectsConfig, RaftConfig, StoreConfig};
+use server::config::{Bootstrap, ObjectsConfig, RaftConfig, StoreConfig, TlsConfig};
 use server::node::Readiness;
 use server::{RaftMemberError, Running, ServerConfig, StartError};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::harness::soon;
+use crate::tls::Authority;
 
 /// Servers in this process, and their folders.
 struct Site {
     folder: TempDir,
+    /// TLS of all servers for their clients.
+    tls: Option<TlsConfig>,
 }
 
 /// A free port. The servers of a cluster remember each other's addresses, so that port 0 cannot be used.
@@ -39,7 +42,7 @@ fn bootstrap() -> RaftConfig {
 
 impl Site {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { folder: tempfile::tempdir().unwrap(), tls: None }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -60,6 +63,7 @@ impl Site {
         config.name = name.into();
         config.shards = 4;
         config.store = StoreConfig::Raft(raft);
+        config.tls.clone_from(&self.tls);
         config.objects = ObjectsConfig::Local(Some(self.path("objects")));
         config.shutdown_grace = model::Duration::from_millis(300);
         config
@@ -143,6 +147,24 @@ async fn three_servers_form_a_cluster_and_each_accepts_every_request() {
     assert_eq!(servers.iter().filter(|server| leads(server)).count(), 1);
     for at in &servers {
         // A follower forwards it as soon as it has seen the leader.
+        let created = site.submit(at.addr).await;
+        for reader in &servers {
+            assert!(site.finds(reader.addr, created).await, "{} after {}", reader.addr, at.addr);
+        }
+    }
+    let [first, second, third] = servers;
+    stop([third, second, first]).await;
+}
+
+/// D5, D6. The certificate is for clients. The members prove their own keys on the same port, also for forwarded requests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_with_a_certificate_form_a_cluster() {
+    let authority = Authority::new();
+    let site = Site { tls: Some(authority.files()), ..Site::new() };
+    let servers = site.three().await;
+    for at in &servers {
+        let url = at.services.members.me().url.clone().unwrap();
+        assert_eq!(url, format!("https://{}", at.addr));
         let created = site.submit(at.addr).await;
         for reader in &servers {
             assert!(site.finds(reader.addr, created).await, "{} after {}", reader.addr, at.addr);

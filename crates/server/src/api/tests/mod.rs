@@ -134,7 +134,11 @@ impl World {
         let networks = crate::networks::Networks::loopback();
         let alerts = crate::alerts::AlertService::new(Arc::clone(&faulty) as _, sealer, networks, None);
         let config = Arc::new(config);
-        let requests = Arc::new(crate::between_servers::Requests::new(members.clone(), keys.forwards));
+        let requests = Arc::new(crate::between_servers::Requests::new(
+            members.clone(),
+            keys.forwards,
+            crate::server_clients::HttpsEnd::of(&config),
+        ));
         let services = Services {
             node,
             objects,
@@ -150,6 +154,7 @@ impl World {
             addr,
             forwards_to_leader: true,
             requests,
+            tls: None,
             secret_keys: Arc::default(),
         };
         let driver = driver.spawn().unwrap();

@@ -16,7 +16,7 @@ use tower::ServiceExt as _;
 
 use self::provider::{CLIENT, Provider, SECRET};
 use super::{Answer, World};
-use crate::config::{ClientSecret, Exposure, OidcConfig};
+use crate::config::{ClientSecret, Exposure, OidcConfig, ServerConfig, TlsConfig};
 use crate::listener::Peer;
 use crate::networks::Networks;
 use crate::oidc::challenge_of;
@@ -484,18 +484,24 @@ async fn the_start_is_only_for_pages_of_this_server() {
 #[tokio::test]
 async fn the_cookie_of_a_login_is_bound_to_the_host() {
     let provider = Provider::start().await;
-    let issuer = provider.issuer.clone();
-    let world = World::with(|config| {
-        config.public_url = Some("https://localhost:7070".into());
-        config.exposure = Exposure::BehindProxy;
-        config.private_networks = Networks::loopback();
-        config.oidc = Some(OidcConfig::new(issuer, CLIENT));
-    })
-    .await;
-    let answer = Browser::default().post(&world.router, "/api/v1/login/oidc", json!({})).await;
-    let cookie = answer.header("set-cookie");
-    assert!(cookie.starts_with("__Host-belfry_7070_oidc=v1."), "{cookie}");
-    assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Lax; Max-Age=600; Secure"), "{cookie}");
+    let by_proxy = |config: &mut ServerConfig| config.exposure = Exposure::BehindProxy;
+    let by_server = |config: &mut ServerConfig| {
+        config.tls = Some(TlsConfig { cert_file: "server.pem".into(), key_file: "server-key.pem".into() });
+    };
+    for terminates_tls in [&by_proxy as &dyn Fn(&mut ServerConfig), &by_server] {
+        let issuer = provider.issuer.clone();
+        let world = World::with(|config| {
+            config.public_url = Some("https://localhost:7070".into());
+            config.private_networks = Networks::loopback();
+            config.oidc = Some(OidcConfig::new(issuer, CLIENT));
+            terminates_tls(config);
+        })
+        .await;
+        let answer = Browser::default().post(&world.router, "/api/v1/login/oidc", json!({})).await;
+        let cookie = answer.header("set-cookie");
+        assert!(cookie.starts_with("__Host-belfry_7070_oidc=v1."), "{cookie}");
+        assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Lax; Max-Age=600; Secure"), "{cookie}");
+    }
 }
 
 /// Servers share only the store: the start, the callback and the exchange may each arrive at another one.
