@@ -2,6 +2,8 @@
 
 use model::api::Problem;
 
+use crate::tls::TlsFailure;
+
 /// Error of a request.
 ///
 /// See [request errors](crate#request-errors) for the errors that all methods share.
@@ -53,6 +55,12 @@ pub enum Error {
         /// Reason.
         detail: String,
     },
+    /// The text that was passed to [`Client::trusting`](crate::Client::trusting) contains no usable certificate.
+    #[error("invalid certificate authority: {detail}")]
+    Authority {
+        /// Reason.
+        detail: String,
+    },
     /// The token is empty, or contains spaces or non-ASCII characters.
     #[error("invalid token: expected one line of visible ASCII characters")]
     Token,
@@ -87,14 +95,22 @@ impl Error {
         }
     }
 
+    /// Returns why the TLS handshake failed; `None` if it did not, or if a retry may help.
+    pub(crate) fn tls_failure(&self) -> Option<TlsFailure> {
+        match self {
+            Self::Unreachable { source, .. } => TlsFailure::of(source),
+            _ => None,
+        }
+    }
+
     /// Returns a hint: what the user can do next.
     pub fn help(&self) -> Option<String> {
         match self {
             Self::Problem(problem) => problem.hint.clone(),
-            Self::Unreachable { .. } => Some(
-                "check the URL (`--url`, `BELFRY_URL`) and that the server is running; `belfry dev` starts one"
-                    .into(),
-            ),
+            Self::Unreachable { .. } => {
+                let unreachable = "check the URL (`--url`, `BELFRY_URL`) and that the server is running; `belfry dev` starts one";
+                Some(self.tls_failure().map_or(unreachable, TlsFailure::help).into())
+            }
             Self::Interrupted { .. } | Self::Timeout { .. } => {
                 Some("the request may have taken effect: check before you repeat it".into())
             }
@@ -102,6 +118,7 @@ impl Error {
                 Some("check that the URL is that of a Belfry server of this version".into())
             }
             Self::Address { .. } => Some("use `http://HOST:PORT` or `https://HOST`".into()),
+            Self::Authority { .. } => Some("use a PEM file with the certificate of the authority".into()),
             Self::Token => Some("a token is one line that begins with `bf_`".into()),
             Self::NoTask => Some("run it as a job: `belfry submit -- COMMAND`".into()),
             Self::File { .. } => None,

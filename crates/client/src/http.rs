@@ -76,6 +76,24 @@ impl Client {
     /// # Panics
     /// If no TLS provider is installed: call [`crate::install_crypto`] first.
     pub fn with_patience(url: &str, token: Option<&str>, patience: Timeouts) -> Result<Self, Error> {
+        Self::trusting(url, token, patience, None)
+    }
+
+    /// Creates a client with its own timeouts that trusts only these certificate authorities (PEM) for an `https` URL, or
+    /// those of the system if `None`; see [`Client::new`].
+    ///
+    /// # Errors
+    /// [`Error::Authority`] if the text contains no certificate, [`Error::Address`] if the URL is invalid, and
+    /// [`Error::Token`] if the token contains invalid characters.
+    ///
+    /// # Panics
+    /// If no TLS provider is installed: call [`crate::install_crypto`] first.
+    pub fn trusting(
+        url: &str,
+        token: Option<&str>,
+        patience: Timeouts,
+        authorities_pem: Option<&[u8]>,
+    ) -> Result<Self, Error> {
         let base = parse_base(url)?;
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("belfry/", env!("CARGO_PKG_VERSION")))
@@ -84,7 +102,13 @@ impl Client {
         if is_loopback(&base) {
             builder = builder.no_proxy();
         }
-        let http = builder.build().map_err(|source| Error::Unreachable { url: base.to_string(), source })?;
+        if let Some(pem) = authorities_pem {
+            builder = builder.tls_certs_only(authorities(pem)?);
+        }
+        let http = builder.build().map_err(|source| match authorities_pem {
+            Some(_) => Error::Authority { detail: root_cause(&source) },
+            None => Error::Unreachable { url: base.to_string(), source },
+        })?;
         let token = token.map(bearer).transpose()?;
         Ok(Self { http, base, token, patience, notice: None })
     }
@@ -289,6 +313,32 @@ fn parse_base(text: &str) -> Result<Url, Error> {
     Ok(url)
 }
 
+/// Returns the text of the innermost cause of an error.
+fn root_cause(error: &reqwest::Error) -> String {
+    let error: &dyn std::error::Error = error;
+    std::iter::successors(Some(error), |error| error.source()).last().unwrap_or(error).to_string()
+}
+
+/// Checks that a text has certificates of authorities (PEM), as [`Client::trusting`] does.
+///
+/// # Errors
+/// [`Error::Authority`]
+///
+/// # Panics
+/// If no TLS provider is installed: call [`crate::install_crypto`] first.
+pub fn check_authority(pem: &[u8]) -> Result<(), Error> {
+    Client::trusting("https://localhost", None, Timeouts::default(), Some(pem)).map(drop)
+}
+
+fn authorities(pem: &[u8]) -> Result<Vec<reqwest::Certificate>, Error> {
+    let found = reqwest::Certificate::from_pem_bundle(pem);
+    let found = found.map_err(|error| Error::Authority { detail: error.to_string() })?;
+    if found.is_empty() {
+        return Err(Error::Authority { detail: "it contains no certificate in PEM".into() });
+    }
+    Ok(found)
+}
+
 fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
@@ -468,6 +518,15 @@ mod tests {
         assert!(!format!("{client:?}").contains("secret"));
         crate::install_crypto();
         assert!(matches!(Client::new("http://x", Some("two words")), Err(Error::Token)));
+    }
+
+    #[test]
+    fn a_text_without_a_certificate_is_no_authority() {
+        crate::install_crypto();
+        let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        for pem in ["", "no certificate", "-----BEGIN CERTIFICATE-----\n", garbage] {
+            assert!(matches!(check_authority(pem.as_bytes()), Err(Error::Authority { .. })), "{pem}");
+        }
     }
 
     #[test]

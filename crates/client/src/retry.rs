@@ -1,6 +1,7 @@
 //! Retry policy of requests.
 //!
-//! Requests that had no effect (connection errors, `429`, `503`) are retried until [`Timeouts::retry_for`] ends.
+//! Requests that had no effect (connection errors, `429`, `503`) are retried until [`Timeouts::retry_for`] ends. A server
+//! whose certificate is refused is not asked again.
 //! Requests with an unknown outcome are retried only if they are idempotent ([`Idempotency::Idempotent`]). The delay is that of
 //! the `Retry-After` header, else 100 ms, doubled with each retry up to 2 s, with a jitter of 25 %.
 
@@ -97,6 +98,7 @@ enum RetryClass {
 
 fn verdict(error: &Error) -> RetryClass {
     match error {
+        Error::Unreachable { .. } if error.tls_failure().is_some() => RetryClass::Final,
         Error::Unreachable { .. } => RetryClass::NoEffect { after: None },
         Error::Interrupted { .. } | Error::Timeout { .. } => RetryClass::Unknown,
         Error::Problem(problem) => match (problem.status, problem.code.as_str()) {
