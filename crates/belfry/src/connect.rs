@@ -4,6 +4,8 @@
 //! user's running `belfry dev`: from its record ([`running`]), else from the files in its data directory. If several
 //! run, the command fails, and its hint names `BELFRY_DEV_DATA`.
 //!
+//! The certificate authority of an `https` server comes from the same sources, else from the system.
+//!
 //! The token comes from `--token-file`, else `$BELFRY_TOKEN`, else the token file of the context or of the file, else
 //! the data directory of that `belfry dev`.
 //!
@@ -51,7 +53,9 @@ pub(crate) fn connect(settings: &Settings, sources: &Sources, out: Output) -> Re
     let retry_for =
         settings.duration("client.retry_for").map_or(Timeouts::default().retry_for, Duration::to_std);
     let patience = Timeouts { retry_for, ..Timeouts::default() };
-    let client = Client::with_patience(&url, token.as_deref(), patience)?;
+    let ca_file = settings.path("client.ca_file").filter(|_| url.starts_with("https:"));
+    let authority = ca_file.as_deref().map(read_authority).transpose()?;
+    let client = Client::trusting(&url, token.as_deref(), patience, authority.as_deref())?;
     if token.is_some() && client.is_plaintext() {
         out.warn(format!("the token is sent unencrypted to {}", client.url()));
     }
@@ -136,6 +140,23 @@ pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
         return Err(Failure::message(Exit::AccessDenied, message));
     }
     Ok(token.to_owned())
+}
+
+/// Reads a file with certificate authorities.
+///
+/// # Errors
+/// If the file cannot be read, or contains no certificate.
+pub(crate) fn read_authority(path: &Path) -> Result<Vec<u8>, Failure> {
+    let refused = |detail: String| {
+        Failure::usage(format!("cannot use the certificate authority in `{}`: {detail}", path.display()))
+            .help("set `--ca-file` (BELFRY_CA_FILE) to a PEM file with the certificate of the authority")
+    };
+    let pem = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+    client::check_authority(&pem).map_err(|error| match error {
+        client::Error::Authority { detail } => refused(detail),
+        error => refused(error.to_string()),
+    })?;
+    Ok(pem)
 }
 
 /// Address and token file of a `belfry dev` of the same user.
@@ -252,6 +273,21 @@ mod tests {
         insta::assert_snapshot!(setup.refusal(), @r"
         error: no server is configured, and your `belfry dev` is not running
         help: start `belfry dev`, or set the server with `--url` or `belfry context`; log in with `belfry login`, or set a valid token with `--token-file FILE` or $BELFRY_TOKEN; an administrator creates one with `belfry token create`, and the first admin token of a server is in the file `admin-token` in its data directory
+        ");
+    }
+
+    #[test]
+    fn a_file_without_a_certificate_is_refused_with_its_name() {
+        let mut setup = Setup::new(&[("BELFRY_URL", "https://belfry.example")]);
+        let file = setup.dir.path().join("ca.pem");
+        setup.sources.variables.insert("BELFRY_CA_FILE".into(), file.display().to_string());
+        assert!(
+            setup.refusal().contains("cannot use the certificate authority in `DIR/ca.pem`: No such file")
+        );
+        std::fs::write(&file, "no certificate").unwrap();
+        insta::assert_snapshot!(setup.refusal(), @r"
+        error: cannot use the certificate authority in `DIR/ca.pem`: it contains no certificate in PEM
+        help: set `--ca-file` (BELFRY_CA_FILE) to a PEM file with the certificate of the authority
         ");
     }
 

@@ -1,4 +1,4 @@
-//! Contexts: named servers of a user, each with its URL, token file and namespace.
+//! Contexts: named servers of a user, each with its URL, token file, certificate authority and namespace.
 //!
 //! They are in `contexts.toml` beside the user's configuration file, and `belfry context` manages them. `--context`
 //! selects one, else `$BELFRY_CONTEXT`, else the one that `belfry context use` has set ([`select`]). The settings of the
@@ -39,6 +39,9 @@ pub(crate) struct ContextSettings {
     /// Absolute path of the file with the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token_file: Option<PathBuf>,
+    /// Absolute path of the file with the certificate authority of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ca_file: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<String>,
 }
@@ -182,7 +185,7 @@ mod tests {
         let (dir, sources) = user("[contexts.lab]\nulr = \"http://127.0.0.1\"\n");
         let text = select(&sources, None).unwrap_err().render(false);
         insta::assert_snapshot!(text.replace(&dir.path().display().to_string(), "HOME"), @r"
-        error: cannot read `HOME/.config/belfry/contexts.toml`: contexts.lab.ulr: unknown field `ulr`, expected one of `url`, `token_file`, `namespace`
+        error: cannot read `HOME/.config/belfry/contexts.toml`: contexts.lab.ulr: unknown field `ulr`, expected one of `url`, `token_file`, `ca_file`, `namespace`
         help: correct the file, or delete it and run `belfry context set`
         ");
     }

@@ -183,9 +183,10 @@ impl From<client::Error> for Failure {
             | client::Error::Interrupted { .. }
             | client::Error::Timeout { .. }
             | client::Error::Protocol { .. } => (Exit::Unreachable, Vec::new(), None),
-            client::Error::Address { .. } | client::Error::Token | client::Error::NoTask => {
-                (Exit::Usage, Vec::new(), None)
-            }
+            client::Error::Address { .. }
+            | client::Error::Authority { .. }
+            | client::Error::Token
+            | client::Error::NoTask => (Exit::Usage, Vec::new(), None),
             _ => (Exit::Failed, Vec::new(), None),
         };
         let error = match error {

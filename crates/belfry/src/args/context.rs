@@ -1,4 +1,5 @@
-//! Arguments of `context`. The settings of a context are the global options `--url`, `--token-file` and `--namespace`.
+//! Arguments of `context`. The settings of a context are the global options `--url`, `--token-file`,
+//! `--ca-file` and `--namespace`.
 
 use clap::{Args, Subcommand};
 
@@ -26,7 +27,7 @@ pub(crate) enum ContextCommand {
         "belfry context set production --namespace pay"
     })]
     #[command(
-        after_help = "The global options --url, --token-file and --namespace are the fields of the context. The \
+        after_help = "The global options --url, --token-file, --ca-file and --namespace are the fields of the context. The \
         context contains the path of the token file, not the token."
     )]
     Set(ContextSetArgs),

@@ -12,7 +12,7 @@
 //!   [`forecast`]: `forecast`; [`service`]: `service`.
 //! - [`alert`]: `alert`; [`monitor`]: `monitor`, `ping`; [`secret`]: `secret`.
 //! - [`access`]: `login`, `logout`, `auth`, `account`, `role`, `token`.
-//! - [`serve`]: `dev`, `server`, `worker`; [`store`]: `store`; [`task`]: `task`; [`context`]: `context`;
+//! - [`serve`]: `dev`, `server`, `worker`; [`store`]: `store`; [`task`]: `task`; [`tls`]: `tls`; [`context`]: `context`;
 //!   [`more`]: `queue`, `artifact`, `events`, `config`.
 //!
 //! # Help texts
@@ -41,6 +41,7 @@ pub(crate) mod service;
 pub(crate) mod spec;
 pub(crate) mod store;
 pub(crate) mod task;
+pub(crate) mod tls;
 pub(crate) mod workflow;
 
 use std::path::PathBuf;
@@ -93,6 +94,10 @@ pub(crate) struct Global {
     /// token itself]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    /// File with the certificate authority (PEM) of an `https` server [env: BELFRY_CA_FILE] [default: the authorities of
+    /// the operating system]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
     /// Namespace; `*` selects all namespaces in lists [env: BELFRY_NAMESPACE] [default: default]
     #[arg(short, long, global = true, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
@@ -316,6 +321,13 @@ pub(crate) enum Command {
         "belfry store copy --from /var/lib/belfry --to postgres://belfry@db.example/belfry"
     })]
     Store(store::StoreCommand),
+    /// Create the TLS certificate of a server, without an existing certificate authority
+    #[command(subcommand, before_help = examples! {
+        "belfry tls create belfry.example.com 10.0.0.1"
+        "belfry server --listen 0.0.0.0:7070 --tls-cert-file server.pem --tls-key-file server-key.pem"
+        "belfry --url https://belfry.example.com:7070 --ca-file ca.pem job list"
+    })]
+    Tls(tls::TlsCommand),
     /// Manage contexts: named servers, each with its URL, token file and namespace
     #[command(subcommand, visible_alias = "contexts", before_help = examples! {
         "belfry context set production --url https://belfry.example --token-file ~/belfry.token"

@@ -58,6 +58,7 @@ const SETTINGS_HELP: &str = "Each option is also a setting, for the configuratio
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
     "belfry server --data /var/lib/belfry"
+    "belfry server --listen 0.0.0.0:7070 --tls-cert-file server.pem --tls-key-file server-key.pem"
     "belfry server --listen 0.0.0.0:7070 --behind-proxy --host-name belfry.example.com"
     "belfry server --store postgres://belfry@db.example/belfry --name a"
     "belfry server --store raft --bootstrap --name a"
@@ -142,10 +143,16 @@ pub(crate) struct ServerRunArgs {
     /// URL under which other servers and workers reach this server [default: the listening address; none for 0.0.0.0]
     #[arg(long, value_name = "URL")]
     pub(crate) advertise_url: Option<String>,
+    /// File with the TLS certificate of the server and of intermediate authorities (PEM); allows any listening address
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert_file: Option<PathBuf>,
+    /// File with the private key of the TLS certificate (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key_file: Option<PathBuf>,
     /// Allow any listening address, because a proxy in front of the server terminates TLS
     #[arg(long)]
     pub(crate) behind_proxy: bool,
-    /// Allow any listening address without TLS; tokens can be read on the network
+    /// Allow any listening address without TLS, also beside TLS; tokens can be read on the network
     #[arg(long, conflicts_with = "behind_proxy")]
     pub(crate) insecure: bool,
     /// Additional host name that the server accepts in requests; repeatable
@@ -224,9 +231,6 @@ pub(crate) struct WorkerRunArgs {
     /// Run tasks as root, if the worker runs as root and there is no task user
     #[arg(long)]
     pub(crate) allow_root_tasks: bool,
-    /// File with the certificate authority (PEM) of the servers [default: the authorities of the operating system]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ca_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) log: LogArgs,
 }

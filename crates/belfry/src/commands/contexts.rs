@@ -1,11 +1,12 @@
 //! `belfry context`: lists, shows, sets, selects and deletes contexts. No command here talks to a server.
 //!
-//! A context is a named server: its URL, the path of its token file and its namespace. The file with all contexts, and
+//! A context is a named server: its URL, the paths of its token file and of its certificate authority, and
+//! its namespace. The file with all contexts, and
 //! the choice of the one that a command uses, are in [`crate::contexts`]; how a context replaces other settings is in
 //! [`crate::settings`].
 //!
-//! A change of the choice warns about environment variables that precede it. Paths of token files are stored as absolute
-//! paths, and a token is read once to find out whether it is there.
+//! A change of the choice warns about environment variables that precede it. Paths of files are stored as absolute paths, and
+//! each file is read once to find out whether it can be used.
 
 use std::path::{Path, PathBuf};
 
@@ -92,7 +93,14 @@ pub(super) fn run(context: &Context, command: ContextCommand) -> Result<(), Fail
 
 /// Warns about variables that precede the context in use.
 pub(super) fn warn_overridden(context: &Context, sources: &Sources) {
-    let precede = ["BELFRY_URL", "BELFRY_DEV_DATA", "BELFRY_TOKEN", "BELFRY_TOKEN_FILE", "BELFRY_NAMESPACE"];
+    let precede = [
+        "BELFRY_URL",
+        "BELFRY_DEV_DATA",
+        "BELFRY_CA_FILE",
+        "BELFRY_TOKEN",
+        "BELFRY_TOKEN_FILE",
+        "BELFRY_NAMESPACE",
+    ];
     for name in [contexts::VARIABLE].into_iter().chain(precede) {
         if sources.variable(name).is_some() {
             context.out.warn(format!("the environment variable {name} is set and precedes this choice"));
@@ -122,9 +130,15 @@ fn set(
     }
     client::Client::with_patience(&url, None, client::Timeouts::default())?;
     let token_file = global.token_file.as_deref().map(|file| absolute(file, directory)).transpose()?;
+    let ca_file = global.ca_file.as_deref().map(|file| {
+        let file = directory.join(file);
+        crate::connect::read_authority(&file).map(|_| file)
+    });
+    let ca_file = ca_file.transpose()?;
     let settings = ContextSettings {
         url,
         token_file: token_file.or_else(|| before.as_ref().and_then(|before| before.token_file.clone())),
+        ca_file: ca_file.or_else(|| before.as_ref().and_then(|before| before.ca_file.clone())),
         namespace: global.namespace.clone().or_else(|| before.and_then(|before| before.namespace)),
     };
     all.contexts.insert(name.clone(), settings.clone());
@@ -196,6 +210,7 @@ impl Detail for ContextRow {
             ("In use", if self.in_use { "yes" } else { "no" }.into()),
             ("URL", self.settings.url.as_str().into()),
             ("Token file", self.token_file()),
+            ("CA file", self.settings.ca_file.as_ref().map(|file| file.display().to_string()).into()),
             ("Namespace", self.settings.namespace.as_deref().unwrap_or("default").into()),
         ]
     }

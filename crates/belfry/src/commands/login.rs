@@ -26,6 +26,7 @@ use crate::contexts::{self, ContextSettings, Contexts};
 use crate::failure::{Exit, Failure};
 use crate::output::text::escape;
 use crate::output::time::exact;
+use crate::settings::{Origin, Settings, Sources};
 
 /// End of the name of a file with a session.
 const SESSION_FILE: &str = "session";
@@ -49,6 +50,9 @@ pub(super) async fn log_in(context: &Context, args: LoginArgs) -> Result<(), Fai
     let selected = contexts::select(&sources, context.global.context.as_deref())?;
     let selected =
         selected.filter(|found| is_same(&found.settings.url, client.url())).map(|found| found.name);
+    let ca_file = ca_file(&sources, selected.is_some())?;
+    let authority = ca_file.as_deref().map(crate::connect::read_authority).transpose()?;
+    let client = Client::trusting(&url, None, Timeouts::default(), authority.as_deref())?;
     let name = match args.name {
         Some(name) => valid_name(name)?,
         None => selected.unwrap_or_else(|| name_for(&all, client.url())),
@@ -63,12 +67,13 @@ pub(super) async fn log_in(context: &Context, args: LoginArgs) -> Result<(), Fai
         Failure::message(Exit::Failed, format!("cannot write `{}`: {error}", file.display()))
     })?;
     let namespace = all.contexts.get(&name).and_then(|known| known.namespace.clone());
-    let settings = ContextSettings { url: client.url().to_owned(), token_file: Some(file), namespace };
+    let settings =
+        ContextSettings { url: client.url().to_owned(), token_file: Some(file), ca_file, namespace };
     all.contexts.insert(name.clone(), settings);
     all.current = Some(name.clone());
     all.store(&path)?;
     if let Some(former) = former {
-        end(&url, former.trim()).await;
+        end(&url, former.trim(), authority.as_deref()).await;
     }
     let until = logged_in.session.expires_at.map(|at| format!(" until {}", exact(&context.out.look, at)));
     context.out.note(format!(
@@ -79,6 +84,14 @@ pub(super) async fn log_in(context: &Context, args: LoginArgs) -> Result<(), Fai
     ));
     super::contexts::warn_overridden(context, &sources);
     Ok(())
+}
+
+/// Returns the absolute path of the file with the certificate authority. That of a context is for its own server only.
+fn ca_file(sources: &Sources, is_server_of_context: bool) -> Result<Option<PathBuf>, Failure> {
+    let settings = Settings::load(sources)?;
+    let of_context = matches!(settings.origin("client.ca_file"), Some(Origin::Context(_)));
+    let file = settings.path("client.ca_file").filter(|_| !of_context || is_server_of_context);
+    Ok(file.map(std::path::absolute).transpose()?)
 }
 
 /// Opens a session: with a password if an account is named or the server has no OpenID provider, else in the browser.
@@ -122,8 +135,8 @@ async fn session(
 }
 
 /// Ends the session that a new one replaces. It may have ended before, so errors do not matter.
-async fn end(url: &str, token: &str) {
-    let Ok(client) = Client::with_patience(url, Some(token), Timeouts::default()) else { return };
+async fn end(url: &str, token: &str, authority: Option<&[u8]>) {
+    let Ok(client) = Client::trusting(url, Some(token), Timeouts::default(), authority) else { return };
     if client.me().await.is_ok_and(|me| me.session) {
         let _ = client.log_out().await;
     }
@@ -153,7 +166,7 @@ pub(super) async fn log_out(context: &Context) -> Result<(), Failure> {
 }
 
 /// Deletes the file of the session, and removes it from the context.
-fn forget(sources: &crate::settings::Sources, flag: Option<&str>) -> Result<(), Failure> {
+fn forget(sources: &Sources, flag: Option<&str>) -> Result<(), Failure> {
     let (Some(path), Some(selected)) = (sources.user_contexts(), contexts::select(sources, flag)?) else {
         return Ok(());
     };
@@ -323,7 +336,8 @@ mod tests {
     use super::*;
 
     fn contexts(urls: &[(&str, &str)]) -> Contexts {
-        let settings = |url: &str| ContextSettings { url: url.into(), token_file: None, namespace: None };
+        let settings =
+            |url: &str| ContextSettings { url: url.into(), token_file: None, ca_file: None, namespace: None };
         let contexts = urls.iter().map(|(name, url)| ((*name).to_owned(), settings(url))).collect();
         Contexts { current: None, contexts }
     }

@@ -45,6 +45,7 @@ mod statistics;
 mod store;
 mod submit;
 mod task;
+mod tls;
 mod tokens;
 mod top;
 mod wait;
@@ -104,6 +105,7 @@ impl Context {
             "--token-file",
             self.global.token_file.as_ref().map(|p| p.display()),
         );
+        sources.flag("client.ca_file", "--ca-file", self.global.ca_file.as_ref().map(|p| p.display()));
         sources.flag("client.namespace", "--namespace", self.global.namespace.as_ref());
         sources.flag("client.retry_for", "--retry-for", self.global.retry_for.as_ref());
         sources
@@ -220,6 +222,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Auth(command) => block_on(&context, auth::run(&context, command)),
         Command::Audit(command) => block_on(&context, audit::run(&context, command)),
         Command::Store(command) => block_on(&context, store::run(&context, command)),
+        Command::Tls(command) => tls::run(&context, command),
         Command::Context(command) => contexts::run(&context, command),
         Command::Config(command) => config::run(&context, command),
         Command::Completion { shell } => out.data(completion::script(shell)),

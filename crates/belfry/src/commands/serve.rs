@@ -61,6 +61,13 @@ pub(super) fn server(context: &Context, args: &ServerRunArgs) -> Result<(), Fail
     sources.flag("server.listen", "--listen", args.listen);
     sources.flag("server.name", "--name", args.name.as_ref());
     sources.flag("server.advertise_url", "--advertise-url", args.advertise_url.as_ref());
+    let tls_files = [
+        ("server.tls_cert_file", "--tls-cert-file", &args.tls_cert_file),
+        ("server.tls_key_file", "--tls-key-file", &args.tls_key_file),
+    ];
+    for (key, flag, file) in tls_files {
+        sources.flag(key, flag, file.as_ref().map(|p| p.display()));
+    }
     sources.flag("server.behind_proxy", "--behind-proxy", args.behind_proxy.then_some(true));
     sources.flag("server.insecure", "--insecure", args.insecure.then_some(true));
     sources.flag("server.host_names", "--host-name", joined(&args.host_names));
@@ -120,7 +127,8 @@ pub(super) fn worker(context: &Context, args: &WorkerRunArgs) -> Result<(), Fail
     sources.flag("worker.address", "--address", args.address.as_ref());
     sources.flag("worker.task_user", "--task-user", args.task_user.as_ref());
     sources.flag("worker.allow_root_tasks", "--allow-root-tasks", args.allow_root_tasks.then_some(true));
-    sources.flag("worker.ca_file", "--ca-file", args.ca_file.as_ref().map(|p| p.display()));
+    let ca_file = context.global.ca_file.as_ref();
+    sources.flag("worker.ca_file", "--ca-file", ca_file.map(|p| p.display()));
     let settings = Settings::load(&sources)?;
     let config = settings.worker()?;
     logging::install(&settings, "info")?;

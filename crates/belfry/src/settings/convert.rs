@@ -16,7 +16,7 @@ use model::{Bytes, Duration, Millicores};
 use server::ServerConfig;
 use server::config::{
     ClientSecret, Exposure, ObjectsConfig, OidcConfig, Password, PostgresConfig, RaftConfig, S3Config,
-    StoreConfig,
+    StoreConfig, TlsConfig,
 };
 use server::networks::{Network, Networks};
 use worker::{AgentConfig, PortRange, PortRangeError};
@@ -79,6 +79,7 @@ impl Settings {
             (false, true) => Exposure::Insecure,
             (false, false) => Exposure::Loopback,
         };
+        config.tls = self.tls()?;
         config.store = self.store()?;
         config.objects = self.objects()?;
         config.shards = self.count_as("server.shards")?.unwrap_or(config.shards);
@@ -121,6 +122,23 @@ impl Settings {
             .check()
             .map_err(|error| Failure::message(Exit::Usage, error.to_string()).help(error.help()))?;
         Ok(config)
+    }
+
+    /// Returns the files of the TLS certificate of the server.
+    ///
+    /// # Errors
+    /// If only one of the two files is set.
+    fn tls(&self) -> Result<Option<TlsConfig>, Failure> {
+        let alone = |one: &str, other: &str| {
+            Err(Failure::usage(format!("`{one}` is set without `{other}`"))
+                .help("TLS needs both files: the certificate and its private key"))
+        };
+        match (self.path("server.tls_cert_file"), self.path("server.tls_key_file")) {
+            (Some(cert_file), Some(key_file)) => Ok(Some(TlsConfig { cert_file, key_file })),
+            (None, None) => Ok(None),
+            (Some(_), None) => alone("server.tls_cert_file", "server.tls_key_file"),
+            (None, Some(_)) => alone("server.tls_key_file", "server.tls_cert_file"),
+        }
     }
 
     /// Returns the OpenID provider.
@@ -418,6 +436,20 @@ mod tests {
         assert!(
             server(&[("BELFRY_SERVER__STORE", "mysql://x")]).contains("neither `raft` nor a database URL")
         );
+    }
+
+    #[test]
+    fn a_certificate_and_its_key_are_set_together() {
+        let certificate = ("BELFRY_SERVER__TLS_CERT_FILE", "/tls/server.pem");
+        let key = ("BELFRY_SERVER__TLS_KEY_FILE", "/tls/server-key.pem");
+        let listen = ("BELFRY_SERVER__LISTEN", "0.0.0.0:7070");
+        let config = settings(&[certificate, key, listen]).server().unwrap();
+        let files = TlsConfig { cert_file: "/tls/server.pem".into(), key_file: "/tls/server-key.pem".into() };
+        assert_eq!(config.tls, Some(files));
+        for (set, missing) in [(certificate, "server.tls_key_file"), (key, "server.tls_cert_file")] {
+            let refused = settings(&[set]).server().unwrap_err().render(false);
+            assert!(refused.contains(&format!("without `{missing}`")), "{refused}");
+        }
     }
 
     #[test]

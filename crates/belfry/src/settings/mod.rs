@@ -213,9 +213,9 @@ impl Settings {
         Ok(())
     }
 
-    /// Replaces server, tokens and namespace by those of a context, so that no other server's token is sent to it.
+    /// Replaces server, authority, tokens and namespace by those of a context, so that no other server's token is sent to it.
     fn replace_by_context(&mut self, sources: &Sources, context: &Selected, wrong: &mut Vec<SettingError>) {
-        for key in ["client.url", "client.token_file", "client.token", "client.namespace"] {
+        for key in ["client.url", "client.ca_file", "client.token_file", "client.token", "client.namespace"] {
             self.values.remove(key);
         }
         self.defaults(sources);
@@ -224,9 +224,11 @@ impl Settings {
 
     fn read_context(&mut self, context: &Selected, wrong: &mut Vec<SettingError>) {
         let settings = &context.settings;
-        let token_file = settings.token_file.as_ref().map(|file| file.display().to_string());
+        let shown = |file: &Option<PathBuf>| file.as_ref().map(|file| file.display().to_string());
+        let (token_file, ca_file) = (shown(&settings.token_file), shown(&settings.ca_file));
         for (key, text) in [
             ("client.url", Some(&settings.url)),
+            ("client.ca_file", ca_file.as_ref()),
             ("client.token_file", token_file.as_ref()),
             ("client.namespace", settings.namespace.as_ref()),
         ] {
@@ -409,6 +411,7 @@ mod tests {
         let settings = crate::contexts::ContextSettings {
             url: "http://context:1".into(),
             token_file: token_file.map(PathBuf::from),
+            ca_file: Some("/ca.pem".into()),
             namespace: Some("of-context".into()),
         };
         sources.context = Some(Selected { name: "lab".into(), settings, by });
@@ -432,6 +435,8 @@ mod tests {
         assert_eq!(server(&context), ["http://context:1 (context lab)", "-", "of-context (context lab)"]);
         let context = with_context(plain, Selection::Default, Some("/token"));
         assert_eq!(server(&context)[1], "/token (context lab)");
+        let settings = Settings::load(&context).unwrap();
+        assert_eq!(shown(&settings, "client.ca_file"), "/ca.pem (context lab)");
     }
 
     #[test]

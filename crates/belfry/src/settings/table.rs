@@ -66,6 +66,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
     named("client.token_file", "BELFRY_TOKEN_FILE", Kind::Path, "", "file with the API token"),
     named(
+        "client.ca_file",
+        "BELFRY_CA_FILE",
+        Kind::Path,
+        "",
+        "certificate authority (PEM) of an `https` server [default: the authorities of the system]",
+    ),
+    named(
         "client.namespace",
         "BELFRY_NAMESPACE",
         Kind::Text,
@@ -134,6 +141,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
     ),
     plain("server.listen", Kind::Address, "127.0.0.1:7070", "listening address; port 0 selects a free port"),
     plain(
+        "server.tls_cert_file",
+        Kind::Path,
+        "",
+        "TLS certificate of the server, followed by those of intermediate authorities (PEM); allows any listening address [default: no TLS]",
+    ),
+    plain("server.tls_key_file", Kind::Path, "", "private key of the TLS certificate (PEM)"),
+    plain(
         "server.behind_proxy",
         Kind::Flag,
         "false",
@@ -143,7 +157,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "server.insecure",
         Kind::Flag,
         "false",
-        "allow any listening address without TLS; tokens can be read on the network",
+        "allow any listening address without TLS, also beside TLS; tokens can be read on the network",
     ),
     plain("server.host_names", Kind::List, "", "additional host names that requests may use"),
     plain(
