@@ -7,7 +7,7 @@ use rustls::CertificateError::{
     BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
     NotValidYetContext, UnknownIssuer,
 };
-use rustls::{Error, InvalidMessage};
+use rustls::{AlertDescription, Error, InvalidMessage};
 
 /// Reason of a failed TLS handshake. A retry does not help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum TlsFailure {
     NotValidNow,
     /// The certificate is invalid for another reason.
     InvalidCertificate,
-    /// The other end does not speak TLS.
+    /// The other end does not speak TLS, or not with clients.
     NotTls,
 }
 
@@ -29,13 +29,14 @@ impl TlsFailure {
     pub(crate) fn of(error: &(dyn StdError + 'static)) -> Option<Self> {
         let mut at = Some(error);
         while let Some(error) = at {
-            // An I/O error hides its source.
-            let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-            let found = error.downcast_ref().or_else(|| inner.and_then(|inner| inner.downcast_ref()));
-            if let Some(found) = found.and_then(Self::of_rustls) {
+            if let Some(found) = error.downcast_ref().and_then(Self::of_rustls) {
                 return Some(found);
             }
-            at = error.source();
+            // An I/O error hides the error inside it, which may be another one.
+            at = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+                Some(inner) => Some(inner),
+                None => error.source(),
+            };
         }
         None
     }
@@ -51,7 +52,9 @@ impl TlsFailure {
                 Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. },
             ) => Some(Self::NotValidNow),
             Error::InvalidCertificate(_) => Some(Self::InvalidCertificate),
-            Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(Self::NotTls),
+            // A server without a certificate accepts only TLS of other servers.
+            Error::AlertReceived(AlertDescription::HandshakeFailure)
+            | Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(Self::NotTls),
             _ => None,
         }
     }
@@ -71,7 +74,9 @@ impl TlsFailure {
                 "check the clock of this machine; otherwise the operator of the server must renew the certificate"
             }
             Self::InvalidCertificate => "ask the operator of the server for a valid certificate",
-            Self::NotTls => "the server does not use TLS at this address: use `http://`, or check the port",
+            Self::NotTls => {
+                "the server has no certificate for clients at this address: use `http://`, or check the port"
+            }
         }
     }
 }
@@ -86,8 +91,10 @@ mod tests {
     #[error("cannot connect")]
     struct Connect(#[source] io::Error);
 
+    /// As the HTTP library returns it.
     fn found(error: Error) -> Option<TlsFailure> {
-        TlsFailure::of(&Connect(io::Error::new(io::ErrorKind::InvalidData, error)))
+        let error = io::Error::new(io::ErrorKind::InvalidData, error);
+        TlsFailure::of(&Connect(io::Error::other(error)))
     }
 
     #[test]
@@ -100,6 +107,8 @@ mod tests {
         assert_eq!(invalid(CertificateError::Revoked), Some(TlsFailure::InvalidCertificate));
         let plain = Error::InvalidMessage(InvalidMessage::InvalidContentType);
         assert_eq!(found(plain), Some(TlsFailure::NotTls));
+        let refused = Error::AlertReceived(AlertDescription::HandshakeFailure);
+        assert_eq!(found(refused), Some(TlsFailure::NotTls));
         assert_eq!(TlsFailure::of(&Connect(io::ErrorKind::ConnectionRefused.into())), None);
     }
 }
