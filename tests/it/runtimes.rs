@@ -149,7 +149,8 @@ async fn a_container_gets_secrets_and_its_log_is_masked() {
     site.belfry(&["secret", "put", "db", &value]).await.success();
     for user in [None, Some("app")] {
         let mut spec = container(
-            "test \"$DB_PASSWORD\" = \"$(cat $BELFRY_SECRETS/password)\" && echo \"same: $DB_PASSWORD\"",
+            "test \"$DB_PASSWORD\" = \"$(cat $BELFRY_SECRETS/password)\" && echo \"same: $DB_PASSWORD\"
+             ! { echo x > $BELFRY_SECRETS/password; } 2> /dev/null",
         );
         let Run::Container(run) = &mut spec.run else { unreachable!() };
         run.user = user.map(str::to_owned);

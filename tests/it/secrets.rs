@@ -182,7 +182,9 @@ async fn every_kind_of_task_gets_its_secrets() {
             eprintln!("skipped: no sandboxes {level:?} on this machine");
             continue;
         }
-        let mut sandboxed = script(&format!("{check} && echo $DB_PASSWORD"));
+        let read_only =
+            "! chmod u+w $BELFRY_SECRETS/key.pem 2> /dev/null && ! touch $BELFRY_SECRETS/new 2> /dev/null";
+        let mut sandboxed = script(&format!("{check} && {read_only} && echo $DB_PASSWORD"));
         let Run::Process(process) = &mut sandboxed.run else { unreachable!() };
         process.sandbox = Sandbox { level, ..Sandbox::default() };
         let job = ended(&site, &sandboxed).await;

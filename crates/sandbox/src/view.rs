@@ -1,6 +1,6 @@
 //! The files that a process in a sandbox sees.
 //!
-//! Both views share their parts: the directory of the execution and the volumes are writable, `/tmp` and `/dev/shm` are
+//! Both views share their parts: the directory of the execution and most volumes are writable, `/tmp` and `/dev/shm` are
 //! empty and in memory, `/dev` has a few harmless devices, and `/proc` shows the processes of the sandbox.
 //!
 //! What is shown from the machine is first copied as detached mounts, and attached when its place exists. So no path is looked
@@ -28,6 +28,8 @@ pub struct View {
     pub directory: PathBuf,
     /// Further writable directories: the volumes of the job.
     pub writable: Vec<PathBuf>,
+    /// Directories of the job that it cannot write to: files with secrets.
+    pub read_only: Vec<PathBuf>,
     /// Further files and directories to show, read-only.
     pub readable: Vec<PathBuf>,
     /// Files and directories that no sandbox shows, also if they are below a directory that it shows.
@@ -166,7 +168,9 @@ impl Common {
         // Reading and writing a device does not depend on its mount, but its mode and owner do.
         let device = |name: &str| Part::copy(&Path::new("/dev").join(name), READ_ONLY | NO_SUID);
         let own = NO_SUID | NO_DEVICES;
-        let volumes = view.writable.iter().map(|path| Part::copy_without_links(path, own));
+        let writable = view.writable.iter().map(|path| (path, own));
+        let volumes = writable.chain(view.read_only.iter().map(|path| (path, own | READ_ONLY)));
+        let volumes = volumes.map(|(path, attributes)| Part::copy_without_links(path, attributes));
         let nothing = view.hidden.iter().filter(|path| path.is_file()).map(|_| device("null"));
         Ok(Self {
             devices: DEVICES.iter().map(|name| device(name)).collect::<Result<_, _>>()?,

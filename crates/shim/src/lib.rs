@@ -105,6 +105,9 @@ pub struct MountedVolume {
     pub variable: String,
     /// Directory on the worker.
     pub path: PathBuf,
+    /// Whether the task can only read it.
+    #[serde(default)]
+    pub read_only: bool,
 }
 
 /// How an execution ended, if its exit code does not say everything.

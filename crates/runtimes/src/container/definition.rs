@@ -140,8 +140,10 @@ fn mounts(order: &ShimOrder) -> Vec<Mount> {
     let (folder, gate) = (execution.display().to_string(), gate::folder(&execution).display().to_string());
     let gate = Mount { read_only: Some(true), ..bind(gate, gate::FOLDER_INSIDE.into()) };
     let volumes = order.volumes.iter();
-    let volumes =
-        volumes.map(|volume| bind(volume.path.display().to_string(), format!("{VOLUMES}/{}", volume.name)));
+    let volumes = volumes.map(|volume| Mount {
+        read_only: Some(volume.read_only),
+        ..bind(volume.path.display().to_string(), format!("{VOLUMES}/{}", volume.name))
+    });
     [bind(folder, FOLDER.into()), gate].into_iter().chain(volumes).collect()
 }
 
@@ -178,6 +180,7 @@ mod tests {
                 name: "data".into(),
                 variable: "BELFRY_VOLUME_DATA".into(),
                 path: "/srv/data".into(),
+                read_only: false,
             }],
             engine: None,
         }

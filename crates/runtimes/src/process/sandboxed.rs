@@ -34,9 +34,14 @@ pub(super) fn run(order: &ShimOrder, process: &ProcessRun) -> Result<End, End> {
         End::start_failed("no_resources", format!("cannot {what}: {error}"))
     };
     let directory = std::env::current_dir().map_err(|error| failed("find the working directory", &error))?;
+    let volumes = |read_only| {
+        let selected = order.volumes.iter().filter(|volume| volume.read_only == read_only);
+        selected.map(|volume| volume.path.clone()).collect()
+    };
     let view = View {
         directory,
-        writable: order.volumes.iter().map(|volume| volume.path.clone()).collect(),
+        writable: volumes(false),
+        read_only: volumes(true),
         readable: order.sandbox.readable.clone(),
         hidden: order.sandbox.hidden.clone(),
         links: order.sandbox.links.clone(),

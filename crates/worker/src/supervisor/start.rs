@@ -363,12 +363,15 @@ impl Supervisor {
             name: volume.name.clone(),
             variable: volume.variable(),
             path: path.clone(),
+            read_only: false,
         });
-        // A sandbox and a container see the files of secrets as they see a volume.
+        // A sandbox and a container see the files of secrets as they see a volume, but cannot change them: a container
+        // often runs as root, whom modes of files do not stop.
         let secret_files = order.secret_files.iter().map(|files| MountedVolume {
             name: SECRETS_MOUNT.to_owned(),
             variable: JobSpec::SECRETS_VARIABLE.to_owned(),
             path: files.path().to_owned(),
+            read_only: true,
         });
         let process = order.spec.run.as_process();
         let variables = || order.secret_variables().map(|(name, value)| (name.to_owned(), value.to_owned()));
