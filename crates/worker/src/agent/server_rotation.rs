@@ -2,8 +2,8 @@
 //!
 //! The agent contacts its known servers in turn. A standby returns the address of the leader, and the agent contacts
 //! that server next. If the agent has just left that leader because it did not answer, the other servers may not know
-//! yet that it has failed. The agent then stays with the server that answers, which soon becomes the leader or learns
-//! the new one.
+//! yet that it has failed. The agent then asks the servers that answer, of which one soon becomes the leader. A server that
+//! refuses the connection at once is not avoided: an attempt costs nothing, and the server may be back.
 //!
 //! If there are several servers, the agent leaves an unresponsive one early: executions that wait for this worker may
 //! be assigned by another server. Only after all servers were unresponsive does the agent wait longer, as for a
@@ -24,6 +24,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 const REDIRECTS_AT_ONCE: u32 = 2;
 /// After a session of this duration, the agent reconnects without a delay.
 const STABLE: Duration = Duration::from_secs(1);
+/// An attempt that failed within this time was refused, so the machine of the server answers.
+const REFUSED: Duration = Duration::from_millis(500);
 /// Duration for which the agent avoids an unresponsive server, even if a standby names it as the leader. Longer than
 /// a failed leader is still named.
 const AVOIDED: Duration = Duration::from_secs(8);
@@ -86,7 +88,7 @@ impl ServerRotation {
         let here = self.turn;
         self.turn += 1;
         self.silent.remove(ended.server);
-        if ended.silent {
+        if ended.silent && ended.lasted >= REFUSED {
             self.silent.insert(ended.server.to_owned(), now);
         }
         let waited_out = ended.silent && !ended.was_open && ended.lasted >= self.answer_timeout(servers);
@@ -99,10 +101,12 @@ impl ServerRotation {
             self.backoff = Backoff::among(servers);
         }
         if let Some(leader) = ended.leader {
-            let is_avoided =
-                self.silent.get(leader).is_some_and(|at| now.saturating_duration_since(*at) < AVOIDED);
-            if is_avoided {
-                self.turn = turn_of(ended.server).unwrap_or(here);
+            self.silent.retain(|_, at| now.saturating_duration_since(*at) < AVOIDED);
+            if self.silent.contains_key(leader) {
+                let avoided: Vec<_> = self.silent.keys().filter_map(|url| turn_of(url)).collect();
+                let here = turn_of(ended.server).unwrap_or(here);
+                let mut others = (1..servers).map(|step| (here + step) % servers);
+                self.turn = others.find(|turn| !avoided.contains(turn)).unwrap_or(here);
             } else {
                 self.turn = turn_of(leader).unwrap_or(self.turn);
                 self.redirects += 1;
@@ -121,19 +125,25 @@ mod tests {
     use super::*;
 
     const SERVERS: [&str; 2] = ["http://a", "http://b"];
+    const THREE: [&str; 3] = ["http://a", "http://b", "http://c"];
 
     struct RotationTest {
+        servers: &'static [&'static str],
         turns: ServerRotation,
         now: Instant,
     }
 
     impl RotationTest {
         fn new() -> Self {
-            Self { turns: ServerRotation::among(SERVERS.len()), now: Instant::now() }
+            Self::among(&SERVERS)
+        }
+
+        fn among(servers: &'static [&'static str]) -> Self {
+            Self { servers, turns: ServerRotation::among(servers.len()), now: Instant::now() }
         }
 
         fn server(&self) -> &'static str {
-            SERVERS[self.turns.current() % SERVERS.len()]
+            self.servers[self.turns.current() % self.servers.len()]
         }
 
         /// Simulates an attempt at the current server; returns the delay before the next attempt.
@@ -141,8 +151,8 @@ mod tests {
             self.now += lasted;
             let was_open = lasted > STABLE && !silent;
             let ended = SessionResult { server: self.server(), leader, silent, was_open, lasted };
-            let turn_of = |url: &str| SERVERS.iter().position(|server| *server == url);
-            let pause = self.turns.next(&ended, self.now, SERVERS.len(), turn_of);
+            let turn_of = |url: &str| self.servers.iter().position(|server| *server == url);
+            let pause = self.turns.next(&ended, self.now, self.servers.len(), turn_of);
             self.now += pause.unwrap_or_default();
             pause
         }
@@ -181,6 +191,29 @@ mod tests {
         // After the avoidance period, the agent follows the redirect.
         tries.now += AVOIDED;
         tries.end(Some("http://a"), false, QUICK);
+        assert_eq!(tries.server(), "http://a");
+    }
+
+    /// The leader is cut off from this worker, and none of the others knows that yet. One of them will lead.
+    #[tokio::test]
+    async fn all_other_servers_are_asked_while_the_named_leader_is_avoided() {
+        let mut tries = RotationTest::among(&THREE);
+        tries.end(None, true, Duration::from_secs(4));
+        let mut asked = Vec::new();
+        for _ in 0..4 {
+            asked.push(tries.server());
+            tries.end(Some("http://a"), false, QUICK);
+        }
+        assert_eq!(asked, ["http://b", "http://c", "http://b", "http://c"]);
+    }
+
+    /// A server was killed, and has become the leader soon after its restart.
+    #[tokio::test]
+    async fn a_server_that_refused_a_connection_is_asked_as_soon_as_it_leads() {
+        let mut tries = RotationTest::among(&THREE);
+        tries.end(None, true, QUICK);
+        assert_eq!(tries.server(), "http://b");
+        assert_eq!(tries.end(Some("http://a"), false, QUICK), None);
         assert_eq!(tries.server(), "http://a");
     }
 
