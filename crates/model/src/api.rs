@@ -349,6 +349,19 @@ pub struct ClusterMember {
     pub last_contact: Option<Duration>,
     /// Number of entries of the log that the member does not have yet.
     pub missing_entries: u64,
+    /// The copy of the store that the leader sends to the member, because the log no longer has all that it needs. Absent
+    /// otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copying: Option<CopyProgress>,
+}
+
+/// How far a copy of the store was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CopyProgress {
+    /// What the receiver has.
+    pub sent: Bytes,
+    /// Size of the copy.
+    pub total: Bytes,
 }
 
 /// What a member of a cluster does.

@@ -12,6 +12,7 @@
 //! - [`error`]: why a node refuses what its server asks.
 //! - [`timing`] has all times in one place.
 //! - [`types`] names the types with which openraft is used: node ids, peers, payloads.
+//! - `runtime` is Tokio for openraft, with longer timeouts.
 //! - `codec` converts them to bytes. The formats are our own, so an upgrade of openraft changes no file.
 //! - `disk` has the files of the log behind a trait, so that tests can cut the power at every operation.
 
@@ -23,6 +24,7 @@ pub mod log;
 pub mod machine;
 pub mod net;
 pub mod node;
+mod runtime;
 pub mod store;
 pub mod timing;
 pub mod types;

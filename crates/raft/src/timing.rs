@@ -1,7 +1,7 @@
 //! Times of elections, leases and requests, and the configuration of openraft that fits them.
 //!
 //! The election timer of openraft is off: [`Elector`](crate::node) decides when a node asks for votes, and `Contact`
-//! when a node may vote. openraft's own lease stays below theirs, so that it never delays a transfer of leadership for long.
+//! when a node may vote. openraft's own lease is far below theirs, so that it delays no transfer of leadership.
 
 use std::time::Duration;
 
@@ -9,6 +9,9 @@ use openraft::{Config, SnapshotPolicy};
 
 /// Time after the last contact with a leader in which a voter grants no vote. It equals the lease of a shard.
 pub const LEASE: Duration = Duration::from_secs(1);
+
+/// openraft's own lease, after which it grants votes: the shortest that it allows.
+pub(crate) const CORE_LEASE: Duration = Duration::from_millis(2);
 
 /// Times of a node. All nodes of a cluster need the same `lease`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +27,7 @@ pub struct Timing {
     pub election_patience: Duration,
     /// Timeout of a request with entries.
     pub append_timeout: Duration,
-    /// Timeout of a vote request; also openraft's own lease.
+    /// Timeout of a vote request.
     pub vote_timeout: Duration,
     /// Timeout of the connection to another node.
     pub connect_timeout: Duration,
@@ -92,11 +95,6 @@ impl Timing {
         self.lease / 3
     }
 
-    /// Returns openraft's own lease, after which it grants votes.
-    pub(crate) fn core_lease(&self) -> Duration {
-        self.vote_timeout + Duration::from_millis(1)
-    }
-
     /// Returns the configuration of openraft.
     ///
     /// `Config::validate` would refuse it, because its heartbeats are slower than its election timeout. `Raft::new` does not
@@ -105,8 +103,9 @@ impl Timing {
         Config {
             cluster_name: format!("{cluster:032x}"),
             heartbeat_interval: millis(self.append_timeout),
-            election_timeout_min: millis(self.vote_timeout),
-            election_timeout_max: millis(self.core_lease()),
+            // Its timeout of vote requests, which `runtime` makes longer.
+            election_timeout_min: 1,
+            election_timeout_max: millis(CORE_LEASE),
             enable_elect: false,
             snapshot_policy: SnapshotPolicy::Never,
             max_in_snapshot_log_to_keep: u64::MAX,
@@ -130,12 +129,12 @@ mod tests {
             let config = timing.config(1);
             assert!(!config.enable_elect);
             // openraft draws from this range, and panics if it is empty.
-            assert_eq!(config.election_timeout_max, config.election_timeout_min + 1);
+            assert!(config.election_timeout_min < config.election_timeout_max);
             // A leader confirms its lease several times before it ends, although one round may fail.
             assert!(timing.pulse + timing.round_timeout() < timing.leader_lease());
             assert!(timing.leader_lease() < timing.lease);
             // A transfer waits for openraft's lease, and the voters' guard must be the stronger one.
-            assert!(timing.core_lease() * 4 < timing.lease);
+            assert!(CORE_LEASE * 4 < timing.lease);
             assert!(timing.vote_timeout < timing.election_patience);
             assert!(timing.append_timeout < timing.lease);
         }

@@ -8,7 +8,7 @@
 //! - The paths below the data folder are methods of [`ServerConfig`], so that no other module composes them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 
 use model::Duration;
@@ -61,6 +61,8 @@ pub struct ServerConfig {
     pub audit_submissions: bool,
     /// Largest artifact, in bytes.
     pub artifact_bytes_max: u64,
+    /// Bytes per second of a copy for another server: of the store of a Raft cluster, and of logs and artifacts.
+    pub copy_rate: NonZeroU64,
     /// Retention of artifact versions that are not the newest of their name; unlimited if `None`.
     pub artifact_retention: Option<Duration>,
     /// Longest wait of a shutdown for open requests.
@@ -353,6 +355,7 @@ impl ServerConfig {
             audit_retention: Duration::from_hours(24 * 400),
             audit_submissions: false,
             artifact_bytes_max: 1 << 30,
+            copy_rate: raft::machine::COPY_RATE,
             artifact_retention: None,
             shutdown_grace: Duration::from_secs(5),
             housekeeping_interval: Duration::from_secs(30),

@@ -455,6 +455,7 @@ impl RaftMember {
         });
         let options = NodeOptions {
             on_failure,
+            copy_rate: config.copy_rate,
             ..NodeOptions::new(config.raft_dir(), node.cluster, node.node, me, start)
         };
         let options = Options { shards: node.shards, ..Options::new(options) };

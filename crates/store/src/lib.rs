@@ -23,6 +23,7 @@
 //! - `copy`: copies an embedded store into a database, and back.
 //! - [`command`]: changes as commands that a log can keep. [`replica`]: an embedded store that changes only by a log.
 //! - [`changelog`]: how a standby follows the leader.
+//! - [`pace`]: a limit on the bytes per second of copies.
 //! - [`suite`]: tests of the contract; every implementation passes all of them.
 //! - [`faulty`]: a wrapper for fault injection: it fails, stalls or loses its lease at the nth call.
 //!
@@ -51,6 +52,7 @@ mod housekeeping;
 mod leases;
 mod lists;
 mod moved;
+pub mod pace;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod query;

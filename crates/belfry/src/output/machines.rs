@@ -6,7 +6,7 @@
 //! its executions, not their usage.
 
 use model::Duration;
-use model::api::{ClusterMember, MemberRole, Server, Worker};
+use model::api::{ClusterMember, CopyProgress, MemberRole, Server, Worker};
 use model::worker::{Admission, WorkerStatus};
 
 use super::OutputOptions;
@@ -104,7 +104,7 @@ impl Row for ClusterMember {
         column("ID", 16),
         column("NAME", 12).cut(12),
         column("ROLE", 7),
-        column("STATUS", 7),
+        column("STATUS", 13),
         column("MISSING ENTRIES", 15).optional(2),
         column("LAST CONTACT", 12).optional(1),
         column("ADDRESS", 21),
@@ -116,8 +116,14 @@ impl Row for ClusterMember {
             MemberRole::Voter => Cell::new("voter", Tone::Good),
             MemberRole::Learner => Cell::new("learner", Tone::Waiting),
         };
-        let status =
-            if self.running { Cell::new("running", Tone::Good) } else { Cell::new("down", Tone::Bad) };
+        let status = match self.copying {
+            _ if !self.running => Cell::new("down", Tone::Bad),
+            Some(CopyProgress { sent, total }) => {
+                let percent = sent.0.saturating_mul(100) / total.0.max(1);
+                Cell::new(format!("copying {percent} %"), Tone::Waiting)
+            }
+            None => Cell::new("running", Tone::Good),
+        };
         vec![
             self.id.as_str().into(),
             self.name.as_str().into(),

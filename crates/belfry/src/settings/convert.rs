@@ -8,7 +8,7 @@
 //! `value`. Passwords and tokens are read here, from files or `PGPASSWORD`; a password in a URL is refused.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 
 use model::spec::Volume;
@@ -94,6 +94,13 @@ impl Settings {
         set(&mut config.event_retention, self.duration("server.event_retention"));
         set(&mut config.ledger_retention, self.duration("server.ledger_retention"));
         set(&mut config.artifact_bytes_max, self.bytes("server.artifact_size_max").map(|b| b.0));
+        if let Some(rate) = self.bytes("server.copy_rate") {
+            config.copy_rate = NonZeroU64::new(rate.0).ok_or_else(|| {
+                Failure::usage(
+                    "invalid setting `server.copy_rate`: expected at least 1 byte per second but got 0",
+                )
+            })?;
+        }
         set(&mut config.shutdown_grace, self.duration("server.shutdown_grace"));
         set(&mut config.housekeeping_interval, self.duration("server.housekeeping_interval"));
         config.artifact_retention = self.duration("server.artifact_retention");

@@ -229,6 +229,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "",
         "retention of superseded artifact versions [default: unlimited]",
     ),
+    plain(
+        "server.copy_rate",
+        Kind::Bytes,
+        "64MiB",
+        "bytes per second of copies for another server: of the Raft store, of logs and artifacts",
+    ),
     plain("server.artifact_size_max", Kind::Bytes, "1GiB", "maximum size of an artifact"),
     plain(
         "server.requests_max",

@@ -4,10 +4,11 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::marker::PhantomData;
 
+use openraft::RaftTypeConfig;
 use openraft::impls::OneshotResponder;
-use openraft::{RaftTypeConfig, TokioRuntime};
 
 use super::{Applied, Machine, SnapshotData};
+use crate::runtime::PatientTokio;
 use crate::types::{NodeId, Payload, Peer};
 
 /// The configuration of openraft for the nodes of a machine.
@@ -20,7 +21,7 @@ impl<M: Machine> RaftTypeConfig for Belfry<M> {
     type Node = Peer;
     type Entry = openraft::Entry<Self>;
     type SnapshotData = SnapshotData<M>;
-    type AsyncRuntime = TokioRuntime;
+    type AsyncRuntime = PatientTokio;
     type Responder = OneshotResponder<Self>;
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use store::pace::Pace;
 use tokio::sync::watch;
 
 use super::{AppliedState, Content, Entry, Group, Machine, MachineError};
@@ -183,7 +184,7 @@ impl Machine for Memory {
         Ok(applied)
     }
 
-    async fn copy_to(&self, path: &Path) -> Result<AppliedState, MachineError> {
+    async fn copy_to(&self, path: &Path, _: Pace) -> Result<AppliedState, MachineError> {
         let State { applied, commands, leaders } = lock(&self.state).clone();
         let mut positions = Vec::new();
         put_optional_log_id(applied.applied.as_ref(), &mut positions);

@@ -17,20 +17,24 @@
 
 mod applier;
 mod config;
+pub(crate) mod copies;
 #[cfg(any(test, feature = "testing"))]
 mod memory;
 pub(crate) mod parts;
-pub(crate) mod snapshot;
+mod snapshot;
+pub(crate) mod snapshot_files;
 mod state_machine;
 
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 
+use store::pace::Pace;
 use tokio::sync::oneshot;
 
 pub(crate) use applier::{Applier, Progress};
 pub use config::Belfry;
+pub use copies::{COPY_RATE, CopyProgress, MachineCopy};
 #[cfg(any(test, feature = "testing"))]
 pub use memory::{Memory, MemoryGroup};
 pub use snapshot::SnapshotData;
@@ -151,12 +155,16 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// If the disk reports an error.
     fn sync(&self) -> impl Future<Output = Result<AppliedState, MachineError>> + Send;
 
-    /// Writes a copy of the machine into a new file. Entries are applied meanwhile. The copy is a state at one
+    /// Writes a copy of the machine into a new file, with a pace. Entries are applied meanwhile. The copy is a state at one
     /// position, which is returned.
     ///
     /// # Errors
     /// If the file cannot be written. The machine continues.
-    fn copy_to(&self, path: &Path) -> impl Future<Output = Result<AppliedState, MachineError>> + Send;
+    fn copy_to(
+        &self,
+        path: &Path,
+        pace: Pace,
+    ) -> impl Future<Output = Result<AppliedState, MachineError>> + Send;
 
     /// Verifies a copy that another server has made, and returns its state. Does not change the file. Blocks.
     ///

@@ -12,8 +12,8 @@ use openraft::{
 };
 use tokio::sync::oneshot;
 
+use super::copies::Copies;
 use super::parts::Queued;
-use super::snapshot::Folder;
 use super::{Applied, AppliedState, Applier, Content, Entry, Machine, MachineError, SnapshotData};
 use crate::codec::{decode_membership, encode_membership};
 use crate::machine::Belfry;
@@ -25,12 +25,12 @@ type Meta = SnapshotMeta<NodeId, Peer>;
 /// The state machine of openraft. It queues entries, and returns one [`Applied`] for each.
 pub struct StateMachine<M: Machine> {
     applier: Applier<M>,
-    folder: Arc<Folder>,
+    copies: Arc<Copies>,
 }
 
 impl<M: Machine> StateMachine<M> {
-    pub(crate) fn new(applier: Applier<M>, folder: Arc<Folder>) -> Self {
-        Self { applier, folder }
+    pub(crate) fn new(applier: Applier<M>, copies: Arc<Copies>) -> Self {
+        Self { applier, copies }
     }
 
     /// Returns a snapshot at a position. It is the machine itself: a file is written only when it is sent.
@@ -42,7 +42,7 @@ impl<M: Machine> StateMachine<M> {
 
 impl<M: Machine> Clone for StateMachine<M> {
     fn clone(&self) -> Self {
-        Self { applier: self.applier.clone(), folder: Arc::clone(&self.folder) }
+        Self { applier: self.applier.clone(), copies: Arc::clone(&self.copies) }
     }
 }
 
@@ -132,19 +132,29 @@ impl<M: Machine> RaftStateMachine<Belfry<M>> for StateMachine<M> {
             SnapshotData::File(path) => path,
             // Of a machine in the same process, in tests.
             SnapshotData::Live(machine) => {
-                let path = self.folder.outgoing(&meta.snapshot_id);
-                machine.copy_to(&path).await.map_err(read_error)?;
+                let path = self.copies.folder().complete(meta.last_log_id.map_or(0, |id| id.index));
+                machine.copy_to(&path, self.copies.pace()).await.map_err(read_error)?;
                 path
+            }
+            SnapshotData::Copied(_) => {
+                return Err(read_error(MachineError::new("a copy for another server is not installed")));
             }
         };
         self.applier.install(path).await.map_err(write_error)?;
-        self.folder.installed().map_err(|error| {
+        self.copies.folder().installed().map_err(|error| {
             let problem = "cannot remove the marker of an installed snapshot";
             write_error(MachineError::caused(problem, error))
         })
     }
 
+    /// Returns the copy that exists, so that an interrupted transfer continues with it.
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Belfry<M>>>, Failure> {
+        if let Some(copy) = self.copies.kept() {
+            return Ok(Some(Snapshot {
+                meta: meta(&copy.state)?,
+                snapshot: Box::new(SnapshotData::Copied(copy)),
+            }));
+        }
         let state = self.applier.progress().state();
         state.applied.map(|_| self.snapshot(&state)).transpose()
     }

@@ -39,7 +39,7 @@ pub use mesh::Mesh;
 
 use crate::machine::Belfry;
 use crate::machine::Machine;
-use crate::machine::snapshot::Folder;
+use crate::machine::copies::Copies;
 use crate::timing::Timing;
 use crate::types::Permit;
 use crate::types::{NodeId, Peer, Vote};
@@ -136,13 +136,13 @@ impl Wire {
 /// Makes the clients of openraft.
 pub(crate) struct Network {
     pub(crate) wire: Arc<Wire>,
-    pub(crate) folder: Arc<Folder>,
+    pub(crate) copies: Arc<Copies>,
 }
 
 /// Sends the requests of openraft to one node.
 pub(crate) struct Client {
     wire: Arc<Wire>,
-    folder: Arc<Folder>,
+    copies: Arc<Copies>,
     node: NodeId,
     links: Arc<PeerLinks>,
 }
@@ -167,7 +167,7 @@ impl<M: Machine> RaftNetworkFactory<Belfry<M>> for Network {
 
     async fn new_client(&mut self, node: NodeId, peer: &Peer) -> Client {
         let links = self.wire.peer(node, peer);
-        Client { wire: Arc::clone(&self.wire), folder: Arc::clone(&self.folder), node, links }
+        Client { wire: Arc::clone(&self.wire), copies: Arc::clone(&self.copies), node, links }
     }
 }
 
@@ -202,9 +202,8 @@ impl<M: Machine> RaftNetwork<Belfry<M>> for Client {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _: RPCOption,
     ) -> Result<SnapshotResponse<NodeId>, StreamingError<Belfry<M>, Fatal<NodeId>>> {
-        let name = format!("{}-{}", self.node, snapshot.meta.snapshot_id);
-        let path = self.folder.outgoing(&name);
-        let sending = snapshot::send(&self.links.snapshot, *snapshot.snapshot, &path, vote);
+        let to = (self.node, &self.links.snapshot);
+        let sending = snapshot::send(to, &self.copies, snapshot, vote);
         let sent = tokio::select! {
             sent = sending => sent,
             closed = cancel => return Err(closed.into()),

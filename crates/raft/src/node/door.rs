@@ -135,7 +135,7 @@ async fn answer<M: Machine>(
             shared.roster.put(AnnounceRow { node, ..row });
             Ok(encode(&shared.roster.rows()))
         }
-        SNAPSHOT_OFFER => shared.snapshots.offer(node, decoded(body)?).await.map(|()| encode(&())),
+        SNAPSHOT_OFFER => shared.snapshots.offer(node, decoded(body)?).await.map(|here| encode(&here)),
         SNAPSHOT_CHUNK => shared.snapshots.chunk(node, decoded(body)?).await.map(|()| encode(&())),
         SNAPSHOT_DONE => {
             let vote = Vote::from(decoded::<VoteRow>(body)?);

@@ -16,6 +16,7 @@ use super::Shared;
 use super::contact::Voting;
 use crate::machine::Machine;
 use crate::net::message::{PRE_VOTE, PreVote};
+use crate::timing::CORE_LEASE;
 use crate::types::NodeId;
 use crate::types::Permit;
 
@@ -173,10 +174,10 @@ async fn elect_with<M: Machine>(shared: &Arc<Shared<M>>, permit: Permit) {
             // openraft grants no vote within its own lease, which began with the last request of the leader.
             loop {
                 let silent = shared.contact.silent_for();
-                if silent > shared.timing.core_lease() {
+                if silent > CORE_LEASE {
                     break;
                 }
-                tokio::time::sleep(shared.timing.core_lease() - silent + Duration::from_millis(1)).await;
+                tokio::time::sleep(CORE_LEASE - silent + Duration::from_millis(1)).await;
             }
             if !matches!(shared.standing(), Standing::Candidate) || !shared.contact.honours(&permit) {
                 return;

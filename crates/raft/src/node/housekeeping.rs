@@ -1,18 +1,25 @@
 //! Slow tasks of a node: it purges the log, completes interrupted changes of the members, and reports failures.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::error::Fatal;
 use openraft::{ChangeMembers, RaftMetrics, ServerState};
+use rustix::fs::statvfs;
 
 use super::Shared;
 use crate::log::{Failure, OnFailure};
-use crate::machine::{Machine, MachineError};
+use crate::machine::{Machine, MachineCopy, MachineError};
 
 /// Maximum wait for openraft to note a snapshot.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A copy that no member has made progress with for this time is given up.
+const COPY_PATIENCE: Duration = Duration::from_mins(10);
+/// The log takes at most this part of the volume while it keeps what follows a copy.
+const VOLUME_PART: u64 = 4;
 
 /// Bytes of the log that stay when it is purged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,23 +28,53 @@ pub struct Keep {
     pub bytes: u64,
     /// Bytes that stay for the slowest member.
     pub bytes_max: u64,
+    /// Bytes that stay while a member gets a snapshot; it needs next what follows it [default: a quarter of the volume].
+    pub bytes_after_copy: Option<u64>,
 }
 
 impl Default for Keep {
     /// 256 MiB, and 2 GiB for the slowest member.
     fn default() -> Self {
-        Self { bytes: 256 * 1024 * 1024, bytes_max: 2 * 1024 * 1024 * 1024 }
+        Self { bytes: 256 * 1024 * 1024, bytes_max: 2 * 1024 * 1024 * 1024, bytes_after_copy: None }
     }
 }
 
-/// Purges the log from time to time.
+impl Keep {
+    /// Returns the bytes that stay while the log keeps what follows a copy.
+    fn bytes_after_copy(&self, folder: &Path) -> u64 {
+        self.bytes_after_copy.unwrap_or_else(|| {
+            let volume = statvfs(folder).map_or(0, |volume| volume.f_blocks.saturating_mul(volume.f_frsize));
+            self.bytes_max.max(volume / VOLUME_PART)
+        })
+    }
+}
+
+/// Purges the log from time to time, and gives up copies of the machine that no member needs.
 pub(crate) async fn purge_regularly<M: Machine>(shared: Arc<Shared<M>>, keep: Keep) {
+    let mut slowest_before = None;
     loop {
         tokio::select! {
             () = shared.stop.cancelled() => return,
             () = tokio::time::sleep(shared.timing.purge_interval) => {}
         }
-        let Some(upto) = shared.purgeable(keep) else { continue };
+        shared.snapshots.forget_interrupted().await;
+        let slowest = shared.slowest();
+        // A snapshot that openraft notes must not be newer than a copy that is made or sent.
+        if shared.copies.is_making() {
+            continue;
+        }
+        if let Some(copy) = shared.copies.kept() {
+            if slowest > slowest_before {
+                copy.touch();
+            }
+            slowest_before = slowest;
+            if shared.needs(&copy, keep) {
+                continue;
+            }
+            drop(copy);
+            shared.copies.outdate();
+        }
+        let Some(upto) = shared.purgeable(keep, slowest) else { continue };
         if let Err(error) = shared.purge(upto).await {
             // Reported by the task that watches the machine, if it is an error of it.
             tracing::warn!(%error, "cannot purge the log");
@@ -46,14 +83,38 @@ pub(crate) async fn purge_regularly<M: Machine>(shared: Arc<Shared<M>>, keep: Ke
 }
 
 impl<M: Machine> Shared<M> {
+    /// Returns the last entry that all members have; `None` if this node does not lead, or is alone.
+    fn slowest(&self) -> Option<u64> {
+        let metrics = self.metrics.borrow();
+        let others = metrics.replication.iter().flatten().filter(|(node, _)| **node != self.id);
+        others.map(|(_, matched)| matched.map_or(0, |id| id.index)).min()
+    }
+
+    /// Returns whether the log must keep what follows a copy.
+    fn needs(&self, copy: &Arc<MachineCopy>, keep: Keep) -> bool {
+        // One is that of the caller, and one is kept.
+        let is_sent = Arc::strong_count(copy) > 2;
+        let lags = self
+            .slowest()
+            .is_some_and(|slowest| self.log.purgeable(keep.bytes).is_some_and(|upto| slowest < upto));
+        if !self.is_leader() || !(is_sent || lags) || copy.used_at().elapsed() >= COPY_PATIENCE {
+            return false;
+        }
+        let position = copy.state.applied.map_or(0, |id| id.index);
+        let limit = keep.bytes_after_copy(&self.folder);
+        let is_too_much = self.log.purgeable(limit).is_some_and(|upto| upto > position);
+        if is_too_much {
+            tracing::warn!(
+                "the log has outgrown the copy that another server gets, so it will get a newer one: the cluster stores \
+                 changes faster than it sends copies. Raise `server.copy_rate`"
+            );
+        }
+        !is_too_much
+    }
+
     /// Returns the last entry that need not stay.
-    fn purgeable(&self, keep: Keep) -> Option<u64> {
+    fn purgeable(&self, keep: Keep, slowest: Option<u64>) -> Option<u64> {
         let upto = self.log.purgeable(keep.bytes)?;
-        let slowest = {
-            let metrics = self.metrics.borrow();
-            let nodes = metrics.replication.iter().flat_map(|nodes| nodes.values());
-            nodes.map(|matched| matched.map_or(0, |id| id.index)).min()
-        };
         let needed = upto.min(slowest.unwrap_or(u64::MAX));
         let forced = self.log.purgeable(keep.bytes_max).unwrap_or(0);
         Some(needed.max(forced)).filter(|upto| *upto > 0)

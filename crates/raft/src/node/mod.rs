@@ -41,6 +41,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -61,9 +62,10 @@ use crate::log::{
     self, Failure, Log, LogReader, OnFailure, Options as LogOptions, SpaceGauge, Start as LogStart,
 };
 use crate::machine::Belfry;
+use crate::machine::copies::{COPY_RATE, Copies};
 use crate::machine::parts::PART_BYTES;
-use crate::machine::snapshot::Folder;
-use crate::machine::{Applier, Group, Machine, MachineError, Progress, StateMachine};
+use crate::machine::snapshot_files::Folder;
+use crate::machine::{Applier, CopyProgress, Group, Machine, MachineError, Progress, StateMachine};
 use crate::net::frame::BODY_BYTES_MAX;
 use crate::net::link::{CallError, Context};
 use crate::net::message::{ANNOUNCE, AnnounceRow, PROPOSE, ProposeAnswer, Refusal, Refused, decode};
@@ -111,6 +113,8 @@ pub struct Options {
     pub keep: Keep,
     /// Size of a segment of the log in bytes.
     pub segment_bytes: u64,
+    /// Bytes per second at which a copy of the machine is sent to another node.
+    pub copy_rate: NonZeroU64,
     /// Bytes of the volume that the log leaves to others.
     pub reserve_bytes: u64,
     /// Maximum bytes of a group in one entry, at most 1 MiB; larger ones are cut into parts of this size.
@@ -133,6 +137,7 @@ impl Options {
             on_failure: log.on_failure,
             keep: Keep::default(),
             segment_bytes: log.segment_bytes,
+            copy_rate: COPY_RATE,
             reserve_bytes: 0,
             part_bytes: PART_BYTES,
             seed: RandomState::new().build_hasher().finish(),
@@ -170,6 +175,7 @@ pub(crate) struct Shared<M: Machine> {
     pub(crate) log: LogReader,
     pub(crate) space: SpaceGauge,
     pub(crate) snapshots: Receiver,
+    pub(crate) copies: Arc<Copies>,
     pub(crate) proposer: Proposals<M>,
     pub(crate) pulse: Pulse,
     readers: Readers,
@@ -316,6 +322,8 @@ pub struct Member {
     pub is_voter: bool,
     /// Newest entry that the member is known to have. Only the leader knows it.
     pub matched: Option<LogId>,
+    /// How far this node has sent a copy of its machine to the member, while it does.
+    pub copying: Option<CopyProgress>,
     /// Time since the member last answered this node; `None` if it never has. Only the leader asks all members.
     pub silent_for: Option<Duration>,
 }
@@ -381,9 +389,10 @@ impl<M: Machine> Node<M> {
             }),
         };
         let wire = Arc::new(Wire::new(context, timing.clone()));
-        let network = Network { wire: Arc::clone(&wire), folder: Arc::clone(&folder) };
+        let copies = Arc::new(Copies::new(Arc::clone(&folder), options.copy_rate, stop.clone()));
+        let network = Network { wire: Arc::clone(&wire), copies: Arc::clone(&copies) };
         let config = Arc::new(timing.config(cluster));
-        let state_machine = StateMachine::new(applier, Arc::clone(&folder));
+        let state_machine = StateMachine::new(applier, Arc::clone(&copies));
         let raft = Raft::new(id, config, network, log, state_machine).await;
         let raft = raft.map_err(|error| OpenError::Core { reason: error.to_string() })?;
         let _ = core.set(raft.metrics());
@@ -407,6 +416,7 @@ impl<M: Machine> Node<M> {
             log: reader,
             space,
             snapshots: Receiver::new(folder),
+            copies,
             proposer,
             pulse,
             readers,
@@ -599,6 +609,7 @@ impl<M: Machine> Node<M> {
             peer: peer.clone(),
             is_voter: membership.voter_ids().any(|voter| voter == *id),
             matched: matched(id),
+            copying: self.shared.copies.progress(*id),
             silent_for: if *id == self.shared.id {
                 Some(Duration::ZERO)
             } else {

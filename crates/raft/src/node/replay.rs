@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use openraft::RaftLogReader;
 use openraft::storage::RaftStateMachine;
+use tokio_util::sync::CancellationToken;
 
 use super::open_log;
 use crate::error::OpenError;
 use crate::log::{Log, Options as LogOptions};
+use crate::machine::copies::{COPY_RATE, Copies};
 use crate::machine::{Applier, Belfry, Machine, MachineError, StateMachine};
 use crate::types::LogId;
 
@@ -27,7 +29,9 @@ pub(crate) async fn replay<M: Machine>(
     let (log, snapshots) = open_log(folder, options, &*machine, Log::open).await?;
     let (applier, applying) = Applier::new(Arc::clone(&machine));
     let applying = tokio::spawn(applying);
-    let applied = apply_all(&log, StateMachine::new(applier.clone(), Arc::new(snapshots))).await;
+    // No copy is made.
+    let copies = Copies::new(Arc::new(snapshots), COPY_RATE, CancellationToken::new());
+    let applied = apply_all(&log, StateMachine::new(applier.clone(), Arc::new(copies))).await;
     let stopped = applier.progress().stopped();
     drop(applier);
     // The task ends with its last handle. A panic of it was printed.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 use store::command::{self, Command, GroupBuilder, LogPosition, Refused, Reply};
+use store::pace::Pace;
 use store::replica::{self, Replica};
 
 use crate::machine::{AppliedState, Content, Entry, Group, Machine, MachineError};
@@ -163,8 +164,8 @@ impl Machine for ReplicaMachine {
         self.replica.sync().await.map(state_of).map_err(failed("cannot sync the replica"))
     }
 
-    async fn copy_to(&self, path: &Path) -> Result<AppliedState, MachineError> {
-        self.replica.copy_to(path).await.map(state_of).map_err(failed("cannot copy the replica"))
+    async fn copy_to(&self, path: &Path, pace: Pace) -> Result<AppliedState, MachineError> {
+        self.replica.copy_to(path, pace).await.map(state_of).map_err(failed("cannot copy the replica"))
     }
 
     fn inspect(&self, path: &Path) -> Result<AppliedState, MachineError> {

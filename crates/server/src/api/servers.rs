@@ -6,8 +6,8 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use model::api::{ClusterMember, List, MemberRole, Server};
-use model::{ServerId, ShardId};
+use model::api::{ClusterMember, CopyProgress, List, MemberRole, Server};
+use model::{Bytes, ServerId, ShardId};
 use raft::error::MembershipError;
 use raft::node::{Member as Node, Status};
 use raft::types::NodeId;
@@ -140,6 +140,9 @@ fn shown_member(status: &Status, node: &Node) -> ClusterMember {
         running: node.is_reachable(),
         last_contact: node.silent_for.map(model::Duration::from),
         missing_entries: node.missing_entries(status),
+        copying: node
+            .copying
+            .map(|copying| CopyProgress { sent: Bytes(copying.sent), total: Bytes(copying.total) }),
     }
 }
 

@@ -59,7 +59,7 @@ impl Objects {
         let copies = match (&config.objects, servers) {
             (ObjectsConfig::Local(None), Some(servers)) if shared => {
                 let folder = config.objects_dir().unwrap_or_default();
-                Some(Arc::new(Copies::open(folder, servers, Arc::clone(&store))?))
+                Some(Arc::new(Copies::open(folder, servers, Arc::clone(&store), config.copy_rate)?))
             }
             _ => None,
         };

@@ -11,6 +11,7 @@ use std::error::Error as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use model::Timestamp;
 use rusqlite::backup::{Backup as Copying, StepResult};
@@ -26,6 +27,7 @@ use super::views::DefinitionCache;
 use super::{replica_tables, schema};
 use crate::StoreError;
 use crate::codec::{Context, DecodeError, open_counted, open_events, open_points};
+use crate::pace::Pace;
 use crate::rows::{
     self, AUDIT_COLUMNS, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS, CHECKPOINT_COLUMNS,
     ELEMENTS_COLUMNS, ENTRY_COLUMNS, EXECUTION_COLUMNS, Fields, JOB_COLUMNS, KEY_COLUMNS, LEDGER_COLUMNS,
@@ -36,7 +38,9 @@ use crate::rows::{
 /// Maximum number of reported problems.
 const PROBLEMS_MAX: usize = 100;
 /// Pause between two attempts of a backup step that is locked out.
-const BUSY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
+/// Pages of a step of a copy with a pace: 1 MiB.
+const PAGES_OF_STEP: i32 = 256;
 
 /// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -359,7 +363,7 @@ fn copy_checked(
     let mut checked = CheckReport::default();
     let judge =
         |failure: Failure| BackupError::Store(failure.into_store_error(Phase::Change, partial.path()));
-    copy(&snapshot.connection, partial.path())?;
+    copy(&snapshot.connection, partial.path(), None)?;
     change(partial.path()).map_err(judge)?;
     let connection = file::open_reader(partial.path()).map_err(judge)?;
     check_connection(&connection, &mut checked).map_err(judge)?;
@@ -372,18 +376,23 @@ fn copy_checked(
 }
 
 /// Copies one snapshot of the store at `from` into the new file `to`, without a check of its rows. The copy is synced.
-pub(super) fn copy_file(from: &Path, to: &Path) -> Result<(), StoreError> {
+///
+/// The WAL of `from` grows until the copy ends.
+pub(super) fn copy_file(from: &Path, to: &Path, pace: Pace) -> Result<(), StoreError> {
     let unavailable = |source| StoreError::Unavailable { source };
     let judge = |failure: Failure| failure.into_store_error(Phase::Change, from);
     let connection = file::open_reader(from).map_err(judge)?;
-    connection.execute_batch("BEGIN").map_err(|error| judge(error.into()))?;
+    // A transaction takes its snapshot when it reads its first row. Without one, a change would begin the copy again.
+    let begun = connection.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema;");
+    begun.map_err(|error| judge(error.into()))?;
     let partial = Partial::begin(to).map_err(|error| unavailable(error.into()))?;
-    copy(&connection, partial.path()).map_err(|error| unavailable(error.into()))?;
+    copy(&connection, partial.path(), Some(pace)).map_err(|error| unavailable(error.into()))?;
     partial.finish(to).map_err(|error| unavailable(error.into()))?;
     Ok(())
 }
 
-fn copy(source: &Connection, to: &Path) -> Result<(), BackupError> {
+/// Copies what `source` sees, all at once or with a pace.
+fn copy(source: &Connection, to: &Path, mut pace: Option<Pace>) -> Result<(), BackupError> {
     let of_copy = |error: rusqlite::Error| {
         let full = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull);
         let source = if full { io::ErrorKind::StorageFull.into() } else { io::Error::other(error) };
@@ -392,8 +401,19 @@ fn copy(source: &Connection, to: &Path) -> Result<(), BackupError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut copy = Connection::open_with_flags(to, flags).map_err(of_copy)?;
     let copying = Copying::new(source, &mut copy).map_err(of_copy)?;
-    while copying.step(-1).map_err(of_copy)? != StepResult::Done {
-        std::thread::sleep(BUSY_PAUSE);
+    let page: u64 = source.query_row("PRAGMA page_size", [], |row| row.get(0)).map_err(of_copy)?;
+    let pages = if pace.is_some() { PAGES_OF_STEP } else { -1 };
+    loop {
+        match copying.step(pages).map_err(of_copy)? {
+            StepResult::Done => break,
+            StepResult::More => {
+                let bytes = page * u64::from(pages.unsigned_abs());
+                std::thread::sleep(
+                    pace.as_mut().map_or(Duration::ZERO, |pace| pace.spend(bytes, Instant::now())),
+                );
+            }
+            _ => std::thread::sleep(BUSY_PAUSE),
+        }
     }
     drop(copying);
     // The backup is a single file, without a WAL.

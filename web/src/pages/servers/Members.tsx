@@ -9,7 +9,7 @@ import { useTranslation } from "react-i18next";
 import { removeClusterMember } from "../../api/actions";
 import { clusterMembersQuery } from "../../api/queries";
 import type { ClusterMember, JobStatus } from "../../api/schema";
-import { formatDuration, parseDuration } from "../../lib/quantities";
+import { formatBytes, formatDuration, parseBytes, parseDuration } from "../../lib/quantities";
 import { Allowed } from "../../ui/Allowed";
 import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { ToneBadge } from "../../ui/Status";
@@ -58,6 +58,14 @@ function MemberRow({ member }: { member: ClusterMember }) {
         </div>
         <p className={style.meta}>
           <span className="num">{t("member.missing", { count: member.missing_entries })}</span>
+          {member.copying != null && (
+            <span className="num">
+              {t("member.copying", {
+                sent: formatBytes(parseBytes(member.copying.sent)),
+                total: formatBytes(parseBytes(member.copying.total)),
+              })}
+            </span>
+          )}
           {!member.running && contact != null && (
             <span>{t("member.contact", { time: formatDuration(contact) })}</span>
           )}

@@ -11,6 +11,7 @@ mod simulation;
 mod snapshots;
 mod suite;
 
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use crate::disk::sim::SimDisk;
 use crate::error::ProposeError;
 use crate::log::simulated::Slowness;
 use crate::log::{Log, OnFailure};
-use crate::machine::Memory;
+use crate::machine::{COPY_RATE, Memory};
 use crate::net::Mesh;
 use crate::timing::Timing;
 use crate::types::{NodeId, Peer};
@@ -55,6 +56,8 @@ struct Cluster {
     folder: TempDir,
     timing: Timing,
     part_bytes: usize,
+    keep: Keep,
+    copy_rate: NonZeroU64,
     members: Vec<Member>,
 }
 
@@ -66,7 +69,15 @@ impl Cluster {
 
     async fn with_timing(count: u64, timing: Timing) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut cluster = Self { mesh: Mesh::new(), folder, timing, part_bytes: 1000, members: Vec::new() };
+        let mut cluster = Self {
+            mesh: Mesh::new(),
+            folder,
+            timing,
+            part_bytes: 1000,
+            keep: Keep { bytes: 1024, bytes_max: 1024 * 1024, ..Keep::default() },
+            copy_rate: COPY_RATE,
+            members: Vec::new(),
+        };
         cluster.add(Start::Bootstrap).await;
         let first = cluster.node(0).clone();
         within("the first node leads", first.leadership().wait_for(|leader| leader == first.id())).await;
@@ -104,7 +115,8 @@ impl Cluster {
         Options {
             timing: self.timing.clone(),
             on_failure: OnFailure::call(|failure| eprintln!("{failure}: {}", failure.source)),
-            keep: Keep { bytes: 1024, bytes_max: 1024 * 1024 },
+            keep: self.keep,
+            copy_rate: self.copy_rate,
             segment_bytes: 16 * 1024,
             part_bytes: self.part_bytes,
             seed: id.0,

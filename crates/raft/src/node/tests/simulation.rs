@@ -154,7 +154,7 @@ impl World {
                     failures.lock().unwrap().push(text);
                 }
             }),
-            keep: Keep { bytes: 8 * 1024, bytes_max: 1024 * 1024 },
+            keep: Keep { bytes: 8 * 1024, bytes_max: 1024 * 1024, ..Keep::default() },
             segment_bytes: 16 * 1024,
             part_bytes: 1000,
             seed: self.random(u64::MAX),

@@ -1,8 +1,10 @@
 //! Nodes that need more than the log.
 
+use store::pace::Pace;
+
 use super::*;
-use crate::machine::Machine;
-use crate::machine::snapshot::Folder;
+use crate::machine::snapshot_files::Folder;
+use crate::machine::{COPY_RATE, Machine};
 
 /// Writes until the log of the leader no longer begins where a node that is away ended.
 async fn fill(cluster: &Cluster) {
@@ -75,8 +77,8 @@ async fn an_interrupted_snapshot_installation_is_finished_at_the_next_start() {
         fill(&cluster).await;
         let path = cluster.folder.path().join(cluster.members[at].id.to_string()).join("snapshots");
         let folder = Folder::open(path).unwrap();
-        let file = folder.incoming(leader);
-        cluster.leader().await.machine().copy_to(&file).await.unwrap();
+        let file = folder.complete(1);
+        cluster.leader().await.machine().copy_to(&file, Pace::new(COPY_RATE)).await.unwrap();
         folder.mark(&file).unwrap();
         if is_taken {
             cluster.members[at].machine.install(&file).await.unwrap();
@@ -146,4 +148,140 @@ async fn the_log_is_purged_when_it_grows() {
     }
     let mut metrics = cluster.node(0).shared.metrics.clone();
     within("the log is purged", metrics.wait_for(|metrics| metrics.purged.is_some())).await.unwrap();
+}
+
+/// Copies are sent in ten pieces or so, within half a second.
+const SLOW: NonZeroU64 = NonZeroU64::new(64 * 1024).unwrap();
+
+/// Returns how much of a copy a node has, when the leader sends it.
+async fn sent_to(leader: &Node<Memory>, node: NodeId, at_least: u64) -> u64 {
+    within("a copy is sent", async {
+        loop {
+            match leader.shared.copies.progress(node) {
+                Some(progress) if progress.sent >= at_least => return progress.sent,
+                _ => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        }
+    })
+    .await
+}
+
+/// Starts a cluster of three, of which the last one needs a snapshot, and is stopped.
+async fn with_one_behind(keep: Keep, purge_interval: Duration) -> (Cluster, Node<Memory>, usize) {
+    let mut cluster = Cluster::with_timing(3, Timing { purge_interval, ..Timing::real() }).await;
+    (cluster.copy_rate, cluster.keep) = (SLOW, keep);
+    for at in 0..3 {
+        cluster.stop(at).await;
+    }
+    for at in 0..3 {
+        cluster.restart(at).await;
+    }
+    let leader = cluster.leader().await.clone();
+    let at = cluster.members.iter().position(|member| member.id != leader.id()).unwrap();
+    cluster.stop(at).await;
+    fill(&cluster).await;
+    (cluster, leader, at)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_transfer_continues_where_it_was() {
+    for is_restarted in [false, true] {
+        let (mut cluster, leader, at) = with_one_behind(Keep::default(), Timing::real().purge_interval).await;
+        let id = cluster.members[at].id;
+        cluster.restart(at).await;
+        let sent = sent_to(&leader, id, 12 * 1024).await;
+        if is_restarted {
+            cluster.stop(at).await;
+        } else {
+            cluster.mesh.isolate(id, &cluster.ids());
+        }
+        within("the transfer ends", async {
+            while leader.shared.copies.progress(id).is_some() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+        if is_restarted {
+            cluster.restart(at).await;
+        } else {
+            cluster.mesh.rejoin(id, &cluster.ids());
+        }
+        assert!(sent_to(&leader, id, 0).await >= sent, "restarted: {is_restarted}");
+        cluster.caught_up(at).await;
+        assert!(cluster.node(at).status().purged.is_some(), "it got a snapshot");
+        cluster.agree().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_piece_that_was_damaged_at_rest_is_noticed() {
+    let (mut cluster, leader, at) = with_one_behind(Keep::default(), Timing::real().purge_interval).await;
+    let id = cluster.members[at].id;
+    cluster.restart(at).await;
+    sent_to(&leader, id, 12 * 1024).await;
+    cluster.stop(at).await;
+    let file = cluster.folder.path().join(id.to_string()).join("snapshots").join("incoming");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[5000] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    cluster.restart(at).await;
+    cluster.caught_up(at).await;
+    cluster.agree().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_need_a_snapshot_together_get_the_same_copy() {
+    let mut cluster = Cluster::new(5).await;
+    let leader = cluster.leader().await.clone();
+    let behind: Vec<usize> = (0..5).filter(|at| cluster.members[*at].id != leader.id()).take(2).collect();
+    for at in &behind {
+        cluster.stop(*at).await;
+    }
+    fill(&cluster).await;
+    for at in &behind {
+        cluster.restart(*at).await;
+    }
+    for at in behind {
+        cluster.caught_up(at).await;
+    }
+    assert_eq!(leader.shared.copies.made().await, 1);
+    cluster.agree().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_keeps_what_follows_a_copy_until_its_receiver_has_it() {
+    let keep = Keep { bytes: 1024, bytes_max: 16 * 1024, bytes_after_copy: Some(1024 * 1024) };
+    let (mut cluster, leader, at) = with_one_behind(keep, Duration::from_millis(20)).await;
+    let id = cluster.members[at].id;
+    cluster.restart(at).await;
+    sent_to(&leader, id, 4 * 1024).await;
+    let purged = leader.status().purged;
+    // More than stays for the slowest member otherwise.
+    for number in 0..80_u8 {
+        cluster.write(&[number; 900]).await;
+    }
+    assert!(leader.shared.copies.progress(id).is_some(), "the transfer has ended too early for this test");
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(leader.status().purged, purged);
+    cluster.caught_up(at).await;
+    assert_eq!(leader.shared.copies.made().await, 1, "the first copy was enough");
+    let mut metrics = leader.shared.metrics.clone();
+    within("the log is purged", metrics.wait_for(|metrics| metrics.purged > purged)).await.unwrap();
+    assert!(leader.shared.copies.kept().is_none());
+    cluster.agree().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_the_log_has_outgrown_is_replaced() {
+    let keep = Keep { bytes: 1024, bytes_max: 16 * 1024, bytes_after_copy: Some(32 * 1024) };
+    let (mut cluster, leader, at) = with_one_behind(keep, Duration::from_millis(20)).await;
+    let id = cluster.members[at].id;
+    cluster.restart(at).await;
+    sent_to(&leader, id, 4 * 1024).await;
+    for number in 0..80_u8 {
+        cluster.write(&[number; 900]).await;
+    }
+    cluster.caught_up(at).await;
+    assert!(leader.shared.copies.made().await > 1);
+    cluster.agree().await;
 }

@@ -3,11 +3,13 @@
 use openraft::StorageError;
 use openraft::testing::{StoreBuilder, Suite};
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 
 use super::arc;
 use crate::log::{Log, OnFailure, Options, Start};
 use crate::machine::Belfry;
-use crate::machine::snapshot::Folder;
+use crate::machine::copies::{COPY_RATE, Copies};
+use crate::machine::snapshot_files::Folder;
 use crate::machine::{Applier, Memory, StateMachine};
 use crate::types::NodeId;
 
@@ -25,7 +27,8 @@ impl StoreBuilder<Belfry<Memory>, Log, StateMachine<Memory>, TempDir> for Builde
         let snapshots = Folder::open(folder.path().join("snapshots")).expect("the folder is new");
         let (applier, task) = Applier::new(arc(Memory::default()));
         tokio::spawn(task);
-        Ok((folder, log, StateMachine::new(applier, arc(snapshots))))
+        let copies = Copies::new(arc(snapshots), COPY_RATE, CancellationToken::new());
+        Ok((folder, log, StateMachine::new(applier, arc(copies))))
     }
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use model::{Duration, JobId};
+use store::pace::Pace;
 use store::sqlite::{self, SqliteStore, backup};
 use store::suite::dump::dump;
 use store::suite::sample::Sampler;
@@ -13,8 +14,8 @@ use super::super::restore::{Restored, WORK};
 use super::super::{RaftStore, RestoreError, restore};
 use super::cluster::{acquire, assert_equal_rows, exists, new_job};
 use super::{Server, Servers, Start};
-use crate::machine::Machine as _;
-use crate::machine::snapshot::Folder;
+use crate::machine::snapshot_files::Folder;
+use crate::machine::{COPY_RATE, Machine as _};
 use crate::types::{NodeId, Peer};
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -168,8 +169,8 @@ async fn a_snapshot_whose_installation_was_interrupted_is_installed_once() {
     servers.stop(2).await;
     let jobs = add_jobs(servers.store(0), &mut sampler, 10).await;
     let folder = Folder::open(servers.path(2).join("snapshots")).unwrap();
-    let file = folder.incoming(servers.servers[0].id);
-    servers.store(0).node.machine().copy_to(&file).await.unwrap();
+    let file = folder.complete(1);
+    servers.store(0).node.machine().copy_to(&file, Pace::new(COPY_RATE)).await.unwrap();
     folder.mark(&file).unwrap();
     drop(folder);
     servers.open(2, Start::Existing).await;

@@ -169,7 +169,7 @@ impl Copies {
                 return Ok(0);
             }
             // It may have been deleted meanwhile.
-            Ok(u64::from(self.fetch(server, &key).await?.is_some()))
+            Ok(u64::from(self.fetch_slowly(server, &key).await?.is_some()))
         };
         let fetches = futures::stream::iter(keys).map(fetch).buffer_unordered(FETCHES);
         fetches.try_fold(0, async |sum, fetched| Ok(sum + fetched)).await

@@ -37,6 +37,7 @@ mod tests;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -48,6 +49,7 @@ use model::error_chain::Chain;
 use model::{ExecutionId, ServerId};
 use object_store::path::Path as Key;
 use store::cluster::ServerRecord;
+use store::pace::Pace;
 use store::query::ArtifactFilter;
 use store::{Store, StoreError};
 use tokio::io::AsyncWriteExt as _;
@@ -92,6 +94,8 @@ pub(crate) struct Copies {
     lanes: Mutex<HashMap<ServerId, Arc<Lane>>>,
     deletions: Mutex<Vec<Key>>,
     deleted: Notify,
+    /// Limits what this server gets from others, apart from what a user waits for.
+    pace: Mutex<Pace>,
     /// Why this server may lack objects, according to the last round.
     trouble: Mutex<Option<String>>,
 }
@@ -179,6 +183,7 @@ impl Copies {
         root: PathBuf,
         servers: Arc<dyn Servers>,
         store: Arc<dyn Store>,
+        bytes_per_second: NonZeroU64,
     ) -> Result<Self, ObjectError> {
         let folder = Folder::open(root.clone()).map_err(io_error("open", root))?;
         Ok(Self {
@@ -189,6 +194,7 @@ impl Copies {
             lanes: Mutex::default(),
             deletions: Mutex::default(),
             deleted: Notify::new(),
+            pace: Mutex::new(Pace::new(bytes_per_second)),
             trouble: Mutex::default(),
         })
     }
@@ -305,11 +311,32 @@ impl Copies {
         search.end(key).map(|()| None)
     }
 
-    /// Makes an object of another server a file of this one. `None` if the server does not have it.
+    /// Makes an object of another server a file of this one, for a user who waits. `None` if the server does not have it.
     async fn fetch(&self, from: &ServerRecord, key: &Key) -> Result<Option<()>, ServerError> {
         let Some(bytes) = self.servers.get(from, key).await? else { return Ok(None) };
+        self.take_over(from, key, bytes).await.map(Some)
+    }
+
+    /// The same, in the background.
+    async fn fetch_slowly(&self, from: &ServerRecord, key: &Key) -> Result<Option<()>, ServerError> {
+        let Some(bytes) = self.servers.get(from, key).await? else { return Ok(None) };
+        let paced = bytes.then(async |chunk| {
+            let length = chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+            let pause = lock(&self.pace).spend(length, Instant::now().into_std());
+            tokio::time::sleep(pause).await;
+            chunk
+        });
+        self.take_over(from, key, paced).await.map(Some)
+    }
+
+    async fn take_over(
+        &self,
+        from: &ServerRecord,
+        key: &Key,
+        bytes: impl Stream<Item = Result<Bytes, ObjectError>> + Send,
+    ) -> Result<(), ServerError> {
         let received = self.receive(key, None, bytes).await;
-        received.map(Some).map_err(|error| failed("receive an object of", from, error))
+        received.map_err(|error| failed("receive an object of", from, error))
     }
 
     /// Notes that an object is stored again, if this server has it with this size in bytes.

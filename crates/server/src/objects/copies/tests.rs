@@ -116,7 +116,8 @@ impl Site {
     fn start(&self, number: usize) {
         let calls = Arc::new(Calls { me: number, nodes: Arc::clone(&self.nodes) });
         let root = self.folder.path().join(number.to_string());
-        let copies = Copies::open(root, calls, Arc::clone(&self.store) as _).unwrap();
+        let copies =
+            Copies::open(root, calls, Arc::clone(&self.store) as _, raft::machine::COPY_RATE).unwrap();
         lock(&self.nodes)[number].copies = Some(Arc::new(copies));
     }
 

@@ -26,6 +26,7 @@ use super::quarantine::{self, DamagedRow};
 use super::{Clock, Options, SqliteStore, file, live_rows, load, readers, replica_tables, schema};
 use crate::changelog::{Changelog, MemoryChangelog};
 use crate::command::{Answers, Entry, LogPosition};
+use crate::pace::Pace;
 use crate::{Loaded, StoreError};
 
 pub use begin::{LogBegin, begin_log};
@@ -172,14 +173,14 @@ impl Replica {
         })
     }
 
-    /// Copies one consistent state into a new file, and returns that state.
+    /// Copies one consistent state into a new file with a pace, and returns that state.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] if `to` cannot be written.
-    pub async fn copy_to(&self, to: &Path) -> Result<AppliedState, StoreError> {
+    pub async fn copy_to(&self, to: &Path, pace: Pace) -> Result<AppliedState, StoreError> {
         let (from, to) = (self.path.clone(), to.to_owned());
         let copy = move || -> Result<AppliedState, StoreError> {
-            super::check::copy_file(&from, &to)?;
+            super::check::copy_file(&from, &to, pace)?;
             read_applied(&to)
         };
         tokio::task::spawn_blocking(copy)

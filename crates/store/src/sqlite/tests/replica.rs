@@ -11,6 +11,7 @@ use super::failing_disk::{Disk, DiskCall};
 use super::*;
 use crate::changelog::Changelog as _;
 use crate::command::{Command, Content, Entry, GroupBuilder, LogPosition, Refused, Reply, Update};
+use crate::pace::Pace;
 use crate::replica::{Replica, ReplicaOptions, read_applied};
 use crate::sqlite;
 use crate::suite::dump::dump;
@@ -253,7 +254,7 @@ async fn a_copy_of_a_replica_continues_where_it_was_taken() {
     let (before, batch) = new_job(&mut sampler);
     server.apply(&[commit(&leases, batch)]).await;
     let copy = server.folder.path().join("copy.db");
-    let state = server.replica.copy_to(&copy).await.unwrap();
+    let state = server.replica.copy_to(&copy, Pace::new(std::num::NonZeroU64::MAX)).await.unwrap();
     assert_eq!(state, *server.replica.applied().borrow());
     let (after, batch) = new_job(&mut sampler);
     let entry = server.entry(&[commit(&leases, batch)]);
