@@ -18,6 +18,7 @@
 //! - [`objects`]: logs and artifacts, in a local folder, in S3, or as copies on all servers.
 //! - `between_servers`: requests of servers to each other; `server_clients`: HTTP clients for them; `marks`: how servers are known
 //!   behind proxies.
+//! - `cluster_metrics`: metrics of a Raft cluster and of the copies of objects.
 //! - `raft_member`: the Raft store of this server, how it becomes a member of its cluster, and the connections to the others.
 //! - [`clock`]: the time, which tests replace. [`listener`]: the TCP listener; `tls`: the certificate of its port. `web`: the files of the
 //!   dashboard. [`housekeeping`]: retention; [`metrics`]: Prometheus metrics; [`preview`]: the next scheduled times of
@@ -39,6 +40,7 @@ pub mod audit;
 pub mod auth;
 mod between_servers;
 pub mod clock;
+mod cluster_metrics;
 pub mod config;
 mod endpoints;
 pub mod grpc;

@@ -198,6 +198,7 @@ async fn get_metrics(
     }
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let form = Exposition::negotiated(accept);
+    api.shared.cluster_metrics.set(&api.services);
     let text = api.metrics.encode(&api.node.view(), api.node.check_leading().is_ok(), form);
     Ok(([(CONTENT_TYPE, HeaderValue::from_static(form.content_type()))], text).into_response())
 }

@@ -95,6 +95,7 @@ use self::limits::Limits;
 use self::page::Cursors;
 use self::routes::Routes;
 use crate::auth::{Passwords, Sessions, Throttle};
+use crate::cluster_metrics::ClusterMetrics;
 use crate::services::Services;
 
 pub(crate) use forward::unauthenticated_peers;
@@ -121,6 +122,7 @@ struct Shared {
     limits: Limits,
     check: meta::StoreCheck,
     counted: HttpMetrics,
+    cluster_metrics: ClusterMetrics,
     forwards: forward::Forwards,
 }
 
@@ -136,9 +138,11 @@ impl Api {
     fn new(services: Services) -> Self {
         let counted = HttpMetrics::default();
         let limits = Limits::new(&services.config.limits);
+        let cluster_metrics = ClusterMetrics::default();
         services.metrics.register(|registry| {
             counted.register(registry);
             limits.register(registry);
+            cluster_metrics.register(&services, registry);
         });
         let shared = Shared {
             cursors: Cursors::new(services.keys.cursors),
@@ -150,6 +154,7 @@ impl Api {
             limits,
             check: meta::StoreCheck::default(),
             counted,
+            cluster_metrics,
             forwards: forward::Forwards::new(services.keys.forwards),
         };
         Self { services, shared: Arc::new(shared) }

@@ -139,6 +139,37 @@ fn refusal(started: Result<Running, StartError>) -> RaftMemberError {
     }
 }
 
+/// H3. The leader tells about all members, and the others only about themselves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metrics_tell_which_members_are_down() {
+    let site = Site::new();
+    let [first, second, third] = site.three().await;
+    let values = async |at: &Running, name: &str| -> Vec<String> {
+        let url = format!("http://{}/metrics", at.addr);
+        let text = soon("an answer", site.client().get(url).send()).await.unwrap().text().await.unwrap();
+        let mut found: Vec<_> =
+            text.lines().filter_map(|line| line.strip_prefix(name)).map(str::to_owned).collect();
+        found.sort();
+        found
+    };
+    assert_eq!(
+        values(&second, "belfry_raft_members").await,
+        ["{status=\"down\"} 0", "{status=\"running\"} 0"]
+    );
+    stop([third]).await;
+    let seen = async {
+        while values(&first, "belfry_raft_members").await != ["{status=\"down\"} 1", "{status=\"running\"} 2"]
+        {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    soon("the leader notices that a member is down", seen).await;
+    site.submit(first.addr).await;
+    let missing = values(&first, "belfry_raft_missing_entries{member=").await;
+    assert!(missing.iter().any(|line| line.starts_with("\"third\"") && !line.ends_with(" 0")), "{missing:?}");
+    stop([first, second]).await;
+}
+
 /// D6. A change is accepted by any server, and read from any other one at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_servers_form_a_cluster_and_each_accepts_every_request() {
