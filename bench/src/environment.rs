@@ -55,11 +55,11 @@ pub(crate) async fn servers(folder: &Path, store: Store, count: usize) -> anyhow
     is_release()?;
     match store {
         Store::Postgres => servers_on_postgres(folder, count).await,
-        Store::Raft => Ok(raft_cluster(folder, count).await),
+        Store::Raft => raft_cluster(folder, count).await,
     }
 }
 
-async fn raft_cluster(folder: &Path, count: usize) -> Shared {
+async fn raft_cluster(folder: &Path, count: usize) -> anyhow::Result<Shared> {
     let settings = [("BELFRY_LOG", "warn")];
     let mut servers: Vec<Server> = Vec::new();
     for number in 1..=count {
@@ -81,7 +81,8 @@ async fn raft_cluster(folder: &Path, count: usize) -> Shared {
             }
         });
     }
-    Shared { servers, _database: None }
+    until_all_serve(&servers).await?;
+    Ok(Shared { servers, _database: None })
 }
 
 async fn servers_on_postgres(folder: &Path, count: usize) -> anyhow::Result<Shared> {
@@ -98,13 +99,19 @@ async fn servers_on_postgres(folder: &Path, count: usize) -> anyhow::Result<Shar
             _ => Server::start_standby(&data, &log, &settings).await,
         });
     }
+    until_all_serve(&servers).await?;
+    Ok(Shared { servers, _database: Some(database) })
+}
+
+/// Waits until the standbys forward requests to the leader.
+async fn until_all_serve(servers: &[Server]) -> anyhow::Result<()> {
+    let token = servers[0].token().context("a started server has created its token")?;
     for server in servers.iter().skip(1) {
-        let load =
-            Load::new(&server.url(), servers[0].token().context("a started server has created its token")?)?;
+        let load = Load::new(&server.url(), token.clone())?;
         let heard = async || load.get("workers").await.ok();
         until("a standby forwards requests to its leader", Duration::from_secs(30), heard).await;
     }
-    Ok(Shared { servers, _database: Some(database) })
+    Ok(())
 }
 
 /// Fails for debug builds; `BELFRY_BENCH_ANY_BUILD` allows them, to try a benchmark out.

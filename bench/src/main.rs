@@ -25,6 +25,7 @@ mod noop;
 #[cfg(test)]
 mod page;
 mod reads;
+mod rebuild;
 mod report;
 mod results;
 mod schedules;
@@ -100,6 +101,8 @@ enum Name {
     FailoverRaft,
     /// `handover` on the Raft store, with three servers.
     HandoverRaft,
+    /// A server on the Raft store is replaced while the others work, with a tenth of `--history` ended jobs.
+    RebuildRaft,
     /// `/bin/true` through a real worker, compared with this machine's bare spawn rate.
     Spawn,
     /// Time from submission to the start of the task, at 10 to 5,000 submissions per second.
@@ -135,7 +138,7 @@ enum Name {
 }
 
 impl Name {
-    const MEASURED: [Self; 28] = [
+    const MEASURED: [Self; 29] = [
         Self::SubmitBatch,
         Self::SubmitSingle,
         Self::Noop,
@@ -148,6 +151,7 @@ impl Name {
         Self::NoopRaft,
         Self::FailoverRaft,
         Self::HandoverRaft,
+        Self::RebuildRaft,
         Self::Spawn,
         Self::Latency,
         Self::Memory,
@@ -175,7 +179,8 @@ impl Name {
             | Self::Reads
             | Self::Growth
             | Self::FailoverMillion
-            | Self::HandoverMillion => 1,
+            | Self::HandoverMillion
+            | Self::RebuildRaft => 1,
             _ => 5,
         }
     }
@@ -196,6 +201,7 @@ async fn measure(name: Name, arguments: &Arguments) -> anyhow::Result<Vec<Figure
         Name::NoopRaft => noop::on_raft(time).await,
         Name::FailoverRaft => leader_changes::failover(time, Store::Raft, 0).await,
         Name::HandoverRaft => leader_changes::handover(time, Store::Raft, 0).await,
+        Name::RebuildRaft => rebuild::run(time, arguments.history / 10).await,
         Name::Spawn => spawn::run(time).await,
         Name::Latency => latency::run(time, arguments.rate).await,
         Name::Memory => memory::run(arguments.jobs).await,

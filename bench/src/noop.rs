@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use harness::{Pid, until};
+use harness::{Pid, Server, until};
 use model::{Bytes, JobSpec, Millicores};
 use server::testing::{FakeOptions, FakeWorker};
 use tempfile::TempDir;
@@ -88,10 +88,20 @@ impl Path {
     }
 
     /// Creates a path with this number of servers, which share a store on the same machine.
-    async fn shared(store: Store, servers: usize) -> anyhow::Result<Self> {
+    pub(crate) async fn shared(store: Store, servers: usize) -> anyhow::Result<Self> {
         let folder = environment::folder()?;
         let path = Self::with(environment::servers(folder.path(), store, servers).await?, 1).await?;
         Ok(path.keeping(folder))
+    }
+
+    /// Returns a server; the first one leads.
+    pub(crate) fn server(&self, number: usize) -> &Server {
+        &self.shared.servers[number]
+    }
+
+    /// Sends nothing more to the last server, and returns it.
+    pub(crate) fn take_last(&mut self) -> Option<Server> {
+        self.shared.servers.pop()
     }
 
     fn keeping(mut self, folder: TempDir) -> Self {

@@ -34,7 +34,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
         "Servers that share a database",
         &["noop-postgres", "failover", "handover", "failover-million", "handover-million"],
     ),
-    ("Servers with the Raft store", &["noop-raft", "failover-raft", "handover-raft"]),
+    ("Servers with the Raft store", &["noop-raft", "failover-raft", "handover-raft", "rebuild-raft"]),
 ];
 
 /// Phrases in the recorded names of figures, and their replacements in the tables, in this order.
