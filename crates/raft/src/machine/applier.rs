@@ -2,10 +2,15 @@
 //!
 //! openraft's worker queues entries and continues; the task applies everything that waits in one call. The queue is bounded
 //! by the bytes of the payloads: then `queue` waits, and with it openraft's worker.
+//!
+//! Under load, a follower applies entries in large calls: the machine then writes a row once that changes several times
+//! within moments. It collects them for [`LINGER`], or until someone needs an entry applied: a read, or the node itself when
+//! it leads. After a call of few bytes, the next one does not wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::time::Duration;
 
 use super::parts::{Assembler, Queued};
 use super::{AppliedState, Content, Entry, Machine, MachineError};
@@ -15,8 +20,14 @@ use crate::types::LogId;
 const QUEUE_BYTES: usize = 256 * 1024 * 1024;
 /// The queue counts bytes in units of this size, and every entry as at least one.
 const UNIT_BYTES: usize = 4096;
-/// Maximum entries in one call of the machine.
+/// Maximum entries that are taken from the queue at a time.
 const ENTRIES_MAX: usize = 256;
+/// Maximum time for which entries are collected.
+const LINGER: Duration = Duration::from_millis(500);
+/// Bytes of a call after which the next one collects entries.
+const LINGERS_FROM: usize = 64 * 1024;
+/// Bytes that are applied without further waiting.
+const COLLECTED_MAX: usize = 16 * 1024 * 1024;
 
 /// What a machine has applied. Shared by the tasks of a node.
 #[derive(Debug)]
@@ -25,13 +36,30 @@ pub(crate) struct Progress {
     applied: watch::Sender<Option<LogId>>,
     stopped: watch::Sender<Option<Arc<MachineError>>>,
     space: Arc<Semaphore>,
+    /// How many need entries applied.
+    waiting: watch::Sender<usize>,
+}
+
+/// Someone who needs entries applied.
+pub(crate) struct Hurry<'a>(&'a Progress);
+
+impl Drop for Hurry<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.send_modify(|waiting| *waiting -= 1);
+    }
 }
 
 impl Progress {
     fn new(state: AppliedState) -> Self {
         let (applied, stopped) = (watch::Sender::new(state.applied), watch::Sender::new(None));
         let space = Arc::new(Semaphore::new(QUEUE_BYTES / UNIT_BYTES));
-        Self { state: Mutex::new(state), applied, stopped, space }
+        Self { state: Mutex::new(state), applied, stopped, space, waiting: watch::Sender::new(0) }
+    }
+
+    /// Applies entries without collecting them, until the answer is dropped.
+    pub(crate) fn hurry(&self) -> Hurry<'_> {
+        self.waiting.send_modify(|waiting| *waiting += 1);
+        Hurry(self)
     }
 
     /// Position of the last entry that the machine has applied completely.
@@ -68,6 +96,7 @@ impl Progress {
         if applied.borrow().is_some_and(|applied| applied.index >= index) {
             return Ok(());
         }
+        let _hurry = self.hurry();
         tokio::select! {
             // The sender lives as long as `self`.
             _ = applied.wait_for(|applied| applied.is_some_and(|applied| applied.index >= index)) => Ok(()),
@@ -108,6 +137,15 @@ enum Item<A> {
     /// Answers when everything before is applied.
     Flush(oneshot::Sender<()>),
     Install(std::path::PathBuf, oneshot::Sender<AppliedState>),
+}
+
+impl<A> Item<A> {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Entry(Queued { entry: Entry { content: Content::Group(bytes), .. }, .. }, _) => bytes.len(),
+            _ => 0,
+        }
+    }
 }
 
 /// Queues entries for the machine. The task ends when all handles are dropped, or after an error.
@@ -170,13 +208,41 @@ async fn run<M: Machine>(
     progress: Arc<Progress>,
 ) {
     let mut session = Session { machine, progress, assembler: Assembler::new(), ready: Vec::new() };
-    let mut buffer = Vec::new();
+    let (mut buffer, mut lingers) = (Vec::new(), false);
     while items.recv_many(&mut buffer, ENTRIES_MAX).await > 0 {
+        if lingers {
+            linger(&session.progress, &mut items, &mut buffer).await;
+        }
+        lingers = buffer.iter().map(Item::bytes).sum::<usize>() >= LINGERS_FROM;
         let served = session.serve(buffer.drain(..)).await;
         if let Err(error) = served {
             // Callers that wait get an error, because the senders are dropped.
             session.progress.stopped.send_replace(Some(Arc::new(error)));
             return;
+        }
+    }
+}
+
+/// Collects entries until someone needs them applied.
+async fn linger<A>(
+    progress: &Progress,
+    items: &mut mpsc::UnboundedReceiver<Item<A>>,
+    buffer: &mut Vec<Item<A>>,
+) {
+    let (mut waiting, mut seen, mut bytes) = (progress.waiting.subscribe(), 0, 0);
+    let mut over = std::pin::pin!(tokio::time::sleep(LINGER));
+    loop {
+        let new = &buffer[seen..];
+        bytes += new.iter().map(Item::bytes).sum::<usize>();
+        if bytes >= COLLECTED_MAX || new.iter().any(|item| !matches!(item, Item::Entry(..))) {
+            return;
+        }
+        seen = buffer.len();
+        tokio::select! {
+            biased;
+            _ = waiting.wait_for(|waiting| *waiting > 0) => return,
+            () = &mut over => return,
+            count = items.recv_many(buffer, ENTRIES_MAX) => if count == 0 { return },
         }
     }
 }
@@ -233,5 +299,104 @@ impl<M: Machine> Session<M> {
             let _ = waiting.send(Ok(answers));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::machine::Group as _;
+    use crate::machine::memory::{Memory, MemoryGroup};
+    use crate::types::NodeId;
+
+    const MOMENT: Duration = Duration::from_millis(1);
+
+    struct Queue {
+        applier: Applier<Memory>,
+        last: u64,
+    }
+
+    impl Queue {
+        fn new() -> Self {
+            let (applier, task) = Applier::new(Arc::new(Memory::default()));
+            tokio::spawn(task);
+            Self { applier, last: 0 }
+        }
+
+        /// Queues an entry with a command of `bytes`.
+        async fn add(&mut self, bytes: usize) {
+            self.last += 1;
+            let mut group = MemoryGroup::default();
+            group.push(vec![7; bytes]).unwrap();
+            let position = LogId::new(openraft::LeaderId::new(1, NodeId(1)), self.last);
+            let content = Content::Group(group.finish().into());
+            let (answers, _) = oneshot::channel();
+            self.applier.queue(Queued { entry: Entry { position, content }, answers }, bytes).await.unwrap();
+        }
+
+        /// Returns after which time everything is applied.
+        async fn applied_after(&self) -> Duration {
+            let (begun, last) = (Instant::now(), self.last);
+            let mut applied = self.applier.progress().applied();
+            applied.wait_for(|applied| applied.is_some_and(|id| id.index >= last)).await.unwrap();
+            begun.elapsed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn entries_are_collected_only_under_load() {
+        let mut queue = Queue::new();
+        for _ in 0..3 {
+            queue.add(10).await;
+            assert!(queue.applied_after().await < MOMENT);
+        }
+        queue.add(LINGERS_FROM).await;
+        assert!(queue.applied_after().await < MOMENT);
+        for _ in 0..3 {
+            queue.add(10).await;
+            tokio::time::sleep(LINGER / 4).await;
+        }
+        assert!(queue.applied_after().await >= LINGER / 4 - MOMENT);
+        // The last call was small.
+        queue.add(10).await;
+        assert!(queue.applied_after().await < MOMENT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn collected_entries_are_applied_when_someone_needs_them() {
+        let mut queue = Queue::new();
+        let applier = queue.applier.clone();
+        for need in 0..3 {
+            queue.add(LINGERS_FROM).await;
+            applier.flush().await.unwrap();
+            queue.add(LINGERS_FROM).await;
+            tokio::time::sleep(MOMENT).await;
+            assert!(applier.progress().applied().borrow().unwrap().index < queue.last);
+            let begun = Instant::now();
+            match need {
+                0 => applier.progress().wait_until(queue.last).await.unwrap(),
+                1 => applier.flush().await.unwrap(),
+                _ => {
+                    let _leads = applier.progress().hurry();
+                    queue.applied_after().await;
+                }
+            }
+            assert!(begun.elapsed() < MOMENT, "need {need}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_bytes_are_applied_without_waiting() {
+        let mut queue = Queue::new();
+        queue.add(LINGERS_FROM).await;
+        queue.applier.flush().await.unwrap();
+        let begun = Instant::now();
+        for _ in 0..COLLECTED_MAX / LINGERS_FROM {
+            queue.add(LINGERS_FROM).await;
+        }
+        queue.applied_after().await;
+        assert!(begun.elapsed() < LINGER / 2, "{:?}", begun.elapsed());
     }
 }

@@ -41,12 +41,14 @@ impl Default for Keep {
 
 impl Keep {
     /// Returns the bytes that stay while the log keeps what follows a copy.
-    fn bytes_after_copy(&self, folder: &Path) -> u64 {
-        self.bytes_after_copy.unwrap_or_else(|| {
-            let volume = statvfs(folder).map_or(0, |volume| volume.f_blocks.saturating_mul(volume.f_frsize));
-            self.bytes_max.max(volume / VOLUME_PART)
-        })
+    fn bytes_after_copy(&self, volume: u64) -> u64 {
+        self.bytes_after_copy.unwrap_or_else(|| self.bytes_max.max(volume / VOLUME_PART))
     }
+}
+
+/// Returns the size of the volume of a folder in bytes; 0 if it is unknown.
+fn volume_bytes(folder: &Path) -> u64 {
+    statvfs(folder).map_or(0, |volume| volume.f_blocks.saturating_mul(volume.f_frsize))
 }
 
 /// Purges the log from time to time, and gives up copies of the machine that no member needs.
@@ -101,7 +103,7 @@ impl<M: Machine> Shared<M> {
             return false;
         }
         let position = copy.state.applied.map_or(0, |id| id.index);
-        let limit = keep.bytes_after_copy(&self.folder);
+        let limit = keep.bytes_after_copy(volume_bytes(&self.folder));
         let is_too_much = self.log.purgeable(limit).is_some_and(|upto| upto > position);
         if is_too_much {
             tracing::warn!(
@@ -135,6 +137,20 @@ impl<M: Machine> Shared<M> {
             return Err(MachineError::new("no snapshot was noted in time"));
         }
         self.raft.trigger().purge_log(upto).await.map_err(stopped)
+    }
+}
+
+/// Lets the machine of a leader, and of a candidate, apply entries without collecting them: callers wait for its answers.
+pub(crate) async fn hurry_while_leading<M: Machine>(shared: Arc<Shared<M>>) {
+    let mut servers = shared.servers.clone();
+    loop {
+        let state = servers.borrow_and_update().state;
+        let leads = matches!(state, ServerState::Leader | ServerState::Candidate);
+        let _hurry = leads.then(|| shared.progress.hurry());
+        tokio::select! {
+            () = shared.stop.cancelled() => return,
+            changed = servers.changed() => if changed.is_err() { return },
+        }
     }
 }
 
@@ -189,4 +205,26 @@ pub(crate) async fn watch<M: Machine>(shared: Arc<Shared<M>>, on_failure: OnFail
     shared.stop.cancel();
     // An error is a panic of the core, which was reported.
     let _ = shared.raft.shutdown().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1024 * 1024 * 1024;
+
+    #[test]
+    fn a_copy_may_hold_the_log_of_a_quarter_of_the_volume() {
+        let keep = Keep::default();
+        assert_eq!(keep.bytes_after_copy(400 * GIB), 100 * GIB);
+        assert_eq!(keep.bytes_after_copy(GIB), 2 * GIB, "what the slowest member may hold always stays");
+        assert_eq!(Keep { bytes_after_copy: Some(7), ..keep }.bytes_after_copy(400 * GIB), 7);
+    }
+
+    #[test]
+    fn the_size_of_a_volume_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(volume_bytes(folder.path()) > 0);
+        assert_eq!(volume_bytes(&folder.path().join("missing")), 0);
+    }
 }

@@ -443,6 +443,7 @@ impl<M: Machine> Node<M> {
         tasks.spawn(introductions::run(Arc::clone(&shared), options.me.clone()));
         tasks.spawn(housekeeping::purge_regularly(Arc::clone(&shared), options.keep));
         tasks.spawn(housekeeping::complete_changes(Arc::clone(&shared)));
+        tasks.spawn(housekeeping::hurry_while_leading(Arc::clone(&shared)));
         tasks.spawn(housekeeping::watch(Arc::clone(&shared), options.on_failure));
         let node = Self { shared };
         if options.start == Start::Bootstrap {

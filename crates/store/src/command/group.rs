@@ -106,8 +106,8 @@ impl GroupBuilder {
         let (count_at, mut count) = (self.bytes.len(), 0_u32);
         self.bytes.extend_from_slice(&count.to_le_bytes());
         self.put(&CommitHeader { leases: leases.to_vec(), now: batch.now });
-        let put_row = |row: &RowChange<'_>| {
-            self.put(row);
+        let put_row = |row: RowChange<'_>| {
+            self.put(&row);
             count += 1;
             Ok::<(), MissingHead>(())
         };
@@ -181,12 +181,12 @@ impl<'a> SealedCommit<'a> {
     /// Passes each row to `each`, and returns what follows the rows.
     pub(crate) fn rows<E: From<StoreError>>(
         &self,
-        mut each: impl FnMut(&RowChange<'a>) -> Result<(), E>,
+        mut each: impl FnMut(RowChange<'a>) -> Result<(), E>,
     ) -> Result<AfterRows<'a>, E> {
         let mut rest = self.rest;
         for _ in 0..self.rows {
             let (row, behind) = take(rest)?;
-            each(&row)?;
+            each(row)?;
             rest = behind;
         }
         let (CommitEnd { events, statistics }, rest) = take(rest)?;

@@ -44,24 +44,24 @@ impl MissingHead {
 /// workflow or service is free for a new one.
 pub(crate) fn seal<'a, E: From<MissingHead>>(
     changes: &'a [Change],
-    mut each: impl FnMut(&RowChange<'a>) -> Result<(), E>,
+    mut each: impl FnMut(RowChange<'a>) -> Result<(), E>,
 ) -> Result<(), E> {
     for change in changes {
         if let Change::PurgeKeys { shard, expired_before } = change {
-            each(&RowChange::PurgeKeys { shard: shard.0, expired_before: expired_before.as_micros() })?;
+            each(RowChange::PurgeKeys { shard: shard.0, expired_before: expired_before.as_micros() })?;
         }
     }
     let heads = heads_for_executions(changes);
     for change in changes {
         if let Change::Execution { new, record } = change {
-            each(&execution(*new, record, &heads))?;
+            each(execution(*new, record, &heads))?;
         }
     }
     seal_schedules(changes, &mut each)?;
     seal_workflows(changes, &mut each)?;
     seal_services(changes, &mut each)?;
     for change in changes {
-        each(&match change {
+        each(match change {
             Change::Execution { .. }
             | Change::PurgeKeys { .. }
             | Change::Schedule { .. }
@@ -202,7 +202,7 @@ fn run_key(key: &RunKeyRecord) -> KeyColumns {
 
 fn seal_schedules<'a, E: From<MissingHead>>(
     changes: &'a [Change],
-    each: &mut impl FnMut(&RowChange<'a>) -> Result<(), E>,
+    each: &mut impl FnMut(RowChange<'a>) -> Result<(), E>,
 ) -> Result<(), E> {
     let removed = |change: &Change| match change {
         Change::RemoveSchedule(id) => Some(*id),
@@ -212,13 +212,13 @@ fn seal_schedules<'a, E: From<MissingHead>>(
     if !removed.is_empty() {
         for change in changes {
             match change {
-                Change::Ledger(record) if removed.contains(&record.schedule) => each(&ledger(record))?,
+                Change::Ledger(record) if removed.contains(&record.schedule) => each(ledger(record))?,
                 _ => {}
             }
         }
         for change in changes {
             if let Change::RemoveSchedule(id) = change {
-                each(&RowChange::RemoveSchedule(id.to_bits().to_be_bytes()))?;
+                each(RowChange::RemoveSchedule(id.to_bits().to_be_bytes()))?;
             }
         }
     }
@@ -226,7 +226,7 @@ fn seal_schedules<'a, E: From<MissingHead>>(
         if let Change::Schedule { id, new, head, state } = change {
             let (key, state) = (id.to_bits().to_be_bytes(), schedule_columns(*id, state));
             let head = head.as_ref().map(|head| schedule_head(*id, head));
-            each(&match (new, head) {
+            each(match (new, head) {
                 (true, Some(head)) => RowChange::NewSchedule { id: key, state, head },
                 (true, None) => return Err(MissingHead::of("schedule", id).into()),
                 (false, head) => RowChange::Schedule { id: key, state, head },
@@ -235,10 +235,10 @@ fn seal_schedules<'a, E: From<MissingHead>>(
     }
     for change in changes {
         match change {
-            Change::Ledger(record) if !removed.contains(&record.schedule) => each(&ledger(record))?,
+            Change::Ledger(record) if !removed.contains(&record.schedule) => each(ledger(record))?,
             Change::Backfill { id, head, state } => {
                 let (key, state) = (id.to_bits().to_be_bytes(), backfill_columns(*id, state));
-                each(&match head {
+                each(match head {
                     Some(head) => new_backfill(key, head, state),
                     None => RowChange::Backfill { id: key, state },
                 })?;
@@ -295,15 +295,15 @@ fn new_backfill<'a>(id: Key, head: &BackfillHead, state: BackfillColumns<'a>) ->
 
 fn seal_workflows<'a, E: From<MissingHead>>(
     changes: &'a [Change],
-    each: &mut impl FnMut(&RowChange<'a>) -> Result<(), E>,
+    each: &mut impl FnMut(RowChange<'a>) -> Result<(), E>,
 ) -> Result<(), E> {
     for change in changes {
         if let Change::RemoveWorkflow(id) = change {
-            each(&RowChange::RemoveWorkflow(id.to_bits().to_be_bytes()))?;
+            each(RowChange::RemoveWorkflow(id.to_bits().to_be_bytes()))?;
         }
     }
     for change in changes {
-        each(&match change {
+        each(match change {
             Change::Workflow { id, new, head, state } => {
                 let (key, generation) = (id.to_bits().to_be_bytes(), state.generation);
                 let head = head.as_ref().map(|head| workflow_head(*id, generation, head));
@@ -382,18 +382,18 @@ fn step(record: &StepRecord) -> RowChange<'_> {
 
 fn seal_services<'a, E: From<MissingHead>>(
     changes: &'a [Change],
-    each: &mut impl FnMut(&RowChange<'a>) -> Result<(), E>,
+    each: &mut impl FnMut(RowChange<'a>) -> Result<(), E>,
 ) -> Result<(), E> {
     for change in changes {
         if let Change::RemoveService(id) = change {
-            each(&RowChange::RemoveService(id.to_bits().to_be_bytes()))?;
+            each(RowChange::RemoveService(id.to_bits().to_be_bytes()))?;
         }
     }
     for change in changes {
         if let Change::Service { id, new, head, state } = change {
             let (key, state) = (id.to_bits().to_be_bytes(), seal_service(*id, state).into());
             let head = head.as_ref().map(|head| service_head(*id, head));
-            each(&match (new, head) {
+            each(match (new, head) {
                 (true, Some(head)) => RowChange::NewService { id: key, state, head },
                 (true, None) => return Err(MissingHead::of("service", id).into()),
                 (false, head) => RowChange::Service { id: key, state, head },

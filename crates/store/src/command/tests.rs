@@ -10,7 +10,6 @@ use model::statistics::CommitStatistics;
 use model::{ExecutionStatus, JobStatus, RunStatus, ServerId, ShardId, Timestamp};
 use proptest::prelude::*;
 
-use super::rows::RowChange;
 use super::*;
 use crate::suite::sample::{Sampler, schedule_head_of, workflow_head_of};
 
@@ -174,7 +173,7 @@ proptest! {
             let end = commit
                 .rows(|row| {
                     found.push(format!("{row:?}"));
-                    touched.extend(RowChange::live_change(row));
+                    touched.extend(row.live_change());
                     Ok::<(), crate::StoreError>(())
                 })
                 .unwrap();

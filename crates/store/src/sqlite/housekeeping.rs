@@ -338,7 +338,7 @@ pub(super) fn delete_jobs(statements: &mut Statements<'_>, jobs: &[JobId]) -> Re
         statements.job_delete_ended.execute([key])?;
         counters.add(&namespace, status, -1);
     }
-    write_counters(statements, &counters)
+    write_counters(statements, counters.changes())
 }
 
 /// Deletes ended runs, without their steps and elements, and definitions that no run uses any more.

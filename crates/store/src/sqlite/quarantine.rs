@@ -174,7 +174,7 @@ pub(super) fn move_to_quarantine(
         connection
             .execute(&format!("DELETE FROM {table} WHERE {key_condition}"), params_from_iter(&row.key))?;
     }
-    write_counters(statements, &counters)
+    write_counters(statements, counters.changes())
 }
 
 /// Adds the hash of its content to each row, so that a replica moves only a row that is damaged in the same way. Rows that

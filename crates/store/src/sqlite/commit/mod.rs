@@ -1,12 +1,13 @@
-//! [`Commits`]: writes a batch row by row inside the writer's transaction. `jobs` writes the rows of jobs and their
-//! executions, `schedules` those of schedules, `workflows` those of workflows and their runs, `services` those of
-//! services.
+//! [`Commits`]: writes a batch row by row inside the writer's transaction. `pending` collects the changes of jobs and
+//! executions, and `jobs` writes them; `schedules` writes the rows of schedules, `workflows` those of workflows and their
+//! runs, `services` those of services.
 //!
 //! Leases are checked first: an operation that is refused for its leases has changed nothing, so the other operations
 //! of the transaction continue. Any other inconsistency breaks an invariant of the engine and stops the store: for
 //! example, a row is missing, or a number or key is used twice.
 
 mod jobs;
+mod pending;
 mod schedules;
 mod services;
 mod workflows;
@@ -20,12 +21,13 @@ use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use tokio::sync::mpsc::Sender;
 
 pub(super) use self::jobs::delete_labels;
+pub(super) use self::pending::Pending;
 use super::error::{Failure, Phase};
 use super::leases::check_leases;
 use super::operation::Operation;
 use super::statements::Statements;
 use super::{SqliteStore, file, load, readers};
-use crate::batch::{Counters, EVENTS_PER_ROW, first_shard_without_lease};
+use crate::batch::{EVENTS_PER_ROW, first_shard_without_lease};
 use crate::changelog::Changelog;
 use crate::codec::{seal_counted, seal_encoded_events, seal_events};
 use crate::command::rows::{Blob, RowChange};
@@ -78,8 +80,11 @@ impl Commits for SqliteStore {
 }
 
 /// Updates the counts of jobs.
-pub(super) fn write_counters(statements: &mut Statements<'_>, counters: &Counters) -> Result<(), Failure> {
-    for (namespace, status, by) in counters.changes() {
+pub(super) fn write_counters<'a>(
+    statements: &mut Statements<'_>,
+    changes: impl Iterator<Item = (&'a str, u8, i64)>,
+) -> Result<(), Failure> {
+    for (namespace, status, by) in changes {
         statements.count.execute(params![namespace, status, by])?;
     }
     Ok(())
@@ -99,7 +104,8 @@ pub(super) fn commit(
     if let Some(shard) = first_shard_without_lease(leases, batch) {
         return Err(Failure::Fenced(shard));
     }
-    let mut apply = Apply { statements, now: batch.now.as_micros(), counters: Counters::default() };
+    let mut pending = Pending::default();
+    let mut apply = Apply { statements, now: batch.now.as_micros(), pending: &mut pending };
     seal(&batch.changes, |row| apply.row(row))?;
     let first_event = EventSeq(*next_event);
     for events in batch.events.chunks(EVENTS_PER_ROW) {
@@ -110,21 +116,23 @@ pub(super) fn commit(
     if !batch.statistics.is_empty() {
         apply.statistics(statistics, &seal_counted(batch.now, &batch.statistics).into())?;
     }
-    apply.end(*next_event)?;
+    pending.reach(batch.now.as_micros(), *next_event);
+    pending.write(statements)?;
     Ok(Committed { first_event, extended: false, space_low: false })
 }
 
-/// Writes a whole batch from a log, like [`commit`]; passes each of its rows to `see`.
-pub(super) fn commit_sealed(
+/// Writes a whole batch from a log, like [`commit`], but the rows that stay in `pending`; passes each of its rows to `see`.
+pub(super) fn commit_sealed<'a>(
     statements: &mut Statements<'_>,
-    commit: &SealedCommit<'_>,
+    commit: &SealedCommit<'a>,
+    pending: &mut Pending<'a>,
     next_event: &mut u64,
     mut see: impl FnMut(&RowChange<'_>),
 ) -> Result<Committed, Failure> {
     check_leases(statements, &commit.leases)?;
-    let mut apply = Apply { statements, now: commit.now.as_micros(), counters: Counters::default() };
+    let mut apply = Apply { statements, now: commit.now.as_micros(), pending };
     let AfterRows { events, statistics } = commit.rows(|row| {
-        see(row);
+        see(&row);
         apply.row(row)
     })?;
     let first_event = EventSeq(*next_event);
@@ -135,59 +143,59 @@ pub(super) fn commit_sealed(
     if let Some((id, sealed)) = statistics {
         apply.statistics(id, &sealed)?;
     }
-    apply.end(*next_event)?;
+    pending.reach(commit.now.as_micros(), *next_event);
     Ok(Committed { first_event, extended: false, space_low: false })
 }
 
 /// Writes the rows of one batch.
-struct Apply<'s, 'c> {
-    statements: &'s mut Statements<'c>,
+struct Apply<'t, 'c, 'a> {
+    statements: &'t mut Statements<'c>,
     /// Time of the batch, in Unix microseconds.
     now: i64,
-    counters: Counters,
+    pending: &'t mut Pending<'a>,
 }
 
-impl Apply<'_, '_> {
-    fn row(&mut self, change: &RowChange<'_>) -> Result<(), Failure> {
+impl<'a> Apply<'_, '_, 'a> {
+    fn row(&mut self, change: RowChange<'a>) -> Result<(), Failure> {
         match change {
+            RowChange::NewExecution { row, names } => self.pending.add_execution(row, names, self.statements),
+            RowChange::Execution(row) => self.pending.change_execution(row),
+            RowChange::NewJob { id, state, head } => self.pending.add_job(id, state, head),
+            RowChange::Job { id, state, head } => self.pending.change_job(id, state, head, self.statements),
             RowChange::PurgeKeys { shard, expired_before } => {
                 self.statements.keys_forget.execute(params![shard, expired_before])?;
                 self.statements.run_keys_forget.execute(params![shard, expired_before])?;
                 Ok(())
             }
-            RowChange::NewExecution { row, names } => self.new_execution(row, *names),
-            RowChange::Execution(row) => self.execution(row),
-            RowChange::RemoveSchedule(id) => self.remove_schedule(id),
-            RowChange::NewSchedule { id, state, head } => self.new_schedule(id, state, head),
-            RowChange::Schedule { id, state, head } => self.schedule(id, state, head.as_ref()),
-            RowChange::Ledger(row) => self.ledger(row),
+            RowChange::RemoveSchedule(id) => self.remove_schedule(&id),
+            RowChange::NewSchedule { id, state, head } => self.new_schedule(&id, &state, &head),
+            RowChange::Schedule { id, state, head } => self.schedule(&id, &state, head.as_ref()),
+            RowChange::Ledger(row) => self.ledger(&row),
             RowChange::NewBackfill { id, schedule, state, head } => {
-                self.new_backfill(id, schedule, state, head)
+                self.new_backfill(&id, &schedule, &state, &head)
             }
-            RowChange::Backfill { id, state } => self.backfill(id, state),
-            RowChange::RemoveWorkflow(id) => self.remove_workflow(id),
+            RowChange::Backfill { id, state } => self.backfill(&id, &state),
+            RowChange::RemoveWorkflow(id) => self.remove_workflow(&id),
             RowChange::NewWorkflow { id, generation, state, head } => {
-                self.new_workflow(id, *generation, state, head)
+                self.new_workflow(&id, generation, &state, &head)
             }
             RowChange::Workflow { id, generation, state, head } => {
-                self.workflow(id, *generation, state, head.as_ref())
+                self.workflow(&id, generation, &state, head.as_ref())
             }
-            RowChange::NewRun { id, state, head } => self.new_run(id, state, head),
-            RowChange::Run { id, state } => self.run(id, state),
+            RowChange::NewRun { id, state, head } => self.new_run(&id, &state, &head),
+            RowChange::Run { id, state } => self.run(&id, &state),
             RowChange::Step { run, list, number, status, state, pins } => {
-                self.step(run, (*list, *number), *status, state, pins)
+                self.step(&run, (list, number), status, &state, &pins)
             }
-            RowChange::Elements { run, step, first, batch } => self.elements(run, *step, *first, batch),
-            RowChange::RunKey(columns) => self.run_key(columns),
-            RowChange::RemoveService(id) => self.remove_service(id),
-            RowChange::NewService { id, state, head } => self.new_service(id, state, head),
-            RowChange::Service { id, state, head } => self.service(id, state, head.as_ref()),
-            RowChange::NewJob { id, state, head } => self.new_job(id, state, head),
-            RowChange::Job { id, state, head } => self.job(id, state, head.as_ref()),
+            RowChange::Elements { run, step, first, batch } => self.elements(&run, step, first, &batch),
+            RowChange::RunKey(columns) => self.run_key(&columns),
+            RowChange::RemoveService(id) => self.remove_service(&id),
+            RowChange::NewService { id, state, head } => self.new_service(&id, &state, &head),
+            RowChange::Service { id, state, head } => self.service(&id, &state, head.as_ref()),
             RowChange::Checkpoint { job, version, content_type, saved_at, data } => {
-                self.checkpoint(job, *version, content_type, *saved_at, data)
+                self.checkpoint(&job, version, content_type, saved_at, &data)
             }
-            RowChange::Key(columns) => self.key(columns),
+            RowChange::Key(columns) => self.key(&columns),
             RowChange::Worker { id, record } => done(self.statements.worker_put.execute(params![id, record])),
             RowChange::RemoveWorker(id) => done(self.statements.worker_delete.execute([id])),
             RowChange::Queue { name, record } => {
@@ -222,12 +230,6 @@ impl Apply<'_, '_> {
 
     fn statistics(&mut self, id: StatisticsId, sealed: &Blob<'_>) -> Result<(), Failure> {
         self.statements.statistics_insert.execute(params![id.0, self.now, sealed])?;
-        Ok(())
-    }
-
-    fn end(self, next_event: u64) -> Result<(), Failure> {
-        write_counters(self.statements, &self.counters)?;
-        self.statements.advance.execute(params![self.now, next_event])?;
         Ok(())
     }
 }

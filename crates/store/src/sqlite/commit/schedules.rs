@@ -14,7 +14,7 @@ use crate::codec::{firing_cause, open_schedule_head, parse_schedule_spec};
 use crate::command::rows::{BackfillColumns, Blob, Key, Labels, LedgerRow, NamedHead, ScheduleColumns};
 use crate::sqlite::error::Failure;
 
-impl Apply<'_, '_> {
+impl Apply<'_, '_, '_> {
     pub(super) fn remove_schedule(&mut self, id: &Key) -> Result<(), Failure> {
         self.delete_schedule_labels(id)?;
         self.statements.schedule_head_delete.execute([id])?;

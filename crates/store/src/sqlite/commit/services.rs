@@ -10,7 +10,7 @@ use crate::codec::open_service_head;
 use crate::command::rows::{Blob, Key, NamedHead};
 use crate::sqlite::error::Failure;
 
-impl Apply<'_, '_> {
+impl Apply<'_, '_, '_> {
     pub(super) fn remove_service(&mut self, id: &Key) -> Result<(), Failure> {
         self.delete_service_labels(id)?;
         self.statements.service_head_delete.execute([id])?;

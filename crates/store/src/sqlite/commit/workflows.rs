@@ -13,7 +13,7 @@ use crate::codec::open_workflow_head;
 use crate::command::rows::{Blob, Key, KeyColumns, NamedHead, RunColumns, RunHeadColumns};
 use crate::sqlite::error::Failure;
 
-impl Apply<'_, '_> {
+impl Apply<'_, '_, '_> {
     pub(super) fn remove_workflow(&mut self, id: &Key) -> Result<(), Failure> {
         self.delete_workflow_labels(id)?;
         self.statements.workflow_heads_delete.execute([id])?;

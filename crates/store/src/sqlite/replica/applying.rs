@@ -1,8 +1,9 @@
 //! Applies the entries of a log on the writer thread.
 //!
-//! All entries of a request are applied in one transaction, together with their position. If a command of them breaks
-//! an invariant, the transaction is repeated with a savepoint for each command, and only that command is refused. The
-//! result depends on the entries and the rows alone, so it is the same on every replica.
+//! All entries of a request are applied in one transaction, together with their position. Jobs and executions that change
+//! several times in it are written once. If a command of them breaks an invariant, the transaction is repeated with a
+//! savepoint for each command, and only that command is refused. The result depends on the entries and the rows alone, so
+//! it is the same on every replica.
 
 use model::record::Lease;
 use model::{ServerId, Timestamp};
@@ -14,7 +15,7 @@ use crate::changelog::AppliedCommit;
 use crate::command::{
     Answers, Content, Entry, Item, LogPosition, Refused, Reply, SealedCommit, Update, items,
 };
-use crate::sqlite::commit;
+use crate::sqlite::commit::{self, Pending};
 use crate::sqlite::error::Failure;
 use crate::sqlite::operation;
 use crate::sqlite::position::Position;
@@ -100,6 +101,7 @@ impl<'c> Applier<'c> {
             connection,
             position,
             care,
+            pending: Pending::default(),
             applied: Applied {
                 answers: Vec::with_capacity(entries.len()),
                 state: self.state.clone(),
@@ -110,6 +112,7 @@ impl<'c> Applier<'c> {
         for entry in entries {
             applying.entry(entry)?;
         }
+        applying.pending.write(applying.statements)?;
         let applied = applying.applied;
         if applied.state.membership_at != self.state.membership_at {
             let place = applied.state.membership_at.map(position_bytes);
@@ -145,17 +148,19 @@ pub(in crate::sqlite) fn is_of_command(failure: &Failure) -> bool {
 }
 
 /// Entries of one transaction.
-struct Applying<'a, 'c, 's> {
+struct Applying<'a, 'c, 's, 'e> {
     own: &'a mut Own<'c>,
     statements: &'a mut Statements<'s>,
     connection: &'a Connection,
     position: &'a mut Position,
     care: Care,
+    /// What the commits so far have not written.
+    pending: Pending<'e>,
     applied: Applied,
 }
 
-impl Applying<'_, '_, '_> {
-    fn entry(&mut self, entry: &Entry) -> Result<(), Failure> {
+impl<'e> Applying<'_, '_, '_, 'e> {
+    fn entry(&mut self, entry: &'e Entry) -> Result<(), Failure> {
         if let Some(applied) = self.applied.state.applied.filter(|applied| *applied >= entry.position) {
             let reason = format!("entry {:?} of the log comes after {applied:?}", entry.position);
             return Err(Failure::Store(StoreError::Fatal { reason }));
@@ -191,16 +196,19 @@ impl Applying<'_, '_, '_> {
     /// Applies a command; refuses it if it breaks an invariant.
     fn item_alone(
         &mut self,
-        item: &Item<'_>,
+        item: &Item<'e>,
         at: LogPosition,
         number: usize,
         group: &[u8],
     ) -> Result<Result<Reply, Refused>, Failure> {
         let (position, commits) = (*self.position, self.applied.commits.len());
         self.own.savepoint.execute([])?;
-        let answer = match self.item(item) {
+        let answer = self.item(item);
+        let answer = answer.and_then(|answer| self.pending.write(self.statements).map(|()| answer));
+        let answer = match answer {
             Err(failure) if is_of_command(&failure) => {
                 self.own.rollback.execute([])?;
+                self.pending = Pending::default();
                 *self.position = position;
                 self.applied.commits.truncate(commits);
                 let reason = match failure {
@@ -222,7 +230,7 @@ impl Applying<'_, '_, '_> {
         Ok(answer)
     }
 
-    fn item(&mut self, item: &Item<'_>) -> Result<Result<Reply, Refused>, Failure> {
+    fn item(&mut self, item: &Item<'e>) -> Result<Result<Reply, Refused>, Failure> {
         let answer = match item {
             Item::Commit(commit) => self.commit(commit),
             Item::Update(update) => self.update(update),
@@ -234,13 +242,13 @@ impl Applying<'_, '_, '_> {
         }
     }
 
-    fn commit(&mut self, commit: &SealedCommit<'_>) -> Result<Reply, Failure> {
+    fn commit(&mut self, commit: &SealedCommit<'e>) -> Result<Reply, Failure> {
         let mut touched = Vec::new();
         let before = self.position.next_event;
-        let committed =
-            commit::commit_sealed(self.statements, commit, &mut self.position.next_event, |row| {
-                touched.extend(row.live_change());
-            })?;
+        let (pending, next_event) = (&mut self.pending, &mut self.position.next_event);
+        let committed = commit::commit_sealed(self.statements, commit, pending, next_event, |row| {
+            touched.extend(row.live_change());
+        })?;
         self.position.now = self.position.now.max(commit.now.as_micros());
         let touched = model::changelog::LiveChange::each_once(touched);
         if !touched.is_empty() || self.position.next_event != before {
@@ -251,6 +259,7 @@ impl Applying<'_, '_, '_> {
     }
 
     fn update(&mut self, update: &Update) -> Result<Reply, Failure> {
+        self.pending.write(self.statements)?;
         match update {
             Update::SetDraining { server, draining } => self.set_draining(*server, *draining),
             Update::ResetClock(to) => {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use model::changelog::{LiveChange, LiveKey};
-use model::record::{Batch, Change, Lease};
-use model::{JobId, JobStatus, ServerId, ShardId};
+use model::record::{Batch, Change, ExecutionRecord, Lease};
+use model::{ExecutionStatus, JobId, JobStatus, ServerId, ShardId};
 
 use super::determinism::commands;
 use super::failing_disk::{Disk, DiskCall};
@@ -122,6 +122,153 @@ async fn a_replica_has_the_same_rows_as_a_store() {
         assert!(expected.len() > 100);
         assert_eq!(dump(&single.path()), expected);
         assert_eq!(dump(&grouped.path()), expected);
+    }
+}
+
+/// Commits of jobs that are added, change, run once or several times, and end, often within moments.
+fn lives_of_jobs(sampler: &mut Sampler, leases: &[Lease]) -> Vec<Command> {
+    struct Live {
+        id: JobId,
+        execution: Option<ExecutionRecord>,
+    }
+    let (mut live, mut ended, mut commands) = (Vec::<Live>::new(), Vec::new(), Vec::new());
+    for round in 0..60 {
+        // The batch has at most one change of each row.
+        let mut changes = Vec::new();
+        live.retain_mut(|job| {
+            let now_ended = match (&mut job.execution, sampler.below(4)) {
+                (_, 0) => return true,
+                (Some(execution), 1 | 2) => {
+                    let is_over = sampler.coin();
+                    execution.status =
+                        if is_over { ExecutionStatus::Failed } else { ExecutionStatus::Running };
+                    let record = Box::new(execution.clone());
+                    changes.push(Change::Execution { new: false, record });
+                    if is_over {
+                        let next = execution.number + 1;
+                        // It is retried with the next batch, or has ended.
+                        job.execution = None;
+                        if sampler.coin() {
+                            let next = sampler.execution(job.id, next, ExecutionStatus::Running);
+                            changes.push(Change::Execution { new: true, record: Box::new(next.clone()) });
+                            job.execution = Some(next);
+                        }
+                    }
+                    job.execution.is_none()
+                }
+                (None, 1 | 2) => {
+                    let first = sampler.execution(job.id, 1, ExecutionStatus::Running);
+                    changes.push(Change::Execution { new: true, record: Box::new(first.clone()) });
+                    job.execution = Some(first);
+                    false
+                }
+                _ => false,
+            };
+            let status = if now_ended { sampler.final_status() } else { sampler.live_status() };
+            let head = (sampler.below(4) == 0).then(|| sampler.head());
+            changes.push(Change::Job {
+                id: job.id,
+                new: false,
+                head,
+                state: Box::new(sampler.state(status)),
+            });
+            if now_ended {
+                ended.push(job.id);
+            }
+            !now_ended
+        });
+        for _ in 0..sampler.below(3) {
+            let id = sampler.job_id(SHARD);
+            let (head, status) = (Some(sampler.head()), sampler.live_status());
+            changes.push(Change::Job { id, new: true, head, state: Box::new(sampler.state(status)) });
+            live.push(Live { id, execution: None });
+        }
+        let batch = Batch { now: sampler.now(), changes, events: Vec::new(), statistics: Default::default() };
+        commands.push(commit(leases, batch));
+        if round % 16 == 15 {
+            commands.push(Update::DeleteJobs(std::mem::take(&mut ended)).into());
+        }
+    }
+    commands
+}
+
+/// A transaction writes the last state of a job, and the rows are those of a store that wrote each one.
+#[tokio::test]
+async fn jobs_that_change_several_times_in_a_transaction_are_written_as_by_a_store() {
+    for seed in 0..16 {
+        let (store, mut server) = (OnDisk::new(), OneServer::new());
+        let (leases, _) = server.take(&[SHARD]).await;
+        let (now, until) = (Timestamp::from_micros(1), Timestamp::from_micros(2));
+        let take = Update::TakeShards { shards: vec![SHARD], owner: "one".into(), now, until };
+        let writer = &store.store.as_ref().unwrap().writer;
+        writer.leases(take).await.unwrap();
+        let mut sampler = Sampler::new(seed);
+        let commands = lives_of_jobs(&mut sampler, &leases);
+        for command in &commands {
+            writer.call(super::super::operation::Operation::Command(command.clone())).await.unwrap();
+        }
+        let mut rest = &commands[..];
+        while !rest.is_empty() {
+            let count = rest.len().min(1 + sampler.below(40) as usize);
+            let (now, behind) = rest.split_at(count);
+            rest = behind;
+            let entries = now.chunks(3).map(|chunk| server.entry(chunk)).collect();
+            let answers = server.replica.apply(entries).await.unwrap().concat();
+            assert!(answers.iter().all(Result::is_ok), "seed {seed}: {answers:?}");
+        }
+        let expected = dump(&store.path());
+        assert!(expected.len() > 30, "found only {} rows", expected.len());
+        assert_eq!(dump(&server.path()), expected, "seed {seed}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_an_ended_or_unknown_row_is_refused() {
+    let (mut server, mut sampler) = (OneServer::new(), Sampler::new(1));
+    let batch = |sampler: &mut Sampler, changes: Vec<Change>| Batch {
+        now: sampler.now(),
+        changes,
+        events: Vec::new(),
+        statistics: Default::default(),
+    };
+    // In an earlier transaction, or in the same one.
+    for is_written in [false, true] {
+        let (id, new) = new_job(&mut sampler);
+        let job = |sampler: &mut Sampler, new: bool, status: JobStatus| {
+            let head = new.then(|| sampler.head());
+            Change::Job { id, new, head, state: Box::new(sampler.state(status)) }
+        };
+        let mut execution = sampler.execution(id, 1, ExecutionStatus::Running);
+        let started = Change::Execution { new: true, record: Box::new(execution.clone()) };
+        execution.status = ExecutionStatus::Succeeded;
+        let over = Change::Execution { new: false, record: Box::new(execution.clone()) };
+        let end = vec![over.clone(), job(&mut sampler, false, JobStatus::Succeeded)];
+        let of_another = ExecutionRecord { number: 2, ..execution };
+        let wrong = [
+            vec![Change::Execution { new: false, record: Box::new(of_another) }],
+            vec![over],
+            vec![job(&mut sampler, false, JobStatus::Running)],
+        ];
+        for (number, wrong) in wrong.into_iter().enumerate() {
+            let (leases, _) = server.take(&[SHARD]).await;
+            let before = vec![
+                commit(&leases, new.clone()),
+                commit(&leases, batch(&mut sampler, vec![started.clone()])),
+                commit(&leases, batch(&mut sampler, end.clone())),
+            ];
+            let wrong = commit(&leases, batch(&mut sampler, wrong));
+            let mut all: Vec<_> = before.into_iter().chain([wrong]).collect();
+            if is_written {
+                let last = all.split_off(3);
+                server.apply(&all).await;
+                all = last;
+            }
+            let answers = server.apply(&all).await;
+            let last = answers.last().unwrap();
+            assert!(matches!(last, Err(Refused::Broken(_))), "wrong change {number}: {answers:?}");
+            server.apply(&[Update::DeleteJobs(vec![id]).into()]).await;
+            assert!(!job_exists(&server.replica, id).await);
+        }
     }
 }
 
