@@ -17,6 +17,20 @@ test("a member that has ended is shown, and removed", async ({ page }) => {
     for (const name of ["b", "c"]) await expect(page.getByTestId(`member-${name}`)).toContainText("Voter");
     await expect(members.getByRole("button", { name: "Remove" })).toHaveCount(0);
 
+    // A copy takes long only with much data.
+    const list = "**/api/v1/cluster/members";
+    await page.route(list, async (route) => {
+      const response = await route.fetch();
+      const json = (await response.json()) as { items: Array<{ name: string; copying?: object }> };
+      for (const member of json.items)
+        if (member.name === "c") member.copying = { sent: "256MiB", total: "1GiB" };
+      await route.fulfill({ response, json });
+    });
+    await page.reload();
+    await expect(page.getByTestId("member-c")).toContainText("receives a copy: 256 MiB of 1 GiB");
+    await expect(page.getByTestId("member-b")).not.toContainText("receives a copy");
+    await page.unroute(list);
+
     await cluster.kill("c");
     const lost = page.getByTestId("member-c");
     await expect(lost).toContainText("Down", { timeout: 30_000 });

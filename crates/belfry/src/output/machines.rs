@@ -277,4 +277,28 @@ mod tests {
         insta::assert_snapshot!("workers_wide", list(&look(Format::Wide), &workers[..1]).unwrap());
         insta::assert_snapshot!("worker_detail", one(&look(Format::Table), &workers[3]).unwrap());
     }
+
+    #[test]
+    fn members_as_a_table() {
+        let member = |name: &str, changes: serde_json::Value| -> ClusterMember {
+            let mut member = json!({
+                "id": "d0e1f2a3b4c5d6e7", "name": name, "role": "voter", "running": true, "missing_entries": 0,
+                "address": "127.0.0.1:7171",
+            });
+            member.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+            serde_json::from_value(member).unwrap()
+        };
+        let members = [
+            member("a", json!({"role": "leader"})),
+            member("b", json!({"missing_entries": 12, "last_contact": "20ms"})),
+            member("c", json!({"running": false, "missing_entries": 7000, "last_contact": "4m"})),
+            member(
+                "d",
+                json!({"role": "learner", "missing_entries": 900_000, "copying": {"sent": 268_435_456, "total": 1_073_741_824}}),
+            ),
+            // A server that has ended gets no copy.
+            member("e", json!({"running": false, "copying": {"sent": 5, "total": 10}})),
+        ];
+        insta::assert_snapshot!("members_table", list(&look(Format::Table), &members).unwrap());
+    }
 }

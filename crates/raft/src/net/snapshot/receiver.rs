@@ -246,3 +246,39 @@ async fn install<M: Machine>(
 fn remove(path: &Path) -> Result<(), Refused> {
     fs::remove_file(path).map_err(refused)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SENDER: NodeId = NodeId(1);
+
+    /// Sets the age of the file of the transfer.
+    fn age(folder: &Folder, age: Duration) {
+        let file = OpenOptions::new().append(true).open(folder.incoming()).unwrap();
+        file.set_modified(SystemTime::now() - age).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_transfer_that_was_interrupted_long_ago_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Arc::new(Folder::open(place.path().join("snapshots")).unwrap());
+        let receiver = Receiver::new(Arc::clone(&folder));
+        let offer =
+            || SnapshotOffer { vote: Vote::default().into(), position: None, bytes: 100, sha256: [7; 32] };
+        let chunk = |offset| SnapshotChunk { offset, bytes: vec![1; 10] };
+        receiver.offer(SENDER, offer()).await.unwrap();
+        receiver.chunk(SENDER, chunk(0)).await.unwrap();
+
+        age(&folder, GIVEN_UP_AFTER - Duration::from_mins(1));
+        receiver.forget_interrupted().await;
+        assert_eq!(receiver.offer(SENDER, offer()).await.unwrap(), 10, "it continues before");
+
+        age(&folder, GIVEN_UP_AFTER + Duration::from_mins(1));
+        receiver.forget_interrupted().await;
+        assert!(!folder.incoming().exists() && !folder.offer().exists());
+        let refused = receiver.chunk(SENDER, chunk(10)).await.unwrap_err();
+        assert!(refused.text.contains("no snapshot was offered"), "{refused:?}");
+        assert_eq!(receiver.offer(SENDER, offer()).await.unwrap(), 0, "it begins again");
+    }
+}

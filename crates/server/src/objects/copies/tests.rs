@@ -114,10 +114,13 @@ impl Site {
 
     /// Starts a server over the files that it has.
     fn start(&self, number: usize) {
+        self.start_at_rate(number, raft::machine::COPY_RATE);
+    }
+
+    fn start_at_rate(&self, number: usize, bytes_per_second: NonZeroU64) {
         let calls = Arc::new(Calls { me: number, nodes: Arc::clone(&self.nodes) });
         let root = self.folder.path().join(number.to_string());
-        let copies =
-            Copies::open(root, calls, Arc::clone(&self.store) as _, raft::machine::COPY_RATE).unwrap();
+        let copies = Copies::open(root, calls, Arc::clone(&self.store) as _, bytes_per_second).unwrap();
         lock(&self.nodes)[number].copies = Some(Arc::new(copies));
     }
 
@@ -257,6 +260,25 @@ async fn a_server_that_was_cut_off_gets_what_it_missed() {
     site.copies(2).remove_here(&log()).await.unwrap();
     site.copies(2).follow(&first, Some(followed)).await.unwrap();
     assert!(!site.has(2, &log()).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn missed_objects_are_fetched_at_the_configured_rate_and_requested_ones_at_once() {
+    let site = Site::new(3);
+    site.stop(2);
+    for key in [log(), artifact()] {
+        site.put(0, &key).await.unwrap();
+    }
+    site.put_row().await;
+    // Each object has five bytes.
+    site.start_at_rate(2, NonZeroU64::new(1).unwrap());
+    let begun = Instant::now();
+    assert!(site.copies(2).bring(&log()).await.unwrap());
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    let begun = Instant::now();
+    site.copies(2).follow(&site.record(0), None).await.unwrap();
+    assert!(site.has(2, &artifact()).await);
+    assert!(begun.elapsed() >= Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
