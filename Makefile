@@ -70,11 +70,13 @@ run: build ## Start a server and a worker, run three sample jobs, keep running u
 run-cluster: build ## Start three servers and two workers: make run-cluster, or make run-cluster STORE=raft
 	@scripts/run-cluster.sh $(TARGET)/debug/belfry "$(BELFRY_DATA)-cluster$(if $(filter raft,$(STORE)),-raft)" "$(BELFRY_PORT)" $(STORE)
 
-# The linters and the unit tests of the dashboard run first, because they are fast. Then the dashboard is built, which
-# is embedded into the binary, so that the binary is built once. Then all tests of all crates run; the whole-system
-# tests among them start that binary. The tests in a browser are last.
+# The linters and the unit tests of the dashboard run first, because they are fast, and both halves at the same time,
+# because each leaves cores idle. They also build the dashboard, which is embedded into the binary, so that the binary is
+# built once. Then all tests of all crates run; the whole-system tests among them start that binary. The tests in a browser
+# are last.
 .PHONY: test
-test: lint web-unit-if-npm web-if-npm ## Run all required checks: lint, then all tests
+test: cargo-there ## Run all required checks: lint, then all tests
+	@$(MAKE) --no-print-directory --jobs=2 lint-rust web-ready
 	@scripts/postgresql.sh
 	@scripts/pgbouncer.sh
 	@scripts/container-engine.sh
@@ -97,8 +99,11 @@ web-test: web-unit web-e2e ## Test the dashboard, in a browser if one is install
 web-unit: web-there web/node_modules/.package-lock.json ## Run the unit tests of the dashboard
 	cd web && npm test
 
-.PHONY: web-unit-if-npm
-web-unit-if-npm: $(if $(filter 1,$(WEB)),web-unit)
+# One after the other: each of them generates `schema.d.ts`.
+.PHONY: web-ready
+web-ready:
+	@$(if $(filter 1,$(WEB)),MAKEFLAGS='$(filter-out -j% --jobserver%,$(MAKEFLAGS))' \
+	  $(MAKE) --no-print-directory web-lint web-unit web/dist/index.html,:)
 
 # `CHROMIUM` sets the browser if it is not found automatically. With `BUILT`, `make test` has already built the binary
 # together with everything else; `build` would rebuild most of its dependencies with fewer features.
@@ -125,7 +130,10 @@ web-lint-if-npm:
 endif
 
 .PHONY: lint
-lint: cargo-there web-lint-if-npm ## Check formatting, clippy, dashboard, dependencies and licences
+lint: web-lint-if-npm lint-rust ## Check formatting, clippy, dashboard, dependencies and licences
+
+.PHONY: lint-rust
+lint-rust: cargo-there
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
 	  else echo 'note: rustfmt is not installed: formatting is not checked (rustup component add rustfmt)'; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --locked --workspace --all-targets --quiet -- -D warnings; \

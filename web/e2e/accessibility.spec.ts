@@ -16,7 +16,7 @@ test.describe.configure({ mode: "parallel" });
 const PARTS = 3;
 
 for (let part = 0; part < PARTS; part += 1) {
-  test(`every view passes the axe checks, in both themes, part ${part + 1} of ${PARTS}`, async ({
+  test(`every view opens by its URL and passes the axe checks, in both themes, part ${part + 1} of ${PARTS}`, async ({
     page,
     server,
   }) => {
@@ -86,7 +86,7 @@ async function allViews(server: Server, account: string): Promise<string[]> {
 async function check(page: Page, view: string): Promise<void> {
   await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
   await page.goto(view);
-  await expect(page.locator("main h1").first()).toBeVisible();
+  await expect(page.locator("main h1").first(), view).toBeVisible();
   await expect(page.getByLabel("Loading", { exact: true })).toHaveCount(0);
   // Wait for the validation: it changes the state of a button.
   await expect(page.getByText("Checking …")).toHaveCount(0);
