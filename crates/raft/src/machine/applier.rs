@@ -5,12 +5,12 @@
 //!
 //! Under load, a follower applies entries in large calls: the machine then writes a row once that changes several times
 //! within moments. It collects them for [`LINGER`], or until someone needs an entry applied: a read, or the node itself when
-//! it leads. After a call of few bytes, the next one does not wait.
+//! it leads. After a call of few bytes, a pause or a change of the leader, the next call does not wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
-use tokio::time::Duration;
+use tokio::time::{Duration, Instant};
 
 use super::parts::{Assembler, Queued};
 use super::{AppliedState, Content, Entry, Machine, MachineError};
@@ -140,6 +140,14 @@ enum Item<A> {
 }
 
 impl<A> Item<A> {
+    /// Returns whether it may be the first entry of a leader, who takes the shards next. A membership is rare.
+    fn is_of_new_leader(&self) -> bool {
+        match self {
+            Self::Entry(queued, _) => !matches!(queued.entry.content, Content::Group(_)),
+            Self::Flush(_) | Self::Install(..) => false,
+        }
+    }
+
     fn bytes(&self) -> usize {
         match self {
             Self::Entry(Queued { entry: Entry { content: Content::Group(bytes), .. }, .. }, _) => bytes.len(),
@@ -208,18 +216,20 @@ async fn run<M: Machine>(
     progress: Arc<Progress>,
 ) {
     let mut session = Session { machine, progress, assembler: Assembler::new(), ready: Vec::new() };
-    let (mut buffer, mut lingers) = (Vec::new(), false);
+    let (mut buffer, mut lingers, mut ended_at) = (Vec::new(), false, Instant::now());
     while items.recv_many(&mut buffer, ENTRIES_MAX).await > 0 {
-        if lingers {
+        if lingers && ended_at.elapsed() < LINGER {
             linger(&session.progress, &mut items, &mut buffer).await;
         }
-        lingers = buffer.iter().map(Item::bytes).sum::<usize>() >= LINGERS_FROM;
+        lingers = buffer.iter().map(Item::bytes).sum::<usize>() >= LINGERS_FROM
+            && !buffer.iter().any(Item::is_of_new_leader);
         let served = session.serve(buffer.drain(..)).await;
         if let Err(error) = served {
             // Callers that wait get an error, because the senders are dropped.
             session.progress.stopped.send_replace(Some(Arc::new(error)));
             return;
         }
+        ended_at = Instant::now();
     }
 }
 
@@ -234,7 +244,8 @@ async fn linger<A>(
     loop {
         let new = &buffer[seen..];
         bytes += new.iter().map(Item::bytes).sum::<usize>();
-        if bytes >= COLLECTED_MAX || new.iter().any(|item| !matches!(item, Item::Entry(..))) {
+        let is_urgent = |item: &Item<A>| !matches!(item, Item::Entry(..)) || item.is_of_new_leader();
+        if bytes >= COLLECTED_MAX || !progress.has_space() || new.iter().any(is_urgent) {
             return;
         }
         seen = buffer.len();
@@ -304,8 +315,6 @@ impl<M: Machine> Session<M> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
-
     use super::*;
     use crate::machine::Group as _;
     use crate::machine::memory::{Memory, MemoryGroup};
@@ -327,11 +336,14 @@ mod tests {
 
         /// Queues an entry with a command of `bytes`.
         async fn add(&mut self, bytes: usize) {
-            self.last += 1;
             let mut group = MemoryGroup::default();
             group.push(vec![7; bytes]).unwrap();
+            self.queue(Content::Group(group.finish().into()), bytes).await;
+        }
+
+        async fn queue(&mut self, content: Content, bytes: usize) {
+            self.last += 1;
             let position = LogId::new(openraft::LeaderId::new(1, NodeId(1)), self.last);
-            let content = Content::Group(group.finish().into());
             let (answers, _) = oneshot::channel();
             self.applier.queue(Queued { entry: Entry { position, content }, answers }, bytes).await.unwrap();
         }
@@ -360,6 +372,24 @@ mod tests {
         }
         assert!(queue.applied_after().await >= LINGER / 4 - MOMENT);
         // The last call was small.
+        queue.add(10).await;
+        assert!(queue.applied_after().await < MOMENT);
+        // Nothing came for a long time.
+        queue.add(LINGERS_FROM).await;
+        tokio::time::sleep(LINGER).await;
+        queue.add(10).await;
+        assert!(queue.applied_after().await < MOMENT);
+    }
+
+    /// A new leader begins with a blank entry, and then takes the shards.
+    #[tokio::test(start_paused = true)]
+    async fn entries_of_a_new_leader_are_not_collected() {
+        let mut queue = Queue::new();
+        queue.add(LINGERS_FROM).await;
+        queue.applier.flush().await.unwrap();
+        queue.add(LINGERS_FROM).await;
+        queue.queue(Content::Blank, 0).await;
+        assert!(queue.applied_after().await < MOMENT);
         queue.add(10).await;
         assert!(queue.applied_after().await < MOMENT);
     }

@@ -1,4 +1,5 @@
-//! Slow tasks of a node: it purges the log, completes interrupted changes of the members, and reports failures.
+//! Slow tasks of a node: it purges the log, lets its machine hurry while it leads, completes interrupted changes of the members,
+//! and reports failures.
 
 use std::io;
 use std::path::Path;

@@ -11,7 +11,8 @@
 //! - `roster` holds what the servers announce about themselves.
 //! - `members` adds, promotes and removes members; `introductions` lets members find each other again after one of them was away or has moved.
 //! - `replay` applies the whole log of a node that has stopped, without its cluster.
-//! - `housekeeping` purges the log, completes interrupted changes of the members, and reports failures.
+//! - `housekeeping` purges the log, lets the machine hurry while the node leads, completes interrupted changes of the members, and
+//!   reports failures.
 //!
 //! # Invariants
 //! - At most one node of a cluster has the lease of a leader at any time.

@@ -90,6 +90,7 @@ statements! {
             WHERE job = ?1 AND ((number < ?2 AND fence >= ?3) OR (number > ?2 AND fence <= ?3))
         UNION ALL SELECT 1 FROM executions_ended
             WHERE job = ?1 AND ((number < ?2 AND fence >= ?3) OR (number > ?2 AND fence <= ?3))";
+    execution_same: "SELECT 1 FROM executions WHERE id = ?1 OR (job = ?2 AND number = ?3)";
     execution_delete: "DELETE FROM executions WHERE id = ?1";
     executions_delete_ended: "DELETE FROM executions_ended WHERE job = ?1";
 

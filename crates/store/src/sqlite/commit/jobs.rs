@@ -5,7 +5,9 @@ use rusqlite::params;
 use rusqlite::types::ToSql;
 
 use super::Apply;
-use super::pending::{PendingExecution, PendingJob, job_id, not_among_live};
+use super::pending::{
+    JobNames, PendingExecution, PendingJob, execution_exists_already, exists_already, job_id, not_among_live,
+};
 use crate::codec::{open_head, parse_spec};
 use crate::command::rows::{Blob, ExecutionColumns, JobColumns, JobHeadColumns, Key, KeyColumns, Labels};
 use crate::sqlite::error::Failure;
@@ -16,6 +18,9 @@ impl PendingJob<'_> {
         let Self { stored, state, head, .. } = self;
         match (head, stored) {
             (Some(head), false) => {
+                if state.ended && statements.job_look.exists([id])? {
+                    return Err(exists_already(id));
+                }
                 insert(id, state, head, statements)?;
                 put_labels(id, &head.labels, statements)
             }
@@ -81,7 +86,10 @@ fn replace_labels(id: &Key, labels: &Labels<'_>, statements: &mut Statements<'_>
 impl PendingExecution<'_> {
     pub(super) fn write(&self, id: &Key, statements: &mut Statements<'_>) -> Result<(), Failure> {
         let ExecutionColumns { job, number, fence, worker, status, ended, rest, .. } = &self.row;
-        if let Some((namespace, name)) = &self.names {
+        if let Some(JobNames { namespace, name }) = &self.names {
+            if *ended && statements.execution_same.exists(params![id, job, number])? {
+                return Err(execution_exists_already(id));
+            }
             let statement = match ended {
                 true => &mut statements.execution_insert_ended,
                 false => &mut statements.execution_insert,

@@ -2,11 +2,14 @@
 //!
 //! Within moments a job is added, starts and ends. A replica that applies these changes in one transaction writes only the
 //! last state of each row: one insertion into the history, instead of an insertion, an update and a move. The rows are
-//! the same as if each change had been written.
+//! the same as if each change had been written, and so is what breaks an invariant: a row that is added and ends would never
+//! meet the live rows that forbid it, so it is compared with them when it is written. A comparison that is too strict costs a
+//! repetition of the transaction, with each command alone.
 //!
-//! Whoever reads or changes these tables in another way calls [`Pending::write`] before.
+//! Code that reads or changes these tables in another way calls [`Pending::write`] before.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use indexmap::IndexMap;
 use indexmap::map::Entry;
@@ -23,6 +26,8 @@ use crate::sqlite::statements::Statements;
 pub(in crate::sqlite) struct Pending<'a> {
     jobs: IndexMap<Key, PendingJob<'a>>,
     executions: IndexMap<Key, PendingExecution<'a>>,
+    /// Job and number of each of these executions.
+    numbers: HashSet<(Key, u32)>,
     /// Of the commit that is read.
     counters: Counters,
     /// Of the commits that were read.
@@ -44,8 +49,20 @@ pub(super) struct PendingJob<'a> {
 /// The last state of a changed execution.
 pub(super) struct PendingExecution<'a> {
     pub(super) row: ExecutionColumns<'a>,
-    /// Namespace and name of its job, if it is new.
-    pub(super) names: Option<(Cow<'a, str>, Cow<'a, str>)>,
+    /// Those of its job, if it is new.
+    pub(super) names: Option<JobNames<'a>>,
+}
+
+/// Namespace and name of a job.
+pub(super) struct JobNames<'a> {
+    pub(super) namespace: Cow<'a, str>,
+    pub(super) name: Cow<'a, str>,
+}
+
+impl<'a> From<(&'a str, &'a str)> for JobNames<'a> {
+    fn from((namespace, name): (&'a str, &'a str)) -> Self {
+        Self { namespace: Cow::Borrowed(namespace), name: Cow::Borrowed(name) }
+    }
 }
 
 impl<'a> Pending<'a> {
@@ -56,7 +73,7 @@ impl<'a> Pending<'a> {
         head: JobHeadColumns<'a>,
     ) -> Result<(), Failure> {
         let Entry::Vacant(place) = self.jobs.entry(id) else {
-            return Err(Failure::Broken(format!("the new job {} exists already", job_id(&id))));
+            return Err(exists_already(&id));
         };
         self.counters.add(head.namespace, state.status, 1);
         let namespace = Cow::Borrowed(head.namespace);
@@ -120,7 +137,7 @@ impl<'a> Pending<'a> {
             }
         }
         let names = match names {
-            Some((namespace, name)) => Some((Cow::Borrowed(namespace), Cow::Borrowed(name))),
+            Some(names) => Some(names.into()),
             None => self.names_of(&job, statements)?,
         };
         let names = names.ok_or_else(|| {
@@ -129,32 +146,26 @@ impl<'a> Pending<'a> {
                 "the new execution {execution} belongs to the job {job}, which is not live"
             ))
         })?;
+        if !self.numbers.insert((job, number)) {
+            return Err(execution_exists_already(&id));
+        }
         match self.executions.entry(id) {
             Entry::Vacant(place) => {
                 place.insert(PendingExecution { row, names: Some(names) });
                 Ok(())
             }
-            Entry::Occupied(_) => {
-                Err(Failure::Broken(format!("the new execution {} exists already", execution_id(&id))))
-            }
+            Entry::Occupied(_) => Err(execution_exists_already(&id)),
         }
     }
 
-    /// Returns namespace and name of a live job.
-    #[expect(clippy::type_complexity, reason = "two names")]
-    fn names_of(
-        &self,
-        job: &Key,
-        statements: &mut Statements<'_>,
-    ) -> Result<Option<(Cow<'a, str>, Cow<'a, str>)>, Failure> {
+    /// Returns the names of a live job.
+    fn names_of(&self, job: &Key, statements: &mut Statements<'_>) -> Result<Option<JobNames<'a>>, Failure> {
         match self.jobs.get(job) {
             Some(pending) if pending.state.ended => Ok(None),
-            Some(PendingJob { head: Some(head), .. }) => {
-                Ok(Some((Cow::Borrowed(head.namespace), Cow::Borrowed(head.name))))
-            }
+            Some(PendingJob { head: Some(head), .. }) => Ok(Some((head.namespace, head.name).into())),
             _ => {
                 let names = statements.job_names.query_row([job], |row| {
-                    Ok((Cow::Owned(row.get::<_, String>(0)?), Cow::Owned(row.get::<_, String>(1)?)))
+                    Ok(JobNames { namespace: Cow::Owned(row.get(0)?), name: Cow::Owned(row.get(1)?) })
                 });
                 Ok(names.optional()?)
             }
@@ -164,6 +175,7 @@ impl<'a> Pending<'a> {
     pub(super) fn change_execution(&mut self, row: ExecutionColumns<'a>) -> Result<(), Failure> {
         match self.executions.entry(row.id) {
             Entry::Vacant(place) => {
+                self.numbers.insert((row.job, row.number));
                 place.insert(PendingExecution { row, names: None });
             }
             Entry::Occupied(mut place) => {
@@ -198,6 +210,7 @@ impl<'a> Pending<'a> {
     }
 
     fn write_executions(&mut self, statements: &mut Statements<'_>) -> Result<(), Failure> {
+        self.numbers.clear();
         self.executions.drain(..).try_for_each(|(id, execution)| execution.write(&id, statements))
     }
 }
@@ -208,6 +221,15 @@ pub(super) fn job_id(key: &Key) -> JobId {
 
 fn execution_id(key: &Key) -> ExecutionId {
     ExecutionId::from_bits(u128::from_be_bytes(*key))
+}
+
+pub(super) fn exists_already(job: &Key) -> Failure {
+    Failure::Broken(format!("the new job {} exists already", job_id(job)))
+}
+
+pub(super) fn execution_exists_already(id: &Key) -> Failure {
+    let id = execution_id(id);
+    Failure::Broken(format!("the new execution {id} exists already, or another one has its number"))
 }
 
 pub(super) fn not_among_live(id: &Key) -> Failure {

@@ -146,7 +146,7 @@ fn lives_of_jobs(sampler: &mut Sampler, leases: &[Lease]) -> Vec<Command> {
                     changes.push(Change::Execution { new: false, record });
                     if is_over {
                         let next = execution.number + 1;
-                        // It is retried with the next batch, or has ended.
+                        // It is retried in the same batch, or has ended.
                         job.execution = None;
                         if sampler.coin() {
                             let next = sampler.execution(job.id, next, ExecutionStatus::Running);
@@ -210,9 +210,9 @@ async fn jobs_that_change_several_times_in_a_transaction_are_written_as_by_a_sto
         let mut rest = &commands[..];
         while !rest.is_empty() {
             let count = rest.len().min(1 + sampler.below(40) as usize);
-            let (now, behind) = rest.split_at(count);
+            let (first, behind) = rest.split_at(count);
             rest = behind;
-            let entries = now.chunks(3).map(|chunk| server.entry(chunk)).collect();
+            let entries = first.chunks(3).map(|chunk| server.entry(chunk)).collect();
             let answers = server.replica.apply(entries).await.unwrap().concat();
             assert!(answers.iter().all(Result::is_ok), "seed {seed}: {answers:?}");
         }
@@ -270,6 +270,145 @@ async fn a_change_of_an_ended_or_unknown_row_is_refused() {
             assert!(!job_exists(&server.replica, id).await);
         }
     }
+}
+
+/// Commits of which some break an invariant, and updates between them: duplicates, other fences, changes of what has ended.
+fn lives_with_errors(sampler: &mut Sampler, leases: &[Lease]) -> Vec<Command> {
+    let jobs: Vec<_> = (0..3).map(|_| sampler.job_id(SHARD)).collect();
+    let numbers = 1..=2_u32;
+    let executions: Vec<_> = jobs
+        .iter()
+        .flat_map(|job| numbers.clone().map(|number| (*job, number)))
+        .chain([(jobs[0], 1)])
+        .map(|(job, number)| sampler.execution(job, number, ExecutionStatus::Running))
+        .collect();
+    let mut commands = Vec::new();
+    for _ in 0..40 {
+        // Often a row is added and ends at once.
+        let (new, ends_at_once) = (sampler.below(3) > 0, sampler.coin());
+        let mut push = |sampler: &mut Sampler, change: Change| {
+            let (now, changes) = (sampler.now(), vec![change]);
+            commands.push(commit(
+                leases,
+                Batch { now, changes, events: Vec::new(), statistics: Default::default() },
+            ));
+        };
+        if sampler.coin() {
+            let id = jobs[sampler.below(3) as usize];
+            let head = (new || sampler.coin()).then(|| sampler.head());
+            let status = if sampler.coin() { sampler.final_status() } else { sampler.live_status() };
+            let state = Box::new(sampler.state(status));
+            push(sampler, Change::Job { id, new, head, state });
+            if ends_at_once {
+                let state = Box::new(sampler.state(JobStatus::Succeeded));
+                push(sampler, Change::Job { id, new: false, head: None, state });
+            }
+        } else {
+            let mut record = executions[sampler.below(executions.len() as u64) as usize].clone();
+            push(sampler, Change::Execution { new, record: Box::new(record.clone()) });
+            if ends_at_once {
+                record.status = ExecutionStatus::Succeeded;
+                push(sampler, Change::Execution { new: false, record: Box::new(record) });
+            }
+        }
+        match sampler.below(12) {
+            0 => commands.push(Update::DeleteJobs(vec![jobs[sampler.below(3) as usize]]).into()),
+            1 => commands.push(Update::ReleaseShards(leases.to_vec()).into()),
+            _ => {}
+        }
+    }
+    commands
+}
+
+/// Its row would never be among the live rows that forbid it.
+#[tokio::test]
+async fn a_duplicate_that_ends_in_the_same_transaction_is_refused() {
+    let mut sampler = Sampler::new(1);
+    let id = sampler.job_id(SHARD);
+    let mut job = |new: bool, status: JobStatus| {
+        let head = new.then(|| sampler.head());
+        Change::Job { id, new, head, state: Box::new(sampler.state(status)) }
+    };
+    let (new, end) = (job(true, JobStatus::Running), job(false, JobStatus::Succeeded));
+    let mut execution = |number: u32| sampler.execution(id, number, ExecutionStatus::Running);
+    let (first, rival, second, third) = (execution(1), execution(1), execution(2), execution(2));
+    let add = |record: &ExecutionRecord| Change::Execution { new: true, record: Box::new(record.clone()) };
+    let change = |record: &ExecutionRecord, status: ExecutionStatus| {
+        let record = ExecutionRecord { status, ..record.clone() };
+        Change::Execution { new: false, record: Box::new(record) }
+    };
+    let over = |record: &ExecutionRecord| change(record, ExecutionStatus::Failed);
+    // What is stored, what a transaction has, and which of it is refused.
+    let cases = [
+        (vec![new.clone()], vec![new.clone(), end], 0),
+        (vec![new.clone(), add(&first)], vec![add(&first), over(&first)], 0),
+        (vec![new.clone(), add(&first)], vec![add(&rival), over(&rival)], 0),
+        (vec![new.clone(), add(&first), over(&first), add(&second)], vec![add(&third), over(&third)], 0),
+        (
+            vec![new, add(&first)],
+            vec![change(&first, ExecutionStatus::Running), add(&rival), over(&first)],
+            1,
+        ),
+    ];
+    for (number, (stored, changes, refused)) in cases.into_iter().enumerate() {
+        let (mut alone, mut together) = (OneServer::new(), OneServer::new());
+        let (leases, _) = alone.take(&[SHARD]).await;
+        together.take(&[SHARD]).await;
+        let mut command = |change: &Change| {
+            let (now, changes) = (sampler.now(), vec![change.clone()]);
+            commit(&leases, Batch { now, changes, events: Vec::new(), statistics: Default::default() })
+        };
+        for change in &stored {
+            let command = command(change);
+            for server in [&mut alone, &mut together] {
+                assert!(server.apply(std::slice::from_ref(&command)).await[0].is_ok(), "case {number}");
+            }
+        }
+        let commands: Vec<_> = changes.iter().map(&mut command).collect();
+        let mut answers = Vec::new();
+        for command in &commands {
+            answers.extend(alone.apply(std::slice::from_ref(command)).await);
+        }
+        let entries = commands.chunks(1).map(|command| together.entry(command)).collect();
+        let found = together.replica.apply(entries).await.unwrap().concat();
+        let is_broken = |answer: &Result<_, _>| matches!(answer, Err(Refused::Broken(_)));
+        assert_eq!(answers.iter().position(is_broken), Some(refused), "case {number}: {answers:?}");
+        assert_eq!(found, answers, "case {number}");
+        assert_eq!(dump(&together.path()), dump(&alone.path()), "case {number}");
+    }
+}
+
+/// Replicas apply the same entries in different transactions.
+#[tokio::test]
+async fn replicas_refuse_the_same_commands_whatever_their_transactions() {
+    let mut refused = 0;
+    for seed in 0..6 {
+        let (mut single, mut grouped) = (OneServer::new(), OneServer::new());
+        let mut sampler = Sampler::new(seed);
+        // A refused commit fences the later ones.
+        for round in 0..6 {
+            let (leases, _) = single.take(&[SHARD]).await;
+            assert_eq!(grouped.take(&[SHARD]).await.0, leases);
+            let commands = lives_with_errors(&mut sampler, &leases);
+            let size = 1 + sampler.below(3) as usize;
+            let mut answers = Vec::new();
+            for chunk in commands.chunks(size) {
+                answers.extend(single.apply(chunk).await);
+            }
+            let entries = commands.chunks(size).map(|chunk| grouped.entry(chunk)).collect();
+            assert_eq!(
+                grouped.replica.apply(entries).await.unwrap().concat(),
+                answers,
+                "seed {seed}, {round}"
+            );
+            refused += answers.iter().filter(|answer| matches!(answer, Err(Refused::Broken(_)))).count();
+            for server in [&mut single, &mut grouped] {
+                server.apply(&[Update::ReleaseShards(leases.clone()).into()]).await;
+            }
+        }
+        assert_eq!(dump(&grouped.path()), dump(&single.path()), "seed {seed}");
+    }
+    assert!(refused > 10, "only {refused}");
 }
 
 #[tokio::test]
