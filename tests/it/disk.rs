@@ -62,7 +62,7 @@ const SOON: Duration = Duration::from_mins(3);
 /// A job that runs until [`release_tasks`] creates a file, however long the disk takes to fill.
 fn waiting_job(site: &Site) -> JobSpec {
     let file = site.path("told");
-    site.witness().job_that(&format!("while ! [ -e '{}' ]; do sleep 0.1; done", file.display()))
+    site.witness().job_that(&format!("while ! [ -e '{}' ]; do pause 0.1; done", file.display()))
 }
 
 /// Ends the jobs of [`waiting_job`].

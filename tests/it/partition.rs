@@ -110,7 +110,7 @@ async fn play(variant: Variant) -> Shown {
     site.add_worker().await;
 
     let witness = site.witness();
-    let mut spec = witness.job_that("while :; do tell beat; sleep 0.05; done");
+    let mut spec = witness.job_that("while :; do tell beat; pause 0.05; done");
     spec.delivery = Delivery::ExactlyOnce;
     let job = site.submit(&spec).await;
     site.until_status(job, JobStatus::Running).await;

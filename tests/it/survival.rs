@@ -267,7 +267,7 @@ async fn the_jobs_of_a_worker_with_a_paused_supervisor_move_to_another_worker() 
     let supervisor = site.workers[0].find(Role::Supervisor).unwrap();
     let witness = site.witness();
     // The first execution does not reach its end.
-    let beats = "n=6000; if [ $BELFRY_ATTEMPT -gt 1 ]; then n=5; fi; while [ $n -gt 0 ]; do sleep 0.1; tell beat; n=$((n-1)); done";
+    let beats = "n=6000; if [ $BELFRY_ATTEMPT -gt 1 ]; then n=5; fi; while [ $n -gt 0 ]; do pause 0.1; tell beat; n=$((n-1)); done";
     let job = site.submit(&with_retries(witness.job_that(beats), Delivery::ExactlyOnce)).await;
     until_lines(&witness, "beat", 1).await;
     supervisor.pause();

@@ -197,7 +197,7 @@ impl Load {
     fn spec(&self, dice: &mut Dice) -> JobSpec {
         let number = self.names.fetch_add(1, Ordering::Relaxed);
         let mut spec = small(match dice.below(10) {
-            0 => self.witness.job_that("sleep 0.1; if [ $BELFRY_ATTEMPT -eq 1 ]; then tell fail; exit 1; fi"),
+            0 => self.witness.job_that("pause 0.1; if [ $BELFRY_ATTEMPT -eq 1 ]; then tell fail; exit 1; fi"),
             tenths => self.witness.job(3 + tenths as u32),
         });
         spec.name = format!("r{number}");

@@ -69,7 +69,7 @@ impl Load {
         let list = r#"echo '{"items": ["a", "b", "c"]}' > "$BELFRY_OUTPUT" || { tell fail; exit 1; }"#;
         let list = StepSpec::job("list", job(list));
         let each = job(
-            r#"tell beat; sleep 0.2; echo "{\"n\": $BELFRY_INDEX}" > "$BELFRY_OUTPUT" || { tell fail; exit 1; }"#,
+            r#"tell beat; pause 0.2; echo "{\"n\": $BELFRY_INDEX}" > "$BELFRY_OUTPUT" || { tell fail; exit 1; }"#,
         );
         let mut each = StepSpec::job("each", each).needs(["list"]);
         each.for_each = Some(ForEach::new(ElementSource::List("steps.list.output.items".into())));

@@ -127,7 +127,7 @@ impl Load {
     }
 
     fn service(&self, name: &str, version: u32) -> ServiceSpec {
-        let work = "trap 'tell end; exit 0' TERM; while :; do sleep 0.1; tell beat; done";
+        let work = "trap 'tell end; exit 0' TERM; while :; do pause 0.1; tell beat; done";
         let mut job = small(self.witness.job_that(&format!(": version {version}\n{work}")));
         job.retry = Default::default();
         if name == NAMES[0] {
