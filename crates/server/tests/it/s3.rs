@@ -112,6 +112,8 @@ fn install() -> Result<PathBuf, String> {
         "install",
         "--quiet",
         "--disable-pip-version-check",
+        // Python compiles what the server imports, which is little of it.
+        "--no-compile",
         MOTO,
     ]))?;
     std::fs::write(done, MOTO).map_err(|e| e.to_string())?;
